@@ -131,7 +131,7 @@ fn clients_follow_slots_that_move() {
     for (name, started, client) in &mut clients {
         let works = eventually(PATIENCE, || {
             let ended = client.try_wait().unwrap();
-            assert!(ended.is_none(), "{name} ended before it was told to: {ended:?}");
+            assert!(ended.is_none(), "{name} ended before its time: {ended:?}");
             if started.exists() { Ok(()) } else { Err(format!("{name} has not started")) }
         });
         works.unwrap();
@@ -144,7 +144,7 @@ fn clients_follow_slots_that_move() {
         }
         for (name, _, client) in &mut clients {
             let ended = client.try_wait().unwrap();
-            assert!(ended.is_none(), "{name} ended before it was told to: {ended:?}");
+            assert!(ended.is_none(), "{name} ended before its time: {ended:?}");
         }
         let first = nth * SLOTS % (16_384 - SLOTS);
         let slots = format!("{first}-{}", first + SLOTS - 1);
@@ -168,7 +168,7 @@ fn clients_follow_slots_that_move() {
 
     // They went where the slots had gone, instead of having their requests carried there.
     let told: u64 = (0..NAMES.len()).map(|site| moved_answers(deployment.node(site))).sum();
-    assert!(clients.is_empty() || told > 0, "no client was told to go elsewhere");
+    assert!(clients.is_empty() || told > 0, "no client was sent elsewhere");
 
     // No key is lost, and none is at two sites, once everything has arrived.
     let count = |port: &SocketAddr| {

@@ -88,12 +88,12 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let mut stream =
                 timeout(CONNECT_DEADLINE, connect(&uri)).await.map_err(|_| silent())??;
-            let mut heard = Heard::default();
+            let mut received = Received::default();
             if !is_tls {
-                let greeting = timeout(CONNECT_DEADLINE, heard.greeting(&mut stream));
+                let greeting = timeout(CONNECT_DEADLINE, received.greeting(&mut stream));
                 greeting.await.map_err(|_| mute())??;
             }
-            Ok(TokioIo::new(Connection::new(stream, heard, is_tls, connections)))
+            Ok(TokioIo::new(Connection::new(stream, received, is_tls, connections)))
         })
     }
 }
@@ -123,14 +123,14 @@ fn mute() -> NoConnection {
 
 /// The bytes that the server has sent before the first request.
 #[derive(Default)]
-struct Heard {
+struct Received {
     bytes: [u8; HEAD_BYTES],
     len: usize,
     /// How many of them were passed on.
     read: usize,
 }
 
-impl Heard {
+impl Received {
     /// Sends the client's preface and waits for the server's.
     async fn greeting(&mut self, stream: &mut TcpStream) -> Result<(), NoConnection> {
         let broken =
@@ -155,18 +155,18 @@ impl Heard {
 
 /// Whether this can be the beginning of the head of the frame SETTINGS: a length below 64 KiB, the
 /// type, no flags, no stream.
-fn is_server(heard: &[u8]) -> bool {
+fn is_server(received: &[u8]) -> bool {
     let of_settings =
         [Some(0), None, None, Some(SETTINGS), Some(0), Some(0), Some(0), Some(0), Some(0)];
-    heard.iter().zip(of_settings).all(|(byte, expected)| expected.is_none_or(|one| one == *byte))
+    received.iter().zip(of_settings).all(|(byte, expected)| expected.is_none_or(|one| one == *byte))
 }
 
 /// The kind of server that starts with these bytes.
-fn kind_of(heard: &[u8]) -> &'static str {
+fn kind_of(received: &[u8]) -> &'static str {
     const TLS_RECORDS: [u8; 2] = [0x15, 0x16];
-    match heard {
+    match received {
         [b'-' | b'+', ..] => "it answers as a Redis port does",
-        heard if heard.starts_with(b"HTTP") => "it answers as an HTTP port does",
+        received if received.starts_with(b"HTTP") => "it answers as an HTTP port does",
         [first, ..] if TLS_RECORDS.contains(first) => "it speaks TLS, which was not asked for",
         _ => "it does not answer as HTTP/2 does",
     }
@@ -175,23 +175,23 @@ fn kind_of(heard: &[u8]) -> &'static str {
 /// A connection that a request may be sent on.
 pub(crate) struct Connection {
     stream: TcpStream,
-    heard: Heard,
+    received: Received,
     /// Bytes of the preface that the HTTP/2 layer has yet to write; they were sent already.
-    unsaid: usize,
+    unsent: usize,
     connections: Arc<Connections>,
 }
 
 impl Connection {
     fn new(
         stream: TcpStream,
-        heard: Heard,
+        received: Received,
         is_tls: bool,
         connections: Arc<Connections>,
     ) -> Connection {
         connections.open.fetch_add(1, Ordering::SeqCst);
         connections.made.fetch_add(1, Ordering::SeqCst);
-        let unsaid = if is_tls { 0 } else { PREFACE.len() };
-        Connection { stream, heard, unsaid, connections }
+        let unsent = if is_tls { 0 } else { PREFACE.len() };
+        Connection { stream, received, unsent, connections }
     }
 }
 
@@ -207,12 +207,12 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let heard = &mut self.heard;
-        if heard.read < heard.len {
-            let more = &heard.bytes[heard.read..heard.len];
+        let received = &mut self.received;
+        if received.read < received.len {
+            let more = &received.bytes[received.read..received.len];
             let taken = more.len().min(into.remaining());
             into.put_slice(&more[..taken]);
-            heard.read += taken;
+            received.read += taken;
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_read(context, into)
@@ -225,10 +225,10 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.unsaid > 0 {
-            let said = self.unsaid.min(bytes.len());
-            self.unsaid -= said;
-            return Poll::Ready(Ok(said));
+        if self.unsent > 0 {
+            let written = self.unsent.min(bytes.len());
+            self.unsent -= written;
+            return Poll::Ready(Ok(written));
         }
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
@@ -250,7 +250,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.unsaid > 0 {
+        if self.unsent > 0 {
             let first =
                 parts.iter().find(|part| !part.is_empty()).map_or(&[][..], |part| &part[..]);
             return self.poll_write(context, first);

@@ -242,11 +242,11 @@ fn one_id(asked: &[v1::RequestId]) -> usize {
 #[tokio::test]
 async fn a_node_that_is_not_there_is_passed_over() {
     // Bound and not listening: a connection is refused, and no other process can take the port.
-    let nobody = TcpSocket::new_v4().unwrap();
-    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let unused = TcpSocket::new_v4().unwrap();
+    unused.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let done = Done::default();
     let node = Node::start(&done, &[Step::Do]).await;
-    let addresses = [nobody.local_addr().unwrap().to_string(), node.address.clone()];
+    let addresses = [unused.local_addr().unwrap().to_string(), node.address.clone()];
     let keys = Client::connect(&addresses, patient()).unwrap().keyspace("");
     assert_eq!(keys.put("a", "1").await, Ok(Revision(1)));
     assert_eq!(one_id(&node.asked()), 1);
@@ -316,9 +316,9 @@ async fn a_port_that_is_no_node_is_given_up_at_once_if_there_is_no_other() {
 
 #[tokio::test]
 async fn a_waiting_call_shows_what_it_waits_for() {
-    let nobody = TcpSocket::new_v4().unwrap();
-    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = nobody.local_addr().unwrap().to_string();
+    let unused = TcpSocket::new_v4().unwrap();
+    unused.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = unused.local_addr().unwrap().to_string();
     let client = Client::connect([&address], patient()).unwrap();
     assert!(client.trying().is_none());
     let asking = client.clone();
@@ -400,7 +400,7 @@ async fn a_site_that_goes_on_refusing_is_given_up_at_the_deadline() {
 async fn what_may_have_been_done_is_unknown() {
     let lost = Step::LoseAnswer;
     for (script, why) in [
-        (&[Step::Hang][..], "nobody ever answered"),
+        (&[Step::Hang][..], "there was never an answer"),
         (&[lost], "each answer was lost"),
         (&[lost, Step::Refuse(Reason::NoLeader)], "a later try was not done, the first perhaps"),
         (&[lost, Step::Refuse(Reason::Denied)], "the right may have gone meanwhile"),

@@ -294,8 +294,8 @@ fn users_do_what_they_have_the_right_to() {
             let options = client::Options { credentials: Some(credentials), ..options() };
             Client::connect([site.grpc.address().to_string()], options).unwrap()
         };
-        let nobody = client(&site).keyspace("").get("a").await;
-        assert!(matches!(nobody, Err(Error::Unauthenticated(_))), "{nobody:?}");
+        let anonymous = client(&site).keyspace("").get("a").await;
+        assert!(matches!(anonymous, Err(Error::Unauthenticated(_))), "{anonymous:?}");
         let wrong = as_user("root", "guess").keyspace("").get("a").await;
         assert!(matches!(wrong, Err(Error::Unauthenticated(_))), "{wrong:?}");
 

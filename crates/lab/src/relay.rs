@@ -369,8 +369,8 @@ mod tests {
             [_, rest @ ..] => (rest.len() > 1).then(|| Link::constant(30.0)),
         };
         let relay = Relay::open_by_greeting(link_of, 1).await.unwrap();
-        let mut nobody = TcpStream::connect(relay.addr()).await.unwrap();
-        assert!(!matches!(nobody.read(&mut [0; 1]).await, Ok(1..)));
+        let mut refused = TcpStream::connect(relay.addr()).await.unwrap();
+        assert!(!matches!(refused.read(&mut [0; 1]).await, Ok(1..)));
         relay.set_target(echo().await);
         let mut far = TcpStream::connect(relay.addr()).await.unwrap();
         far.write_all(b"z").await.unwrap();

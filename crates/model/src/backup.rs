@@ -181,7 +181,7 @@ pub enum Fencing {
     Lift,
 }
 
-/// What an operator is told about a promotion, before it and after it.
+/// What an operator is shown about a promotion, before it and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Who is lost.

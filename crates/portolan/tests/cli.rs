@@ -165,7 +165,7 @@ fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // Nobody may be listening any more; the pipe is emptied all the same.
+            // The port may be closed already; the pipe is emptied all the same.
             let _ = sender.send(line);
         }
     });
@@ -268,7 +268,7 @@ fn changes_are_told_as_they_happen() {
         node.run(&["put", "car:1", "a"]).out();
         lines.recv_timeout(Duration::from_millis(100)).ok()
     });
-    let first = json(&first.expect("a change is told"));
+    let first = json(&first.expect("a change is shown"));
     assert_eq!((&first["change"], &first["key"]), (&"put".into(), &"car:1".into()));
     assert_eq!((&first["value"], &first["version"].is_u64()), (&"a".into(), &true));
 
@@ -276,7 +276,7 @@ fn changes_are_told_as_they_happen() {
     node.run(&["del", "car:1"]).out();
     node.run(&["put", "car:2", "b"]).out();
     let told: Vec<Value> = lines.iter().map(|line| json(&line)).collect();
-    assert_eq!(told.len(), 2, "--limit counts what was told: {told:?}");
+    assert_eq!(told.len(), 2, "--limit counts what was shown: {told:?}");
     assert!(watch.wait().unwrap().success());
 
     let after = first["revision"].to_string();
@@ -358,8 +358,8 @@ fn a_site_shows_who_holds_the_registry_and_loses_nobody_that_answers() {
     assert_eq!((&shown["version"], &shown["has_majority"]), (&"1@s1".into(), &true.into()));
     assert_eq!(shown["registrars"][0], serde_json::json!({ "site": "pier-39", "answers": true }));
     assert_says(&node.run(&["registry", "recover"]).err(USAGE), &["--without"]);
-    let nobody = node.run(&["registry", "recover", "--without", "harbour", "--yes"]).err(REFUSED);
-    assert_says(&nobody, &["there is no site harbour"]);
+    let absent = node.run(&["registry", "recover", "--without", "harbour", "--yes"]).err(REFUSED);
+    assert_says(&absent, &["there is no site harbour"]);
     let itself = node.run(&["registry", "recover", "--without", "pier-39", "--yes"]).err(NO);
     assert_says(&itself, &["pier-39 answers"]);
 }
@@ -453,13 +453,13 @@ fn a_password_opens_the_door_and_a_wrong_one_does_not() {
 
 #[test]
 fn a_site_that_is_not_there_is_unavailable() {
-    // Bound and not listening: a connection is refused, and nobody else can take the port.
+    // Bound and not listening: a connection is refused, and no other process can take the port.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let nobody = socket.local_addr().unwrap().to_string();
+    let closed = socket.local_addr().unwrap().to_string();
     for words in [&["get", "a"][..], &["put", "a", "1"], &["status"], &["watch"]] {
-        let words = [words, &["--server", &nobody, "--deadline", "1s"]].concat();
-        let says = ["nothing was done", &nobody, "nothing listens there", "--server"];
+        let words = [words, &["--server", &closed, "--deadline", "1s"]].concat();
+        let says = ["nothing was done", &closed, "nothing listens there", "--server"];
         assert_says(&run(&words).err(UNAVAILABLE), &says);
     }
 }

@@ -135,14 +135,14 @@ fn a_written_history_is_judged_as_the_run_was() {
 fn a_spoiled_history_is_broken_and_the_key_is_named() {
     let run = Run::new(&[]);
     let text = run.text("history.jsonl");
-    // A get that found something finds what nobody has put.
+    // A get that found something finds what no client has put.
     let found = |line: &&str| {
         let line: Value = serde_json::from_str(line).expect("JSON");
         line["do"] == "get" && line["stale"].is_null() && line["got"]["value"]["value"].is_string()
     };
     let honest = text.lines().find(found).expect("a get that found something");
     let mut line: Value = serde_json::from_str(honest).expect("JSON");
-    line["got"]["value"]["value"] = "nobody".into();
+    line["got"]["value"]["value"] = "unwritten".into();
     let spoiled = run.file("spoiled.jsonl");
     fs::write(&spoiled, text.replacen(honest, &line.to_string(), 1)).expect("written");
     let file = spoiled.display().to_string();
@@ -150,7 +150,7 @@ fn a_spoiled_history_is_broken_and_the_key_is_named() {
 
     let ended = lab(&["verdict", &file, "--only", "linearizable"]);
     assert_eq!(ended.code, NO, "{ended:?}");
-    assert_says(&ended.out, &["BROKEN", key, "\"nobody\""]);
+    assert_says(&ended.out, &["BROKEN", key, "\"unwritten\""]);
     assert_says(&ended.err, &["spoiled.jsonl: linearizable"]);
 
     let ended = lab(&["verdict", &file, "--only", "linearizable", "--json"]);
@@ -191,7 +191,7 @@ fn changed(folder: &Path, from: &str, to: &str) -> (String, usize) {
 #[test]
 fn a_mistake_in_a_world_is_shown_where_it_is() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    // A word that nobody knows, a value out of bounds, and what is no TOML.
+    // An unknown word, a value out of bounds, and what is no TOML.
     for (from, to) in
         [("every_s = 0.7", "evry_s = 0.7"), ("nodes = 3", "nodes = 300"), ("lon = 7.06", "lon = ")]
     {

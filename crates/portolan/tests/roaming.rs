@@ -25,7 +25,7 @@ fn portolan(words: &[&str]) -> Command {
     command
 }
 
-/// A loopback address that nobody listens on now, for a node that comes back to it.
+/// A loopback address that is free now, for a node that comes back to it.
 fn free() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -236,7 +236,7 @@ fn no_session_goes_back_while_its_site_is_killed() {
             }
             sites[victim].kill();
             let began = Instant::now();
-            // Whoever wrote what the root does not have has to wait for the site.
+            // A session that wrote what the root does not have has to wait for the site.
             while repeats(&sessions).await < missed {
                 assert!(began.elapsed() < LIMIT, "{missed} calls should have failed there");
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -130,7 +130,7 @@ pub struct Denied;
 pub struct Users {
     users: HashMap<String, Account>,
     /// The user that every client is on a node without users.
-    nobody: Option<Arc<User>>,
+    anonymous: Option<Arc<User>>,
     /// The key for hashes of verified passwords; drawn at start.
     secret: [u8; 32],
     /// Verified for unknown names, so that a wrong name takes as long as a wrong password; the same
@@ -164,10 +164,10 @@ impl Users {
             keyspace: EVERY_KEYSPACE.to_owned(),
             allow: vec![Right::Read, Right::Write, Right::Admin],
         };
-        let nobody = User { name: "default".to_owned(), rights: vec![everything] };
+        let anonymous = User { name: "default".to_owned(), rights: vec![everything] };
         Users {
             users: configured.iter().map(|config| (config.name.clone(), account(config))).collect(),
-            nobody: configured.is_empty().then(|| Arc::new(nobody)),
+            anonymous: configured.is_empty().then(|| Arc::new(anonymous)),
             secret,
             decoy_hashes: configured.iter().map(|config| config.password_hash.clone()).collect(),
         }
@@ -176,7 +176,7 @@ impl Users {
     /// The user of a client that has not logged in: one with all rights when there are no users,
     /// otherwise `None`: the client must log in first.
     pub fn anonymous(&self) -> Option<Arc<User>> {
-        self.nobody.clone()
+        self.anonymous.clone()
     }
 
     /// Logs in with a password that was verified before. Fast. `None`: call [`Users::login`].
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(users.login("fleet", b"secret").unwrap().name(), "fleet");
         assert!(users.recall("fleet", b"secret").is_some());
         assert_eq!(users.login("fleet", b"wrong"), Err(Denied), "also after a right one");
-        assert_eq!(users.login("nobody", b"secret"), Err(Denied));
+        assert_eq!(users.login("stranger", b"secret"), Err(Denied));
         assert_eq!(users.login("fleet", &[b'x'; PASSWORD_BYTES_MAX + 1]), Err(Denied));
     }
 
@@ -283,8 +283,8 @@ mod tests {
     #[test]
     fn without_users_all_is_allowed() {
         let users = Users::new(&[], [1; 32]);
-        let nobody = users.anonymous().unwrap();
-        assert!(nobody.may("any", Right::Write) && nobody.may_everywhere(Right::Admin));
+        let anonymous = users.anonymous().unwrap();
+        assert!(anonymous.may("any", Right::Write) && anonymous.may_everywhere(Right::Admin));
         assert_eq!(users.login("fleet", b"secret"), Err(Denied));
     }
 

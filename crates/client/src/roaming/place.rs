@@ -33,7 +33,7 @@ pub(super) enum Failed {
         /// It did not answer in time.
         is_silent: bool,
     },
-    /// A write was sent to it, and nobody answers.
+    /// A write was sent to it, and there is no answer.
     Unknown(String),
 }
 
@@ -251,7 +251,7 @@ mod tests {
         Has(u64, u64),
         Refuses,
         Hangs,
-        /// It takes a write, and nobody answers.
+        /// It takes a write, and there is no answer.
         LosesAnswers,
         LostItsWrites,
     }
@@ -389,8 +389,8 @@ mod tests {
         tried.work.set(1, Site::Has(9, 1));
         assert_eq!(tried.read().await, Ok(9));
 
-        let mut nobody = Tried::of(&[Site::Refuses, Site::Refuses]);
-        assert_eq!(nobody.read().await, Err(RoamingError::NoSite("refused".to_owned())));
+        let mut refusing = Tried::of(&[Site::Refuses, Site::Refuses]);
+        assert_eq!(refusing.read().await, Err(RoamingError::NoSite("refused".to_owned())));
     }
 
     #[tokio::test(start_paused = true)]
@@ -422,7 +422,7 @@ mod tests {
         tried.work.set(0, Site::Refuses);
         let began = Instant::now();
         assert_eq!(tried.read().await, Err(RoamingError::Lost("it is gone".to_owned())));
-        assert_eq!(began.elapsed(), Duration::ZERO, "nobody else is asked");
+        assert_eq!(began.elapsed(), Duration::ZERO, "no other site is asked");
         tried.place.begin_anew();
         tried.work.set(1, Site::Has(0, 1));
         assert_eq!(tried.read().await, Ok(0));

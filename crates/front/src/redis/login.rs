@@ -22,8 +22,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), Refused> {
         let handle = self.thread.handle.clone();
         let Credentials { user, password } = credentials;
-        if let Some(nobody) = handle.users().anonymous() {
-            return match (is_bare, user == nobody.name()) {
+        if let Some(anonymous) = handle.users().anonymous() {
+            return match (is_bare, user == anonymous.name()) {
                 (true, _) => Err(Refused::because(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",

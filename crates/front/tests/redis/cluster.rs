@@ -110,22 +110,22 @@ fn a_transaction_is_of_one_slot_that_is_here() {
 #[test]
 fn the_ring_successor_learns_slots_not_at_their_preferred_owner() {
     let deployment = Deployment::start(&[true, true, true]);
-    let holder = |site: usize, key: &str| deployment.holder(site, Slot::of_key(key.as_bytes()));
+    let owner = |site: usize, key: &str| deployment.owner(site, Slot::of_key(key.as_bytes()));
     let to = deployment.own_id(1);
     // Slots of one site whose move to another is missing in the third site's map.
     let mut missing = Vec::new();
     for key in (0..20).map(|nth| format!("{{{nth}}}")) {
-        let holds = |site: &usize| holder(*site, &key) == deployment.own_id(*site);
+        let holds = |site: &usize| owner(*site, &key) == deployment.own_id(*site);
         until(|| (0..3).filter(holds).count() == 1);
         let from = (0..3).find(holds).unwrap_or(1);
-        if from == 1 || holder(2 - from, &key) == to {
+        if from == 1 || owner(2 - from, &key) == to {
             continue;
         }
         deployment.give(&key, 1);
         missing.push((2 - from, key));
     }
     // Without a request it receives some: those that are registered with it on the ring.
-    until(|| missing.iter().any(|(other, key)| holder(*other, key) == to));
+    until(|| missing.iter().any(|(other, key)| owner(*other, key) == to));
 }
 
 #[test]

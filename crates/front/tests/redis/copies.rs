@@ -70,7 +70,7 @@ fn copies_answer_stale_reads_and_are_asked_about_for_others() {
     assert!(direct > 10 && all >= direct, "{direct} of {all}");
     // A site comes onto the ring in its own time.
     until(|| metric(&deployment.metrics(1), "ring_pointers") > 0);
-    // The holder needs no copies.
+    // The owner needs no copies.
     assert_eq!(deployment.status(0).copies.misses, 0);
 
     // The slot comes here: there is no copy any more, and stale reads see what is here.

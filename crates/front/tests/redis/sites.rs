@@ -213,14 +213,14 @@ impl Deployment {
         });
         until(|| serves(to));
         // A source that has not received the end of its move keeps requests until then, and forwards them.
-        let keeps = |site| site != to && self.holder(site, slot) == self.own_id(site);
+        let keeps = |site| site != to && self.owner(site, slot) == self.own_id(site);
         until(|| !(0..self.sites.len()).any(keeps));
     }
 
     /// The owner of a slot in a site's map.
-    pub(crate) fn holder(&self, site: usize, slot: Slot) -> Option<SiteId> {
+    pub(crate) fn owner(&self, site: usize, slot: Slot) -> Option<SiteId> {
         let map = self.runtime.block_on(self.sites[site].handle.slot_map());
-        map.into_iter().find(|(slots, _)| slots.contains(slot)).map(|(_, holder)| holder)
+        map.into_iter().find(|(slots, _)| slots.contains(slot)).map(|(_, owner)| owner)
     }
 
     pub(crate) fn own_id(&self, site: usize) -> Option<SiteId> {

@@ -2,7 +2,7 @@
 //! pictures.
 //!
 //! The page has no script and loads nothing: plots and map are inline SVG, colours follow the reader's
-//! light or dark setting. Whoever has the file has the report. Pictures that stand alone are light; the
+//! light or dark setting. The file is the whole report. Pictures that stand alone are light; the
 //! PNGs are drawn with letters that the program carries, since a machine may have no fonts.
 //!
 //! | file | what |

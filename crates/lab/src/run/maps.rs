@@ -77,7 +77,7 @@ impl Run<'_> {
             let Some(first) = wrong.first() else { continue };
             let name = |fact: Option<Fact>| match fact {
                 Some(Fact { owner: SiteId(site), epoch }) => format!("s{site} at {epoch}"),
-                None => "nobody".to_owned(),
+                None => "no site".to_owned(),
             };
             return Some(format!(
                 "the map of slots at {} is wrong about {} slots: slot {first} is with {}, not {}",

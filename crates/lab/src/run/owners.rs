@@ -140,6 +140,6 @@ impl Run<'_> {
             .map(|slot| slot.to_string())
             .collect();
         let first = missing.first()?;
-        Some(format!("{} slots are served by nobody, the first is {first}", missing.len()))
+        Some(format!("{} slots are served by no site, the first is {first}", missing.len()))
     }
 }

@@ -136,7 +136,7 @@ impl<C> Simulation<C> {
         group.lifecycle = SiteLifecycle::Leaving;
         group.plan = SitePlan { runs_on, ..SitePlan::default() };
         let label = self.label(site);
-        self.note(|| format!("{label} is told to leave"));
+        self.note(|| format!("{label} is ordered to leave"));
         true
     }
 

@@ -144,8 +144,8 @@ impl<'h> Key<'h> {
         let source = sources.last();
         let origin = match source {
             Some(&index) => format!("which comes from {}", told(self.operation(index))),
-            None if found.is_none() => "and nobody had deleted it".to_owned(),
-            None => "which nobody had written".to_owned(),
+            None if found.is_none() => "and no client had deleted it".to_owned(),
+            None => "which no client had written".to_owned(),
         };
         let what = format!(
             "key {:?} lost an acknowledged write: {}. In the end {} found {}, {origin}.",

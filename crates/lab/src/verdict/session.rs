@@ -340,7 +340,7 @@ impl<'h> Judge<'h> {
     fn missed(&self, mark: Mark, write: usize, by: usize, index: usize, found: Found) -> Violation {
         let told = |index: usize| told(&self.history.operations[index]);
         let what = format!(
-            "a session {} version {} of a key, {}, and then wrote {}. Somebody saw that write, {}, and \
+            "a session {} version {} of a key, {}, and then wrote {}. A client saw that write, {}, and \
              after it found only version {} of the key: {}.",
             if self.promise == Promise::MonotonicWrites { "wrote" } else { "read" },
             mark.version,

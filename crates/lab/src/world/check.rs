@@ -322,7 +322,7 @@ fn tracks(group: &ClientsFile, files: &Files) -> Result<Vec<Track>, Wrong> {
     let there: Vec<Track> =
         all.into_iter().filter(|track| track.is_present(from_s, to_s)).collect();
     match there.is_empty() {
-        true => Err(wrong(format!("{}: nobody is there in that time", path.display()))),
+        true => Err(wrong(format!("{}: no client is there in that time", path.display()))),
         false => Ok(there),
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Backup {
 /// A site that is lost for good.
 #[derive(Args)]
 #[command(
-    after_help = "Promote only a site that is dead or cut off for good: until it hears of it, it may go on \
+    after_help = "Promote only a site that is dead or cut off for good: until it learns of it, it may go on \
                   answering clients that still reach it, and what it acknowledges to them is lost.\n\n\
                   What may be lost is asked of all sites, and printed; then it is to be agreed to, by an answer or \
                   by --accept-loss. Agreed to is what this call has printed, not what an earlier one has: nothing is \
@@ -162,7 +162,7 @@ fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> Str
     }
     for site in without {
         lines.push(format!(
-            "{site} is not asked: what {name} handed to it since the mirror heard of it is lost, and slots \
+            "{site} is not asked: what {name} handed to it since the mirror last got anything is lost, and slots \
              that neither the mirror nor their giver has are not served until {site} is back, if it has \
              them; what only {name} has of them it gives up when it comes back."
         ));

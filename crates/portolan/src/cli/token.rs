@@ -6,8 +6,8 @@ use super::show::{self, Length};
 use clap::Args;
 
 const AFTER_HELP: &str = "\
-The token is printed alone on a line. It lets in whoever has it, as often as they like, until it expires:
-hand it over like a password, in a file that nobody else can read.
+The token is printed alone on a line. It lets in any node that has it, any number of times, until it expires:
+hand it over like a password, in a file that no other user can read.
 
 Examples:
   portolan site token --user ops > join-token && chmod 600 join-token

@@ -152,7 +152,7 @@ impl<'a> Director<'a> {
         let now = leaders(&self.city.roles());
         for (site, leader) in now.into_iter().enumerate() {
             let before = std::mem::replace(&mut self.leaders[site], leader);
-            // Whoever leads a site that has just come is not news.
+            // The leader of a site that has just come is no event.
             if leader.is_some()
                 && leader != before
                 && self.lifecycles[site] != SiteLifecycle::Joining

@@ -93,15 +93,15 @@ fn to_kill(world: &World) -> Option<usize> {
 fn recorded(path: &Path, args: &Args, usual: usize) -> Result<(Vec<Track>, Clock), DemoError> {
     let all =
         trace::load(path).map_err(|source| DemoError::Trace { path: path.to_owned(), source })?;
-    let nobody = |window_s| DemoError::NoVehicles { path: path.to_owned(), window_s };
-    let (from_s, to_s) = mobility::span_s(&all).ok_or_else(|| nobody(0.0))?;
+    let no_vehicles = |window_s| DemoError::NoVehicles { path: path.to_owned(), window_s };
+    let (from_s, to_s) = mobility::span_s(&all).ok_or_else(|| no_vehicles(0.0))?;
     // A trace of one instant still needs a length to go round in.
     let clock = Clock { from_s, to_s: to_s.max(from_s + 1.0), speed: args.speed };
     let (start_s, end_s) = clock.window_s(args.length);
     let mut tracks: Vec<Track> =
         all.into_iter().filter(|track| track.is_present(start_s, end_s)).collect();
     if tracks.is_empty() {
-        return Err(nobody(end_s - start_s));
+        return Err(no_vehicles(end_s - start_s));
     }
     let wanted = args.vehicles.map_or(usual, |count| count as usize).min(tracks.len());
     let present = tracks.len();

@@ -49,7 +49,7 @@ impl Roster {
         self.change(site, |place| *place = Place { is_open: !endpoints.is_empty(), endpoints });
     }
 
-    /// Nobody is to go to a site any more.
+    /// No vehicle is to go to a site any more.
     pub(super) fn close(&self, site: usize) {
         self.change(site, |place| place.is_open = false);
     }

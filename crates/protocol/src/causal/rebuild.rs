@@ -3,7 +3,7 @@
 //! An operator says that the root is lost, and which site is to look after the order. The registry ends the root's
 //! epoch at once ([`model::RegistryChange::Rebuild`]): a site that knows of that imports nothing of it any more, so
 //! that how far it says it is does not change ([`Reached`], in the new epoch). Once every site has said so, or was not
-//! heard of for ten seconds, the farthest one has the longest part of the order that anybody has:
+//! seen for ten seconds, the farthest one has the longest part of the order that any site has:
 //!
 //! ```text
 //! the root's epoch ── an operator ──▶ rebuilding ── this site is the farthest ──▶ another epoch: this site
@@ -24,7 +24,7 @@ use model::{Position, RegistryChange, SiteId};
 use std::time::Duration;
 use wire::causal::Reached;
 
-/// A site that was not heard of for so long is not waited for.
+/// A site that has sent nothing for so long is not waited for.
 const SILENT: Duration = Duration::from_secs(10);
 /// A change of the registry without effect is asked for again after this.
 const PATIENCE: Duration = Duration::from_secs(2);

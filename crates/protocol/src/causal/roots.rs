@@ -23,7 +23,7 @@
 //! them while it imported, if it did so from the beginning on: states of earlier builds did not.
 //!
 //! The order is given to one site, and that is kept: a registry that was recovered may have forgotten that this site
-//! is the root already. So nobody else is asked to go on but it, in the epoch that it has or gets, or the root
+//! is the root already. So no other site is asked to go on, in the epoch that it has or gets, or the root
 //! itself, in an epoch that none of the forgotten ones is ([`model::EPOCHS_SKIPPED`]). A root that has imported more
 //! than it ordered knows that the other one was the root, and waits for it.
 //!
@@ -167,7 +167,7 @@ impl Roots {
         steps
     }
 
-    /// The next root is told what was ordered of each site, until it has that.
+    /// The next root gets what was ordered of each site, until it has that.
     fn hand(&mut self, to: SiteId, now: Duration, state: &impl Durable) -> Option<Step> {
         let hand = self.hand.take().filter(|hand| hand.to == to);
         let is_due = hand.as_ref().is_none_or(|hand| !hand.is_there && hand.at + PATIENCE <= now);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn the_order_is_given_once_the_next_root_has_all_of_it() {
         let (mut roots, region, mut store) = (Roots::default(), region(1), store());
-        assert!(roots.poll(AT(0), &store, &region, None).is_empty(), "nobody asks for it");
+        assert!(roots.poll(AT(0), &store, &region, None).is_empty(), "there is no request for it");
         let steps = roots.poll(AT(0), &store, &region, Some(OTHER));
         assert_eq!(steps.len(), 2, "both are asked, and it goes on: {steps:?}");
         report(&mut roots, 2, 3, AT(10));
@@ -367,7 +367,7 @@ mod tests {
         );
         let again = roots.poll(at + PATIENCE, &store, &region, Some(OTHER));
         assert_eq!(done(again), change(OTHER));
-        // Another leader does not know how far it is; nobody wants another root any more, or a third one.
+        // Another leader does not know how far it is; another root is wanted no more, or a third one.
         roots.stop();
         assert!(done(roots.poll(AT(9_000), &store, &region, None)).is_empty());
         assert!(done(roots.poll(AT(9_100), &store, &region, Some(SiteId(3)))).is_empty());

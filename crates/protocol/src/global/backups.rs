@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(choose(BackupChoice::Next), Some(next));
         let own = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(1)));
         assert!(registry.change(&own).is_err());
-        let nobody = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(9)));
-        assert!(registry.change(&nobody).is_err());
+        let absent = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(9)));
+        assert!(registry.change(&absent).is_err());
     }
 }

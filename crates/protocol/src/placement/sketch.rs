@@ -147,7 +147,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// From rows that somebody sent. `None`: they are out of order, empty or too many.
+    /// From rows that were sent. `None`: they are out of order, empty or too many.
     pub fn from_rows(rows: &[(i16, u32)]) -> Option<Distribution> {
         let is_ordered = rows.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let is_possible = |&(index, count): &(i16, u32)| {

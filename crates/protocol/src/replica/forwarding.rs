@@ -40,7 +40,7 @@ impl Forwarding {
     }
 
     /// Takes in a request for the leader.
-    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once, to what waits for it")]
     pub(crate) fn push(
         &mut self,
         origin: Origin,

@@ -52,7 +52,7 @@ impl LeaderTransfer {
         self.asked = waiting;
         let late: Vec<Asked> = late;
         for asked in late {
-            let why = "nobody leads yet; `portolan status` shows who does";
+            let why = "there is no leader yet; `portolan status` shows who does";
             settled.push((asked.origin, Err(unknown(why))));
         }
     }

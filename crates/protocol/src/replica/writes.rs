@@ -104,7 +104,7 @@ impl Writes {
     }
 
     /// Takes in a write, or refuses it as too many wait.
-    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once, to what waits for it")]
     pub(crate) fn push(&mut self, write: Waiting) -> Result<(), Settled> {
         let too_many = self.waiting.len() >= limits::WRITES_WAITING_MAX;
         let too_much = self.waiting_bytes + write.size_bytes > limits::WRITES_WAITING_BYTES_MAX;

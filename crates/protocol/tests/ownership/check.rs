@@ -88,9 +88,9 @@ impl World {
             return Some("two sites serve, and none is a stale owner that a failover names");
         }
         let acknowledged = scene.global.acknowledged;
-        let fault = self.heal(scene, None, acknowledged, "nobody serves when all are back");
+        let fault = self.heal(scene, None, acknowledged, "no site serves when all are back");
         let lose =
-            |at: usize| self.heal(scene, Some(at), scene.global.mirrored, "nobody can take over");
+            |at: usize| self.heal(scene, Some(at), scene.global.mirrored, "no site can take over");
         fault.or_else(|| (0..scene.sites.len()).filter(|at| scene.is_there(*at)).find_map(lose))
     }
 }

@@ -88,7 +88,7 @@ impl Script {
 
     /// Asks a site's leader, and waits for the answer.
     fn ask_and_wait(&mut self, site: usize, body: Body) -> Result<Answer, Failed> {
-        let leader = self.world.leader(site).ok_or("nobody leads")?;
+        let leader = self.world.leader(site).ok_or("no node leads")?;
         self.ask(leader, body)?;
         let has_answer = |world: &Simulation| !world.answered.is_empty();
         if !self.world.run_until(PATIENCE, has_answer) {
@@ -209,13 +209,13 @@ impl Script {
 
     /// The last move that a site began, by what its leader has logged.
     fn last_move(&self, site: usize) -> Result<u64, Failed> {
-        let leader = self.world.leader(site).ok_or("nobody leads")?;
+        let leader = self.world.leader(site).ok_or("no node leads")?;
         let moves = self.world.moves(leader);
         moves.last().map(|one| one.number).ok_or_else(|| "it has no move".into())
     }
 
     fn give(&mut self, site: usize, number: u64, step: Giving) -> Result<(), Failed> {
-        let leader = self.world.leader(site).ok_or("nobody leads")?;
+        let leader = self.world.leader(site).ok_or("no node leads")?;
         self.ask(leader, Body::Write(Command::Global(GlobalCommand::Giving { number, step })))
     }
 
@@ -225,7 +225,7 @@ impl Script {
         for (place, site) in self.world.sites.iter().enumerate() {
             let leader = self.world.leader(place);
             let token = leader.and_then(|leader| self.world.token(leader, slot));
-            let token = token.unwrap_or_else(|| "nobody leads".to_owned());
+            let token = token.unwrap_or_else(|| "no node leads".to_owned());
             text.push_str(&format!("{}: {token}\n", site.name));
         }
         text
@@ -364,7 +364,7 @@ impl Script {
             }
             "pause_job" | "resume_job" => {
                 let job = line.word(1).and_then(|name| name.parse().ok()).ok_or("which job?")?;
-                let leader = self.world.leader(self.site(line.word(0))?).ok_or("nobody leads")?;
+                let leader = self.world.leader(self.site(line.word(0))?).ok_or("no node leads")?;
                 let paused = line.name == "pause_job";
                 self.ask(leader, Body::SwitchJob { job, paused })?;
             }
@@ -375,13 +375,13 @@ impl Script {
                 let id = MoveId { from, number };
                 let refuse =
                     Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse });
-                let leader = self.world.leader(to).ok_or("nobody leads")?;
+                let leader = self.world.leader(to).ok_or("no node leads")?;
                 self.ask(leader, Body::Write(refuse))?;
             }
             "leave" => {
                 let site = self.site(line.word(0))?;
                 let id = self.world.sites[site].id.ok_or("it is in no deployment")?;
-                let leader = self.world.leader(site).ok_or("nobody leads")?;
+                let leader = self.world.leader(site).ok_or("no node leads")?;
                 let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(
                     RegistryChange::Leave(id),
                 ));
@@ -464,7 +464,7 @@ impl Script {
                 let node = match line.word(1) {
                     Some("leader") => {
                         let site = self.site(line.word(0))?;
-                        self.world.leader(site).ok_or("nobody leads")?
+                        self.world.leader(site).ok_or("no node leads")?
                     }
                     _ => self.node(line.word(0).ok_or("which node?")?)?,
                 };

@@ -135,7 +135,7 @@ fn any_one_of_three_may_be_away_when_the_registry_is_changed() {
         assert!(sites.registry(asked).keyspaces.contains(&made));
         sites.lab.rejoin_site(away);
         sites.agree();
-        assert_eq!(sites.registry(away).keyspaces.len(), away + 1, "it hears of it");
+        assert_eq!(sites.registry(away).keyspaces.len(), away + 1, "it learns of it");
     }
     let owners = (0..3).filter(|site| sites.lab.held_slots(*site).0.contains(&slot)).count();
     assert_eq!(owners, 1, "the owner of the slot that had the right was away once");

@@ -19,7 +19,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// The interval at which a reader checks whether the site's thread has caught up.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The size of one read.
 const READ_BYTES: usize = 64 << 10;
 /// The same, on a connection that is not proved yet.
@@ -77,7 +77,7 @@ impl Connection {
 
     /// Exchanges hellos.
     pub(super) async fn greet(&mut self, own: &Hello) -> Result<(), LinkError> {
-        self.say(own).await?;
+        self.send(own).await?;
         let frame = self.next_short_frame().await?;
         self.hellos = (own.encode_to_vec().into(), frame.clone());
         let hello: Hello = peer::decode(frame)?;
@@ -111,7 +111,7 @@ impl Connection {
     }
 
     /// Sends one message at once.
-    pub(crate) async fn say(&mut self, message: &impl prost::Message) -> Result<(), LinkError> {
+    pub(crate) async fn send(&mut self, message: &impl prost::Message) -> Result<(), LinkError> {
         let mut frame = BytesMut::new();
         peer::encode_frame(message, &mut frame);
         self.stream.write_all(&frame).await?;
@@ -119,7 +119,7 @@ impl Connection {
     }
 
     /// Waits for one message.
-    pub(crate) async fn hear(&mut self) -> Result<peer::Message, LinkError> {
+    pub(crate) async fn receive(&mut self) -> Result<peer::Message, LinkError> {
         let (room, max) = (READ_BYTES, limits::PEER_FRAME_BYTES_MAX);
         Ok(peer::decode(next_frame(&mut self.stream, &mut self.buffer, room, max).await?)?)
     }
@@ -131,10 +131,10 @@ impl Connection {
     ) -> Result<ForwardedAnswer, LinkError> {
         let id = request.id;
         let message: peer::Message = Say::Forward(Forward { requests: vec![request] }).into();
-        self.say(&message).await?;
+        self.send(&message).await?;
         let answer = async {
             loop {
-                if let Some(Say::Answered(answered)) = self.hear().await?.say
+                if let Some(Say::Answered(answered)) = self.receive().await?.say
                     && let Some(answer) = answered.answers.into_iter().find(|one| one.id == id)
                 {
                     return Ok(answer);
@@ -184,7 +184,7 @@ impl Reader {
     ) -> LinkError {
         loop {
             while waiting.load(Ordering::Relaxed) >= limits::PEER_MESSAGES_WAITING_MAX {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             let (room, max) = (READ_BYTES, limits::PEER_FRAME_BYTES_MAX);
             let message = match next_frame(&mut self.stream, &mut self.buffer, room, max).await {

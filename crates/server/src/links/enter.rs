@@ -32,7 +32,7 @@ pub(crate) async fn look(
     addresses: &[String],
     site: &SiteEntry,
 ) -> Result<Found, String> {
-    let mut told = false;
+    let mut warned = false;
     loop {
         let mut refused = None;
         for address in addresses {
@@ -41,9 +41,9 @@ pub(crate) async fn look(
                 Ok(None) => {}
                 Err(Refused::Never(why)) => return Err(why),
                 Err(Refused::Link(error)) if error.is_refusal() => refused = Some(error),
-                Err(Refused::Link(error)) if !told => {
+                Err(Refused::Link(error)) if !warned => {
                     tracing::warn!(address, "cannot join yet; retrying: {error}");
-                    told = true;
+                    warned = true;
                 }
                 Err(Refused::Link(error)) => tracing::debug!(address, "cannot join yet: {error}"),
             }

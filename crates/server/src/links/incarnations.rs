@@ -68,7 +68,7 @@ impl Links {
              given a --node that is in use");
         let message: Message = Say::Replaced(by).into();
         // If this is lost, the next dial repeats it.
-        let _ = connection.say(&message).await;
+        let _ = connection.send(&message).await;
     }
 
     /// Serves a node that is not the member of its number, as long as it only requests to join.

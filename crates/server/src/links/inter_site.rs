@@ -20,7 +20,7 @@ use wire::across::Across;
 use wire::peer::{self, Say};
 
 /// The time for which an unreachable node is not dialled again.
-const REST: Duration = Duration::from_millis(200);
+const BACKOFF: Duration = Duration::from_millis(200);
 
 /// A node of another site.
 pub(crate) type Remote = (SiteId, NodeId);
@@ -87,7 +87,7 @@ impl Links {
             Ok(connection) => {
                 let attached = link.attach_keeping();
                 let (mut reader, mut writer) = connection.split();
-                let event = |message| self.heard(remote, message);
+                let event = |message| self.event_of(remote, message);
                 let error = tokio::select! {
                     // Few messages arrive here; the connection ends when the other side closes it.
                     error = reader.run(event, &self.0.events, &self.0.waiting) => error,
@@ -97,7 +97,7 @@ impl Links {
                 error
             }
             Err(error) => {
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(BACKOFF).await;
                 link.end_dialling();
                 error
             }
@@ -128,7 +128,7 @@ impl Links {
         let hello = connection.hello();
         let (site, node) = (SiteId(hello.site_id), NodeId(hello.node));
         let (mut reader, mut writer) = connection.split();
-        let event = |message| self.heard((site, node), message);
+        let event = |message| self.event_of((site, node), message);
         let (back, attached) = self.begin_way_back((site, node));
         let error = tokio::select! {
             error = reader.run(event, &self.0.events, &self.0.waiting) => error,
@@ -139,7 +139,7 @@ impl Links {
     }
 
     /// Turns a message from a node of another site into an event for this site.
-    fn heard(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
+    fn event_of(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
         let Some(Say::Across(message)) = message.say else { return None };
         let message = match self.inbound() {
             Some(inbound) => inbound.receive(self, (site, node), message)?,

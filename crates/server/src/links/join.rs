@@ -23,7 +23,7 @@ pub(crate) async fn join(
     addresses: &[String],
     member: &Member,
 ) -> Result<Members, String> {
-    let mut told = false;
+    let mut warned = false;
     loop {
         let mut to_ask: VecDeque<_> = addresses.iter().cloned().collect();
         let (mut asked, mut refused) = (Vec::new(), None);
@@ -39,9 +39,9 @@ pub(crate) async fn join(
                     to_ask.extend(members.nodes.into_iter().map(|known| known.address));
                 }
                 Err(error) if error.is_refusal() => refused = Some(error),
-                Err(error) if !told => {
+                Err(error) if !warned => {
                     tracing::warn!(address, "cannot join yet; retrying: {error}");
-                    told = true;
+                    warned = true;
                 }
                 Err(error) => tracing::debug!(address, "cannot join yet: {error}"),
             }

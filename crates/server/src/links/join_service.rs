@@ -13,7 +13,7 @@ impl Links {
     /// Serves the request of a node without a deployment.
     pub(super) async fn serve_joiner(&self, mut connection: Connection) {
         let answering = async {
-            while let Some(Say::Forward(forward)) = connection.hear().await?.say {
+            while let Some(Say::Forward(forward)) = connection.receive().await?.say {
                 for asked in forward.requests {
                     let outcome = self.ask_for_joiner(asked.request).await;
                     let members = self.nodes_of_taken(&outcome);
@@ -21,7 +21,7 @@ impl Links {
                     let answers =
                         vec![ForwardedAnswer { id: asked.id, outcome, members, token: None }];
                     let message: Message = Say::Answered(Answered { answers }).into();
-                    connection.say(&message).await?;
+                    connection.send(&message).await?;
                 }
             }
             Ok::<(), super::LinkError>(())

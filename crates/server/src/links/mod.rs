@@ -216,7 +216,7 @@ impl Links {
 
     /// Dials a node again and again, as long as it is a member.
     async fn keep_dialling(self, node: NodeId) {
-        let (mut wait, mut told) = (REDIAL.0, false);
+        let (mut wait, mut warned) = (REDIAL.0, false);
         loop {
             let Some(address) = self.address_to_dial(node) else { return };
             match self.dial(&address, Some(node)).await {
@@ -224,13 +224,13 @@ impl Links {
                     self.turn_away(connection).await;
                 }
                 Ok(connection) => {
-                    (wait, told) = (REDIAL.0, false);
+                    (wait, warned) = (REDIAL.0, false);
                     self.run(connection).await;
                 }
                 // Time does not mend a refusal, so it is logged once as a warning.
-                Err(error) if error.is_refusal() && !told => {
+                Err(error) if error.is_refusal() && !warned => {
                     tracing::warn!(%node, address, "no link to a node of the site: {error}");
-                    told = true;
+                    warned = true;
                 }
                 Err(error) => {
                     tracing::debug!(%node, address, "cannot reach a node of the site: {error}");

@@ -27,7 +27,7 @@ impl Links {
         }
         let proof =
             auth.prove(connection.hello(), &transcript(connection, End::Dialler), End::Dialler);
-        connection.say(&Handshake::from(proof)).await?;
+        connection.send(&Handshake::from(proof)).await?;
         let answer = next_proof(connection).await?;
         Ok(judge(auth, connection, End::Acceptor, Some(&answer))?)
     }
@@ -46,7 +46,7 @@ impl Links {
             }
             Err(error) if error.is_refusal() => {
                 let why = error.to_string();
-                let _ = connection.say(&Handshake::from(Refused { why })).await;
+                let _ = connection.send(&Handshake::from(Refused { why })).await;
                 connection.close().await;
                 Err(error)
             }
@@ -64,12 +64,12 @@ impl Links {
         let of = transcript(connection, End::Acceptor);
         if !shown.token.is_empty() {
             let answer = auth.accept_token(connection.hello(), &of, &shown)?;
-            connection.say(&Handshake::from(answer)).await?;
+            connection.send(&Handshake::from(answer)).await?;
             return Ok(None);
         }
         judge(auth, connection, End::Dialler, Some(&shown))?;
         let proof = auth.prove(connection.hello(), &of, End::Acceptor);
-        connection.say(&Handshake::from(proof)).await?;
+        connection.send(&Handshake::from(proof)).await?;
         Ok(Some(()))
     }
 
@@ -81,16 +81,16 @@ impl Links {
         token: &JoinToken,
         data: &Path,
     ) -> Result<(), String> {
-        let mut told = false;
+        let mut warned = false;
         loop {
             let mut refused = None;
             for address in addresses {
                 match in_time(self.show_token(address, token, data)).await {
                     Ok(()) => return Ok(()),
                     Err(error) if error.is_refusal() => refused = Some(error),
-                    Err(error) if !told => {
+                    Err(error) if !warned => {
                         tracing::warn!(address, "cannot join yet; retrying: {error}");
-                        told = true;
+                        warned = true;
                     }
                     Err(error) => tracing::debug!(address, "cannot join yet: {error}"),
                 }
@@ -115,7 +115,7 @@ impl Links {
             return Err(TokenError::NoSecret { whose }.into());
         }
         let proof = PeerAuth::show_token(token, &transcript(&connection, End::Dialler));
-        connection.say(&Handshake::from(proof)).await?;
+        connection.send(&Handshake::from(proof)).await?;
         let answer = next_proof(&mut connection).await?;
         let of = transcript(&connection, End::Dialler);
         let taken = self.auth().take_given(token, &of, &answer, data);

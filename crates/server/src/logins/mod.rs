@@ -158,7 +158,7 @@ mod tests {
     #[tokio::test]
     async fn an_unknown_user_is_denied_as_a_wrong_password_is() {
         let logins = logins();
-        for (name, password) in [("fleet", "wrong"), ("nobody", "secret"), ("", "")] {
+        for (name, password) in [("fleet", "wrong"), ("stranger", "secret"), ("", "")] {
             let denied = logins.verify(attempt(0), name.into(), password.into()).await;
             assert_eq!(denied, Err(LoginError::Denied(Denied)), "{name}");
         }

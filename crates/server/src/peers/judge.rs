@@ -99,7 +99,7 @@ mod tests {
 
     const CLOSED: Policy =
         Policy { to: String::new(), asks: true, accept_unproved: false, has_secret: true };
-    const NOBODY: Evidence<'_> = Evidence {
+    const STRANGER: Evidence<'_> = Evidence {
         site: "pier",
         node: NodeId(1),
         knows_proofs: true,
@@ -110,12 +110,12 @@ mod tests {
 
     #[test]
     fn a_secret_decides_where_there_is_one() {
-        let wrong = Evidence { shows_macs: true, ..NOBODY };
+        let wrong = Evidence { shows_macs: true, ..STRANGER };
         let right = Evidence { mac_is_right: true, ..wrong };
         assert_eq!(CLOSED.judge(&right), Ok(()));
-        assert!(matches!(CLOSED.judge(&NOBODY), Err(NotProved::NoSecret { .. })));
+        assert!(matches!(CLOSED.judge(&STRANGER), Err(NotProved::NoSecret { .. })));
         assert!(matches!(CLOSED.judge(&wrong), Err(NotProved::OtherSecret { .. })));
-        let older = Evidence { knows_proofs: false, ..NOBODY };
+        let older = Evidence { knows_proofs: false, ..STRANGER };
         assert!(matches!(CLOSED.judge(&older), Err(NotProved::Older { .. })));
         let empty = Policy { has_secret: false, ..CLOSED };
         assert!(matches!(empty.judge(&right), Err(NotProved::NothingToCheckWith { .. })));
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn a_node_on_loopback_without_anything_asks_for_nothing() {
         let open = Policy { asks: false, has_secret: false, ..CLOSED };
-        assert_eq!(open.judge(&NOBODY), Ok(()));
-        assert_eq!(open.judge(&Evidence { knows_proofs: false, ..NOBODY }), Ok(()));
+        assert_eq!(open.judge(&STRANGER), Ok(()));
+        assert_eq!(open.judge(&Evidence { knows_proofs: false, ..STRANGER }), Ok(()));
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let by_role = Policy { has_secret: false, ..CLOSED };
         let roles = |uri: &str| Roles::of_uris(&[uri]);
         let none = Roles::default();
-        let shown = |roles| Evidence { roles: Some(roles), ..NOBODY };
+        let shown = |roles| Evidence { roles: Some(roles), ..STRANGER };
         let right = roles("portolan://node/pier");
         assert_eq!(by_role.judge(&shown(&right)), Ok(()));
         assert!(matches!(by_role.judge(&shown(&none)), Err(NotProved::NoRole { .. })));
@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn while_secrets_are_introduced_silence_is_let_in_and_a_wrong_secret_is_not() {
         let lenient = Policy { accept_unproved: true, ..CLOSED };
-        assert_eq!(lenient.judge(&NOBODY), Ok(()));
-        assert_eq!(lenient.judge(&Evidence { knows_proofs: false, ..NOBODY }), Ok(()));
-        assert!(lenient.judge(&Evidence { shows_macs: true, ..NOBODY }).is_err());
+        assert_eq!(lenient.judge(&STRANGER), Ok(()));
+        assert_eq!(lenient.judge(&Evidence { knows_proofs: false, ..STRANGER }), Ok(()));
+        assert!(lenient.judge(&Evidence { shows_macs: true, ..STRANGER }).is_err());
     }
 }

@@ -56,7 +56,7 @@ pub enum SecretError {
     /// Users other than its owner can read it.
     #[error(
         "{setting} {path}: others than its owner can read or change it (mode {mode:o}); `chmod 600 \
-         {path}` first, and another secret if somebody may have read it",
+         {path}` first, and another secret if it may have been read",
         path = path.display()
     )]
     Readable {

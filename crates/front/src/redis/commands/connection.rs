@@ -23,7 +23,7 @@ pub(super) static FAMILY: Family = Family {
     category: "@connection",
     commands: &[
         CommandSpec::local("ping", -1, FAST, "1.0.0", "Answers", ping),
-        CommandSpec::local("echo", 2, LOADING | STALE | FAST, "1.0.0", "Answers what it is told", echo),
+        CommandSpec::local("echo", 2, LOADING | STALE | FAST, "1.0.0", "Answers its argument", echo),
         CommandSpec::own("hello", -1, FLAGS, "6.0.0", "Chooses the protocol version, may log in", Own::Hello),
         CommandSpec::own("auth", -2, FLAGS, "1.0.0", "Logs in", Own::Auth),
         CommandSpec::local("select", 2, LOADING | STALE | FAST, "1.0.0", "Chooses a database, of which there is one", select),

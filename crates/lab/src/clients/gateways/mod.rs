@@ -141,7 +141,7 @@ impl Clients<'_> {
                 lab.call_after(delay, Call::Client(Due { client, what }));
             }
             (None, Some(node), _) => self.ask_node(lab, client, attempt, node),
-            _ => self.refuse(lab, client, attempt, "nobody leads the site"),
+            _ => self.refuse(lab, client, attempt, "no node leads the site"),
         }
     }
 

@@ -339,7 +339,7 @@ fn notes(again: &str) -> Vec<String> {
          that asks): compare who is ahead, and by how much with care."
             .to_owned(),
         "Figures tell of updates, which no copy makes faster. In closed loops, more of them are done a \
-         second where reads take less time. Stale reads are linearizable to nobody, and are left out of \
+         second where reads take less time. Stale reads are not linearizable, and are left out of \
          that verdict; all others are judged."
             .to_owned(),
         format!("Run it again: {again}"),

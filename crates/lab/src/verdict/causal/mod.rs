@@ -211,7 +211,7 @@ impl Facts {
 
     fn told_thin_air(&self, history: &History, read: usize) -> Violation {
         let operation = &history.operations[read];
-        let what = format!("nobody wrote what was found: {}.", told(operation));
+        let what = format!("no client wrote what was found: {}.", told(operation));
         violation(history, what, vec![read], read)
     }
 }

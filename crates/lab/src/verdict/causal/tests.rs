@@ -53,8 +53,8 @@ fn an_effect_without_its_cause_is_found() {
         "overwritten",
     );
     broken("a x 0 1 put 1 ok\n b x 2 3 get 1\n b x 4 5 cas 1 2 ok\n b x 6 7 get 1", "overwritten");
-    broken("a x 0 1 get 7", "nobody wrote");
-    broken("a x 0 1 put 7 failed\n b x 2 3 get 7", "nobody wrote");
+    broken("a x 0 1 get 7", "no client wrote");
+    broken("a x 0 1 put 7 failed\n b x 2 3 get 7", "no client wrote");
     // Each sees the other's write before it was made.
     broken("a x 0 1 get 1\n a y 2 3 put 2 ok\n b y 0 1 get 2\n b x 2 3 put 1 ok", "circle");
     broken("a x 0 1 get 1\n a x 2 3 put 1 ok", "circle");
@@ -142,7 +142,7 @@ fn what_cannot_be_distinguished_is_not_decided() {
     undecided("a x 0 1 add 1 = 1\n b x 2 3 get 1", "key \"x\" was added to");
     undecided("a x 0 3 put 1 ok\n a x 2 5 put 2 ok", "no session");
     // The other keys are judged all the same.
-    broken("a x 0 1 put 1 ok\n b x 2 3 put 1 ok\n a y 4 5 get 3", "nobody wrote");
+    broken("a x 0 1 put 1 ok\n b x 2 3 put 1 ok\n a y 4 5 get 3", "no client wrote");
     // A write that failed and was tried again is one.
     holds("a x 0 1 put 1 failed\n a x 2 3 put 1 ok\n b x 4 5 get 1");
 }

@@ -59,7 +59,7 @@ fn judge_counting(history: &History, options: &Options) -> (Verdict, u64) {
         Some(name) => Verdict::Undecided {
             why: format!(
                 "key {name:?}: no order was found in {} steps, nor that there is none; it may need \
-                 more steps, fewer unknown answers or values that are told apart",
+                 more steps, fewer unknown answers or values that differ",
                 options.search_steps_max
             ),
         },
@@ -185,7 +185,7 @@ impl<'h> Key<'h> {
             let found = shown(needed.as_deref());
             match makers.as_slice() {
                 [] if needed.is_none() => what += "It found nothing there",
-                [] => what += &format!("It found {found}, which nobody had written"),
+                [] => what += &format!("It found {found}, which no client had written"),
                 makers => {
                     let tellings = makers.iter().map(|&i| told(&self.history.operations[i]));
                     let tellings = tellings.collect::<Vec<_>>().join("; ");

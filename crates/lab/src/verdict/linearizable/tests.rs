@@ -118,7 +118,7 @@ fn a_violation_is_shown_by_few_operations() {
          (0 to 1 µs); it could have found \"2\"."
     );
     let violation = broken("a x 0 9 put 1 ok\n b x 0 9 put 2 ok\n b x 10 11 get 5");
-    assert!(violation.what.contains("nobody had written; it could have found \"1\" or \"2\"."));
+    assert!(violation.what.contains("no client had written; it could have found \"1\" or \"2\"."));
 }
 
 /// Whether some order of some of the operations explains all answers, by trying them all.

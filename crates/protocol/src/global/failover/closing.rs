@@ -1,6 +1,6 @@
 //! Failovers that are open too long end, and decisions that every site has are forgotten.
 //!
-//! Any site's leader does this by changes of the registry, whoever opened the failover.
+//! Any site's leader does this by changes of the registry, not only the one that opened the failover.
 
 use crate::global::ownership::takeover;
 use crate::global::ownership::trial::Planted;

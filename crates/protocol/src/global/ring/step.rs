@@ -23,7 +23,7 @@ pub enum Step {
     /// That site is nearer; ask it.
     Ask(SiteId),
     /// It is not of the ring and has no pointers.
-    Nobody,
+    Nowhere,
 }
 
 /// The same with the virtual nodes.
@@ -32,7 +32,7 @@ pub(super) enum Route {
     Mine(Member),
     At(Member),
     Ask(Member),
-    Nobody,
+    Nowhere,
 }
 
 impl Ring {
@@ -52,7 +52,7 @@ impl Ring {
             Route::Mine(_) => Step::Mine,
             Route::At(member) => Step::At(member.site),
             Route::Ask(member) => Step::Ask(member.site),
-            Route::Nobody => Step::Nobody,
+            Route::Nowhere => Step::Nowhere,
         }
     }
 
@@ -63,7 +63,7 @@ impl Ring {
             Route::Mine(member) => Some(Way::Mine(member.into())),
             Route::At(member) => Some(Way::At(member.into())),
             Route::Ask(member) => Some(Way::Ask(member.into())),
-            Route::Nobody => None,
+            Route::Nowhere => None,
         };
         Found { id: find.id, way }
     }
@@ -82,7 +82,7 @@ impl Ring {
 
     pub(super) fn route(&self, target: Point, without: &[SiteId]) -> Route {
         if !self.is_member() {
-            return Route::Nobody;
+            return Route::Nowhere;
         }
         let named = |member: &Member| !without.contains(&member.site);
         let me = without.contains(&self.site);
@@ -113,7 +113,7 @@ impl Ring {
         match nearest.or_else(farther) {
             Some(other) => Route::Ask(other),
             None if !me => Route::Mine(self.own(self.point_after(target))),
-            None => Route::Nobody,
+            None => Route::Nowhere,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Walk {
         match ring.route(self.target, &self.avoided) {
             Route::Mine(member) | Route::At(member) => Next::Done(member),
             Route::Ask(member) => self.ask(member),
-            Route::Nobody => Next::Failed,
+            Route::Nowhere => Next::Failed,
         }
     }
 

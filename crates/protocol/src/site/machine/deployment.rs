@@ -42,7 +42,7 @@ pub struct Membership {
     pub own: SiteId,
     /// Whether it began the deployment, and so held every slot at first.
     pub founder: bool,
-    /// The latest registry it has heard of.
+    /// The latest registry it knows of.
     pub registry: Arc<Registry>,
 }
 

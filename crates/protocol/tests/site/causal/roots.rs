@@ -15,7 +15,7 @@ impl World {
         regions.max_by_key(|region| region.epoch).unwrap()
     }
 
-    /// An operator wants another root, if somebody takes the command.
+    /// An operator wants another root, if a leader takes the command.
     fn move_root(&mut self, to: usize) {
         let (by, to) = (self.random.below(3) as usize, self.lab.sites[to].id.unwrap());
         if let Some(node) = self.lab.leader(by) {

@@ -227,30 +227,30 @@ impl Client {
 
 /// What a status means for the caller.
 fn meaning(status: &Status) -> CallError {
-    let said = match std::error::Error::source(status).and_then(deepest) {
+    let text = match std::error::Error::source(status).and_then(deepest) {
         Some(cause) => format!("{} ({cause})", status.message()),
         None => status.message().to_owned(),
     };
-    let hint = |hint: &str| CallError::Refused(format!("{said}; {hint}"));
+    let hint = |hint: &str| CallError::Refused(format!("{text}; {hint}"));
     match status.code() {
-        Code::ResourceExhausted if said.contains("space") => CallError::Full(said),
-        Code::ResourceExhausted if said.contains("larger") => {
+        Code::ResourceExhausted if text.contains("space") => CallError::Full(text),
+        Code::ResourceExhausted if text.contains("larger") => {
             hint("start etcd with its default --max-request-bytes of 1.5 MiB, or more")
         }
-        Code::InvalidArgument if said.contains("auth store is old") => CallError::Again(said),
-        Code::InvalidArgument if said.contains("too many operations") => {
+        Code::InvalidArgument if text.contains("auth store is old") => CallError::Again(text),
+        Code::InvalidArgument if text.contains("too many operations") => {
             hint("start etcd with its default --max-txn-ops of 128, or more")
         }
-        Code::InvalidArgument if said.contains("too large") => {
+        Code::InvalidArgument if text.contains("too large") => {
             hint("start etcd with its default --max-request-bytes of 1.5 MiB, or more")
         }
-        Code::InvalidArgument if said.contains("user name is empty") => {
+        Code::InvalidArgument if text.contains("user name is empty") => {
             hint("it wants a user: give --etcd-user and --etcd-password-file")
         }
-        Code::InvalidArgument if said.contains("authentication failed") => {
+        Code::InvalidArgument if text.contains("authentication failed") => {
             hint("check --etcd-user and --etcd-password-file")
         }
-        Code::FailedPrecondition if said.contains("not enabled") => {
+        Code::FailedPrecondition if text.contains("not enabled") => {
             hint("it has no users: leave --etcd-user out")
         }
         Code::PermissionDenied => {
@@ -258,9 +258,9 @@ fn meaning(status: &Status) -> CallError {
         }
         Code::Unimplemented => hint("is that an etcd 3.4 or newer?"),
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
-            CallError::Refused(said)
+            CallError::Refused(text)
         }
-        _ => CallError::Again(said),
+        _ => CallError::Again(text),
     }
 }
 
@@ -298,8 +298,8 @@ mod tests {
             (Status::invalid_argument("etcdserver: too many operations in txn request"), "txn-ops"),
         ];
         for (status, word) in refused {
-            let CallError::Refused(said) = meaning(&status) else { panic!("{status:?}") };
-            assert!(said.contains(word), "{said}");
+            let CallError::Refused(text) = meaning(&status) else { panic!("{status:?}") };
+            assert!(text.contains(word), "{text}");
         }
     }
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// The pause before a failed call is repeated, and before the site's key is checked again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the lease is renewed per TTL.
 const RENEWALS: u32 = 4;
 
@@ -131,7 +131,7 @@ impl Owner {
 
     fn win(&mut self, ttl: Duration, directory: u64) -> Result<(), Ended> {
         let key = self.key(b"owner");
-        let mut told = false;
+        let mut warned = false;
         loop {
             let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
             let there = self.again(async |client| client.range(request.clone()).await)?;
@@ -140,16 +140,16 @@ impl Owner {
             if let Some(other) =
                 there.as_ref().filter(|other| !other.value.starts_with(own.as_bytes()))
             {
-                if !told {
+                if !warned {
                     tracing::info!(
                         "the site is served by another process (it owns {}); this one waits and takes over \
                          when that one is gone",
                         key.escape_ascii()
                     );
                     tracing::debug!("the owner is {}", other.value.escape_ascii());
-                    told = true;
+                    warned = true;
                 }
-                std::thread::sleep(LOOK_AGAIN);
+                std::thread::sleep(POLL_INTERVAL);
                 continue;
             }
             let granted = self.again(async |client| client.grant(ttl).await)?;

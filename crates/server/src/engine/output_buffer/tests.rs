@@ -140,9 +140,9 @@ fn a_late_request_fails_once_and_none_gets_the_answer_of_another() {
     bench.begin();
     assert_eq!(bench.buffer.late(SECOND / 2), []);
     assert_eq!(bench.buffer.next_due(), Some(SECOND));
-    let told = bench.buffer.late(SECOND);
-    assert!(matches!(told[0], (Ticket(1), Err(Failure::Unknown { .. }))), "{told:?}");
-    assert_eq!(told[1], (Ticket(2), Err(Failure::NoLeader)));
+    let late = bench.buffer.late(SECOND);
+    assert!(matches!(late[0], (Ticket(1), Err(Failure::Unknown { .. }))), "{late:?}");
+    assert_eq!(late[1], (Ticket(2), Err(Failure::NoLeader)));
     // The same tickets again: their calls were over.
     let again = bench.buffer.admit(SECOND, Ticket(1), &write()).unwrap();
     assert_eq!(bench.released(), []);
@@ -158,9 +158,9 @@ fn when_the_site_is_lost_all_waiting_requests_fail() {
     bench.answer(first, 1);
     bench.begin();
     bench.buffer.admit(Duration::ZERO, Ticket(2), &write()).unwrap();
-    let told = bench.buffer.end();
-    assert_eq!(told.len(), 2);
-    assert!(told.iter().all(|(_, told)| matches!(told, Err(Failure::Unknown { .. }))));
+    let late = bench.buffer.end();
+    assert_eq!(late.len(), 2);
+    assert!(late.iter().all(|(_, late)| matches!(late, Err(Failure::Unknown { .. }))));
     assert_eq!(bench.released(), []);
 }
 
@@ -190,6 +190,6 @@ fn other_nodes_are_refused_and_what_waits_has_a_limit() {
         bench.buffer.admit(Duration::ZERO, Ticket(ticket), &write()).unwrap();
     }
     assert_eq!(bench.buffer.admit(Duration::ZERO, Ticket(1), &write()), None);
-    let told = bench.buffer.late(Duration::ZERO);
-    assert!(matches!(told[..], [(_, Err(Failure::Overloaded { .. }))]), "{told:?}");
+    let late = bench.buffer.late(Duration::ZERO);
+    assert!(matches!(late[..], [(_, Err(Failure::Overloaded { .. }))]), "{late:?}");
 }

@@ -40,7 +40,7 @@ impl Driver {
         if !self.ring.is_member() && alone {
             return self.stay_alone(now);
         }
-        match self.somebody() {
+        match self.any_other() {
             Some(via) => {
                 self.turn_mut(of).busy = true;
                 let mut walk = self.walk_from(of);
@@ -159,7 +159,7 @@ impl Driver {
         while self.searches() < limits::RING_SEARCHES_MAX
             && let Some((of, via)) = self.seeks.pop_front()
         {
-            let via = via.filter(|via| !self.is_silent(*via)).or_else(|| self.somebody());
+            let via = via.filter(|via| !self.is_silent(*via)).or_else(|| self.any_other());
             if let Some(via) = via.filter(|_| self.ring.is_joined(of)) {
                 let mut walk = self.walk_from(of);
                 let next = walk.begin_via(via);
@@ -281,7 +281,7 @@ impl Driver {
     }
 
     /// Some other site: one named for joining, one pointed to, or any of the directory.
-    fn somebody(&mut self) -> Option<SiteId> {
+    fn any_other(&mut self) -> Option<SiteId> {
         if self.withdrawn.is_some()
             && let Some(one) = self.untried()
         {

@@ -143,7 +143,7 @@ fn who_has_been_away_is_confirmed_in_its_place_only() {
     let mut one = One::new(ideal(&known)[&SiteId(1)].clone());
     one.pass(ms(0));
     one.answer(circle[2], true, late, &circle[3..]);
-    assert!(!one.driver.is_confirmed(), "somebody is between");
+    assert!(!one.driver.is_confirmed(), "another site is between");
     one.answer(late, true, circle[0], &circle[2..]);
     assert!(one.driver.is_confirmed());
 }
@@ -266,7 +266,7 @@ fn who_has_lost_all_successors_seeks_one() {
         one.said.clear();
         one.driver.unreachable(one.now, dead.site);
     }
-    assert_eq!(one.successors(circle[0]), circle[..1], "there is nobody but itself");
+    assert_eq!(one.successors(circle[0]), circle[..1], "there is no other site");
     one.pass(ms(0));
     let seeks = |(_, say): &(SiteId, Say)| matches!(say, Say::Find(find) if find.target == circle[0].point.next().0);
     assert!(one.said.iter().any(seeks), "{:?}", one.said);
@@ -284,7 +284,7 @@ fn a_list_that_leaves_is_made_whole_by_those_who_left() {
         _ => None,
     });
     assert!(!other.ring().is_member() && other.deadline().is_none());
-    one.hear(gone, leave.expect("it is told"));
+    one.hear(gone, leave.expect("a message for it"));
     assert_eq!(one.successors(circle[0]), circle[2..2 + limits::RING_SUCCESSORS]);
 }
 

@@ -60,7 +60,7 @@ fn format_1_is_read() {
 #[test]
 fn every_ring_is_read_as_it_was_written() {
     let empty = Ring::empty(SiteId(7), 3);
-    assert_eq!(empty.step(Point(5)), Step::Nobody);
+    assert_eq!(empty.step(Point(5)), Step::Nowhere);
     let rings = [1, 2, 3, 10, 60].map(ideal_rings);
     for ring in rings.iter().flat_map(|rings| rings.values()).chain([&empty]) {
         assert_eq!(Ring::decode(&ring.encode()).as_ref(), Ok(ring));

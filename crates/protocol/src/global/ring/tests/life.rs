@@ -319,7 +319,7 @@ fn a_driver_at_rest_asks_nothing_without_a_deadline() {
     driver.join(ms(5), SiteId(1));
     for step in 1..2_000u64 {
         while driver.poll().is_some() {}
-        let deadline = driver.deadline().expect("it has asked somebody");
+        let deadline = driver.deadline().expect("it has asked a site");
         assert!(deadline > ms(5) && deadline < Duration::from_secs(2) * step as u32);
         driver.timeout(deadline);
     }

@@ -21,7 +21,7 @@ fn walk(rings: &BTreeMap<SiteId, Ring>, from: SiteId, target: Point) -> (SiteId,
             Step::Mine => return (at, hops),
             Step::At(site) => return (site, hops),
             Step::Ask(site) => (at, hops) = (site, hops + 1),
-            Step::Nobody => panic!("{at} is a member"),
+            Step::Nowhere => panic!("{at} is a member"),
         }
         assert!(hops < limits::RING_HOPS_MAX, "{target:?} is not found from {from}");
     }
@@ -78,7 +78,7 @@ fn sites_that_do_not_answer_are_walked_around() {
                 Step::Mine => break at,
                 Step::At(site) => break site,
                 Step::Ask(site) => at = site,
-                Step::Nobody => panic!(),
+                Step::Nowhere => panic!(),
             }
         };
         assert_eq!(found, responsible(&left, target).site);

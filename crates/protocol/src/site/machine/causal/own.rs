@@ -1,4 +1,4 @@
-//! The writes of this site, from when they are made until nobody needs them any more.
+//! The writes of this site, from when they are made until no site needs them any more.
 //!
 //! ```text
 //! pending ── its position is imported ──▶ kept ── there are many newer ones ──▶ gone
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All of them have a row each, by revision; [`super::rows::Head::own_ordered`] parts the kept from the pending ones. A
-//! position is lost if an operator gives a root up that had told nobody else but this site: then this site gets its
+//! position is lost if an operator gives a root up that had sent it to this site only: then this site gets its
 //! keys anew from the next root, which has not that write. So the newest are kept whole, and are pending again before that.
 
 use super::super::Applying;

@@ -129,7 +129,7 @@ fn a_registry_of_before_there_were_registrars_is_its_slots_owners() {
     assert_eq!(adopted.registrars, Registrars { set, since: ballot(42, 1), before: set });
     a.run(Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt))).unwrap();
     assert_eq!(a.copy(), adopted, "once");
-    // A site that does not own the slot waits until it hears of that.
+    // A site that does not own the slot waits until it learns of that.
     let mut b = Site::new();
     b.run(Command::Deployment(DeploymentCommand::Enter {
         site: B,

@@ -146,7 +146,7 @@ fn a_slot_that_is_handed_to_a_stale_owner_is_served_by_somebody() {
     for site in [A, C] {
         three.hears(site);
     }
-    assert_eq!(who_serves(&three, "x").len(), 1, "once all have heard of everything");
+    assert_eq!(who_serves(&three, "x").len(), 1, "once all know of everything");
     assert_eq!(three.held(A, "x"), Ok(Some("mirrored".into())));
 }
 
