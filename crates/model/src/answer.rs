@@ -1,9 +1,9 @@
 //! What comes back when all went well.
 
 use crate::{
-    Ballot, Bytes, Inventory, JobStatus, Keyspace, Loss, Ordered, PlacementExplained,
-    PlacementLedger, ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, SlotEpochs,
-    Taken,
+    Ballot, Bytes, Epoch, Inventory, JobStatus, Keyspace, LoanState, LoanTaken, Loss, Ordered,
+    PlacementExplained, PlacementLedger, ReadPoint, Refusal, Registry, RegistryView, Revision,
+    SiteId, Slot, SlotEpochs, Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -112,6 +112,17 @@ pub enum Answer {
     Placement(Box<PlacementExplained>),
     /// What a site advises.
     PlacementLedger(Box<PlacementLedger>),
+    /// What a borrower has of groups.
+    Borrowed(Vec<LoanTaken>),
+    /// What the owner of their slots has of lent groups.
+    Lent {
+        /// The owner's revision.
+        revision: Revision,
+        /// The groups of slots that it owns.
+        states: Vec<LoanState>,
+        /// The owners of the others, as far as they are known.
+        elsewhere: Vec<(Slot, (SiteId, Epoch))>,
+    },
 }
 
 /// What came of a [`crate::RegistrarStep`].

@@ -42,4 +42,6 @@ pub enum ChangeKind {
     HashAdd,
     /// Every key of the keyspace was removed.
     Clear,
+    /// The group of this tag was lent, or came home: only for what sites tell each other.
+    Loan,
 }

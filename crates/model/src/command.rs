@@ -11,7 +11,7 @@ mod global;
 
 pub use causal::{CausalCommand, LastOrdered, Resync, ResyncItem, RootStep};
 pub use deployment::{DeploymentCommand, RegistrarStep};
-pub use global::{Giving, GlobalCommand};
+pub use global::{Giving, GlobalCommand, Lending};
 
 use crate::{Bytes, Epoch, KeyspaceId, KeyspaceSpec, Query, RequestId, Revision};
 use std::fmt;

@@ -642,6 +642,9 @@ impl Registry {
                 if !self.failovers.decide(version, *opened, taken.clone()) {
                     return Err(RegistryError::NoFailover);
                 }
+                if self.keyspaces.iter().any(|keyspace| keyspace.spec.lends()) {
+                    self.failovers.note_last(lost, version);
+                }
                 self.changes += 1;
                 Ok(site(lost))
             }

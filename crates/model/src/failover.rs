@@ -62,12 +62,15 @@ pub struct Failovers {
     pub open: Option<OpenFailover>,
     /// Decided failovers that some listed site may not have yet, in order of their decisions.
     pub decided: Vec<DecidedFailover>,
+    /// The version that decided the last failover of a site, of each that had one while groups could be lent: a
+    /// loan of before is void, however late it is heard of.
+    pub last: Vec<(SiteId, Ballot)>,
 }
 
 impl Failovers {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.open.is_none() && self.decided.is_empty()
+        self.open.is_none() && self.decided.is_empty() && self.last.is_empty()
     }
 
     /// Whether a site is fenced.
@@ -134,6 +137,21 @@ impl Failovers {
         self.decided.len() != before
     }
 
+    /// The version that decided the last failover of a site; [`Ballot::FIRST`]: there was none.
+    pub fn last_of(&self, site: SiteId) -> Ballot {
+        let decided = self.decided.iter().filter(|one| one.lost == site).map(|one| one.decided);
+        let last = self.last.iter().filter(|(of, _)| *of == site).map(|(_, decided)| *decided);
+        decided.chain(last).max().unwrap_or(Ballot::FIRST)
+    }
+
+    /// Keeps the version of a decision beyond the decision itself.
+    pub(crate) fn note_last(&mut self, site: SiteId, decided: Ballot) {
+        let decided = decided.max(self.last_of(site));
+        self.last.retain(|(of, _)| *of != site);
+        self.last.push((site, decided));
+        self.last.sort_unstable();
+    }
+
     /// Adds decisions of another term of the registry.
     pub(crate) fn add_decided(&mut self, more: &[DecidedFailover]) {
         self.decided.extend(more.iter().cloned());
@@ -145,6 +163,7 @@ impl Failovers {
     pub fn site_gone(&mut self, site: SiteId) {
         self.open.take_if(|open| open.lost == site);
         self.all_returned(site);
+        self.last.retain(|(of, _)| *of != site);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Slots on their way from one site to another.
 
 use crate::{
-    Bytes, ClientId, Epoch, KeyspaceId, Registry, Revision, SiteId, Slot, SlotCopy, SlotRun,
-    SlotSet,
+    Bytes, ClientId, Epoch, Group, KeyspaceId, LoanRow, Registry, Revision, SiteId, Slot, SlotCopy,
+    SlotRun, SlotSet,
 };
 
 /// Slots that pass from one site to another together. Numbered by the site that gives them away.
@@ -164,6 +164,24 @@ pub enum StagedItem {
         /// The outcome's bytes.
         row: Bytes,
     },
+    /// The slot's record of a lent group: its borrower, or that it is at home.
+    Lent {
+        /// The group.
+        group: Group,
+        /// The row, if the group is lent.
+        row: Option<LoanRow>,
+        /// The borrower's revision up to which the slot's records have its writes.
+        fed: u64,
+        /// How many keys of it the slot's records have.
+        keys: u64,
+    },
+    /// The count of loans in the slot's records.
+    Loans {
+        /// The slot.
+        slot: Slot,
+        /// The count.
+        count: u64,
+    },
 }
 
 impl StagedItem {
@@ -173,7 +191,8 @@ impl StagedItem {
             StagedItem::Record { key, row, .. } => key.len() + row.len(),
             StagedItem::Absent { key, .. } => key.len(),
             StagedItem::Remembered { row, .. } => row.len(),
-            StagedItem::Cleared { .. } | StagedItem::Clock { .. } => 0,
+            StagedItem::Lent { group, .. } => group.tag.len(),
+            StagedItem::Cleared { .. } | StagedItem::Clock { .. } | StagedItem::Loans { .. } => 0,
         }
     }
 }

@@ -172,6 +172,11 @@ impl KeyspaceSpec {
         self.consistency == Consistency::Causal
     }
 
+    /// Whether groups of its keys are lent to other sites.
+    pub fn lends(&self) -> bool {
+        self.is_global() && self.placement == Placement::Adaptive
+    }
+
     /// Whether owners count the accesses of its keys.
     pub fn counts_accesses(&self) -> bool {
         self.is_global() && self.placement != Placement::Off

@@ -26,6 +26,7 @@ mod id;
 mod job;
 mod keyspace;
 pub mod limits;
+mod loan;
 mod operator;
 mod order;
 mod placement;
@@ -54,8 +55,8 @@ pub use causal::{
 pub use change::{Change, ChangeKind};
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
-    GlobalCommand, Guard, LastOrdered, Properties, ReadPoint, RegistrarStep, Resync, ResyncItem,
-    RootStep, Step, Write, excerpt,
+    GlobalCommand, Guard, LastOrdered, Lending, Properties, ReadPoint, RegistrarStep, Resync,
+    ResyncItem, RootStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
@@ -68,6 +69,9 @@ pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use job::{JobName, JobStatus};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Rmw, Scope};
+pub use loan::{
+    Group, Loan, LoanClaim, LoanOffer, LoanPart, LoanReport, LoanRow, LoanState, LoanTaken,
+};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{

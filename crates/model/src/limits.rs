@@ -67,6 +67,16 @@ pub const ORDER_ASKED_AGAIN_MS: u64 = 10 * 60 * 1000;
 pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
 /// Chunks of one move in flight.
 pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
+/// Groups of one command that lends them, offers them, reports them or gives them back.
+pub const LOANS_PER_COMMAND_MAX: usize = 256;
+/// Bytes of the groups of one such command. A larger group is not lent.
+pub const LOANS_BYTES_MAX: usize = 1 << 20;
+/// Keys of slots that one command looks at to find those of the groups that it lends.
+pub const LOANS_KEYS_EXAMINED_MAX: u64 = 65_536;
+/// Groups that a site borrows, or remembers to have borrowed.
+pub const LOANS_MAX: usize = 1 << 18;
+/// Commands of loans under way between two sites.
+pub const LOANS_INFLIGHT_MAX: usize = 2;
 
 /// Accesses that a node has noted and not counted: about a second of them. Past it they are dropped.
 pub const ACCESSES_NOTED_MAX: usize = 1 << 17;

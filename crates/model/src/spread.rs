@@ -1,6 +1,6 @@
 //! Which slot a request is about: all keys of one request must share one.
 
-use crate::{Bytes, Guard, Query, Slot, Step, Write};
+use crate::{Bytes, Command, Guard, Query, Slot, Step, Write, tag};
 
 /// The slots of some keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,34 @@ impl Write {
     }
 }
 
+/// The tag that all of some keys share; `None`: there are none, or they have different ones.
+fn one_tag<'a>(keys: impl IntoIterator<Item = &'a Bytes>) -> Option<Bytes> {
+    let mut keys = keys.into_iter();
+    let first = keys.next()?;
+    let shared = tag(first);
+    keys.all(|key| tag(key) == shared).then(|| first.slice_ref(shared))
+}
+
+impl Command {
+    /// The tag that all its keys share; `None`: it names none, or several with different ones.
+    pub fn one_tag(&self) -> Option<Bytes> {
+        match self {
+            Command::Write { write, .. } => one_tag(write.keys()),
+            Command::Transaction { guards, steps, .. } => {
+                let steps = steps.iter().flat_map(Step::keys);
+                one_tag(guards.iter().map(|guard| &guard.key).chain(steps))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Query {
+    /// The tag that all its keys share; `None`: it names none, or several with different ones.
+    pub fn one_tag(&self) -> Option<Bytes> {
+        one_tag(self.keys())
+    }
+
     /// Its keys; none for one that is about a whole keyspace.
     fn keys(&self) -> &[Bytes] {
         match self {
@@ -107,6 +134,15 @@ impl Query {
 }
 
 impl Step {
+    /// Its keys; none for one that is about a whole keyspace.
+    fn keys(&self) -> Box<dyn Iterator<Item = &Bytes> + '_> {
+        match self {
+            Step::Read(query) => Box::new(query.keys().iter()),
+            Step::Write(write) => Box::new(write.keys()),
+            Step::ReadIn { .. } => Box::new(std::iter::empty()),
+        }
+    }
+
     /// The slots of its keys.
     pub fn spread(&self) -> Spread {
         match self {

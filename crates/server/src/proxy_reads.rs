@@ -99,7 +99,7 @@ impl SharedProxyReads {
         let asker = || Asker { site: Some(from.0), sampler: &self.sampler };
         let answers = answer_reads(requests, |keyspace, query, consistency| {
             // The failover under which the slot is served here.
-            let failover = shared.reader.served_failover(query);
+            let failover = shared.reader.served_failover(keyspace, query);
             Some((shared.answer(asker(), keyspace, query, consistency)?, failover))
         });
         if answers.is_empty() {

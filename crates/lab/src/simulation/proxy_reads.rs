@@ -88,7 +88,7 @@ impl<C> Simulation<C> {
         match message.say {
             Some(AcrossSay::Forward(Forward { mut requests })) => {
                 let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
-                    let failover = process.site.reader().served_failover(query);
+                    let failover = process.site.reader().served_failover(keyspace, query);
                     let asker = Some(site);
                     let outcome = process.answer_here(now, keyspace, query, consistency, asker)?;
                     Some((outcome, failover))

@@ -2,8 +2,8 @@
 
 use super::Properties;
 use crate::{
-    Ballot, Fencing, Mirroring, MoveId, Promotion, Receiving, Registry, RequestId, SiteId,
-    SlotEpochs, SlotSet, StagedItem,
+    Ballot, Fencing, Group, Loan, LoanOffer, LoanReport, LoanState, LoanTaken, Mirroring, MoveId,
+    Promotion, Receiving, Registry, RequestId, Revision, SiteId, SlotEpochs, SlotSet, StagedItem,
 };
 use std::fmt;
 
@@ -34,6 +34,28 @@ pub enum GlobalCommand {
     Supersede { slots: SlotEpochs, generation: u64, position: u64 },
     /// Throws away the copies of what a site owned, by an operator's order that names the site.
     DiscardCopies { of: SiteId },
+    /// A step of the loan of groups.
+    Lending(Lending),
+}
+
+/// A step of the loan of groups. The rules decide of each group by itself; what a command says of others counts
+/// all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lending {
+    /// The owner of their slots lends groups to a site.
+    Lend { to: SiteId, groups: Vec<Group> },
+    /// The borrower has answered the owner's offer.
+    Answered { by: SiteId, parts: Vec<LoanTaken> },
+    /// A borrower states its parts to the owner of their slots, as of a revision and a log time of its own.
+    /// [`crate::Answer::Lent`].
+    Report { by: SiteId, revision: Revision, log_time_ms: u64, parts: Vec<LoanReport> },
+    /// Loans for this site, with the records of the groups, from an owner with that revision and log time.
+    /// [`crate::Answer::Borrowed`].
+    Offer { from: SiteId, revision: Revision, log_time_ms: u64, offers: Vec<LoanOffer> },
+    /// The borrower stops serving groups, to give them back. [`crate::Answer::Borrowed`].
+    GiveBack { loans: Vec<(Group, Loan)> },
+    /// The owner of their slots has answered a report, at a revision of its own.
+    Follow { owner: SiteId, revision: Revision, states: Vec<LoanState> },
 }
 
 /// A step of a handover, taken by the giving site.
@@ -81,6 +103,7 @@ impl GlobalCommand {
                 | Giving::Reclaim { .. } => Properties::new(false, false),
             },
             GlobalCommand::SetMirror { .. } => Properties::new(false, false),
+            GlobalCommand::Lending(step) => step.properties(),
             GlobalCommand::Fence { .. }
             | GlobalCommand::Promote { .. }
             | GlobalCommand::Supersede { .. } => Properties::new(true, false),
@@ -97,9 +120,58 @@ impl GlobalCommand {
     }
 }
 
+impl Lending {
+    fn properties(&self) -> Properties {
+        let crosses = match self {
+            Lending::Lend { .. } | Lending::Answered { .. } | Lending::Follow { .. } => false,
+            Lending::Report { .. } | Lending::Offer { .. } | Lending::GiveBack { .. } => true,
+        };
+        let items =
+            |items: &[StagedItem]| -> usize { items.iter().map(StagedItem::payload_bytes).sum() };
+        let bytes: usize = match self {
+            Lending::Lend { groups, .. } => groups.iter().map(|group| group.tag.len()).sum(),
+            Lending::Answered { parts, .. } => parts.iter().map(|one| one.group.tag.len()).sum(),
+            Lending::Follow { states, .. } => states.iter().map(|one| one.group.tag.len()).sum(),
+            Lending::GiveBack { loans } => loans.iter().map(|(group, _)| group.tag.len()).sum(),
+            Lending::Report { parts, .. } => {
+                let bytes = |one: &LoanReport| {
+                    one.group.tag.len() + one.records.as_deref().map_or(0, items)
+                };
+                parts.iter().map(bytes).sum()
+            }
+            Lending::Offer { offers, .. } => {
+                offers.iter().map(|one| one.group.tag.len() + items(&one.records)).sum()
+            }
+        };
+        // A repeated offer is below the number that the first one brought, and a repeated report brings nothing
+        // that is newer. A lend that is repeated would lend again what has come back.
+        Properties::new(!matches!(self, Lending::Lend { .. }), crosses).carrying(bytes)
+    }
+}
+
+impl fmt::Display for Lending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lending::Lend { to, groups } => write!(f, "lend {} groups to {to}", groups.len()),
+            Lending::Answered { by, parts } => {
+                write!(f, "{by} has answered {} offers", parts.len())
+            }
+            Lending::Report { by, parts, .. } => write!(f, "{by} reports {} parts", parts.len()),
+            Lending::Offer { from, offers, .. } => {
+                write!(f, "borrow {} groups of {from}", offers.len())
+            }
+            Lending::GiveBack { loans } => write!(f, "give back {} groups", loans.len()),
+            Lending::Follow { owner, states, .. } => {
+                write!(f, "{owner} has answered {} parts", states.len())
+            }
+        }
+    }
+}
+
 impl fmt::Display for GlobalCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            GlobalCommand::Lending(step) => write!(f, "{step}"),
             GlobalCommand::Giving { number, step } => match step {
                 Giving::Begin { slots, to, .. } => write!(f, "give {slots} to {to}"),
                 Giving::Order { slots, to, .. } => write!(f, "give {slots} to {to} as ordered"),

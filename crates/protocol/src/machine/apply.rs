@@ -5,6 +5,7 @@
 //! long; what is left goes with the entries that follow, or with a tick.
 
 use super::keys::{Place, check_key};
+use super::lineage::Whose;
 use super::modes::ModeState;
 use super::overlay::Overlay;
 use super::query::{self, Sight};
@@ -30,6 +31,8 @@ pub struct Applying<'a, S, M> {
     answer_bytes: usize,
     /// The slot that the command under way is about, if its keyspace is global.
     pub(crate) slot: Option<Slot>,
+    /// The records of that slot which it works on.
+    pub(crate) whose: Whose,
     pub(crate) planted: Planted,
     /// What a step of a slot met as it moved what lies here; it ends the batch.
     pub(crate) failed: Option<MachineError>,
@@ -45,8 +48,8 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         commands: usize,
     ) -> Applying<'a, S, M> {
         let overlay = Overlay::new(state, commands);
-        let (ordinal, answer_bytes, slot, failed) = (0, 0, None, None);
-        Applying { overlay, known, modes, ordinal, answer_bytes, slot, planted, failed }
+        let (ordinal, answer_bytes, slot, whose, failed) = (0, 0, None, Whose::Own, None);
+        Applying { overlay, known, modes, ordinal, answer_bytes, slot, whose, planted, failed }
     }
 
     /// Whether a bug of the state machine strikes now, in a trial: one time in five, at all
@@ -90,6 +93,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
     }
 
     fn command(&mut self, command: &Command) -> Result<Result<Answer, Refusal>, MachineError> {
+        self.whose = Whose::Own;
         self.slot = match self.slot_of(command) {
             Ok(slot) => slot,
             Err(refusal) => return Ok(Err(refusal)),
@@ -99,7 +103,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             _ => None,
         };
         let Some(id) = request else { return split(self.execute(command)) };
-        let asker = Asker::own(self.slot, id.client);
+        let asker = Asker { whose: self.whose, slot: self.slot, client: id.client };
         if let Admission::Repeated(outcome) = self.admit(asker, id)? {
             return Ok(outcome);
         }
@@ -112,7 +116,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
     ///
     /// This comes before everything else: what was done for a slot that is not served here (any
     /// more) is not known here either.
-    fn slot_of(&self, command: &Command) -> Result<Option<Slot>, Refusal> {
+    fn slot_of(&mut self, command: &Command) -> Result<Option<Slot>, Refusal> {
         let is_global = |keyspace| self.known.keyspaces.is_global(keyspace);
         // Where keys lie is worked out only where it matters: that is a checksum of each.
         let spread = match command {
@@ -123,8 +127,10 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             _ => return Ok(None),
         };
         match spread {
-            Spread::One(slot) if self.modes.serves(slot) => Ok(Some(slot)),
-            Spread::One(slot) => Err(Refusal::NotHeld(slot)),
+            Spread::One(slot) => {
+                self.whose = M::admit(self, command, slot)?;
+                Ok(Some(slot))
+            }
             Spread::Several => Err(Refusal::CrossSlot),
             Spread::Nowhere => match command {
                 Command::Write { write: Write::Clear | Write::ClearAll, .. } => Ok(None),
@@ -233,8 +239,8 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         if *query == Query::Count || !self.known.keyspaces.is_global(keyspace) {
             return self.read(keyspace, query);
         }
-        let generations = self.modes.generations(keyspace);
-        query::scan_slots(&self.overlay, self.known.head.log_time_ms, None, &generations, query)
+        let served = self.modes.served(keyspace);
+        query::scan_slots(&self.overlay, self.known.head.log_time_ms, None, &served, query)
     }
 
     fn write(&mut self, keyspace: KeyspaceId, write: &Write) -> Result<Answer, Stopped> {

@@ -304,7 +304,7 @@ fn decode_change(keyspace: KeyspaceId, key: &[u8], row: &Bytes) -> Option<Change
 }
 
 /// A kind's byte is its place here.
-const KINDS: [ChangeKind; 11] = [
+const KINDS: [ChangeKind; 12] = [
     ChangeKind::Put,
     ChangeKind::Append,
     ChangeKind::Add,
@@ -316,6 +316,7 @@ const KINDS: [ChangeKind; 11] = [
     ChangeKind::HashDelete,
     ChangeKind::HashAdd,
     ChangeKind::Clear,
+    ChangeKind::Loan,
 ];
 
 fn kind_byte(kind: ChangeKind) -> u8 {

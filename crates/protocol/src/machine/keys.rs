@@ -85,7 +85,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     fn recount(&mut self, place: Place, by: i64) {
         match place.slot {
             None => self.known.keyspaces.recount(place.keyspace, by, self.known.head.revision),
-            Some(slot) => self.modes.recount(place.keyspace, slot, by),
+            Some(_) => self.modes.recount(place, by),
         }
     }
 

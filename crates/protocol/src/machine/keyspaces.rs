@@ -206,6 +206,15 @@ pub(crate) fn look(state: &impl Read, id: KeyspaceId) -> Result<Option<(u64, boo
     }
 }
 
+/// Whether groups of a keyspace may be lent, by the state.
+pub(crate) fn lends(state: &impl Read, id: KeyspaceId) -> Result<bool, MachineError> {
+    let Some(row) = state.get(&tables::of_keyspace(tables::KEYSPACES, id))? else {
+        return Ok(false);
+    };
+    let damaged = MachineError::Damaged { table: tables::KEYSPACES as char };
+    Ok(decode_row(row).ok_or(damaged)?.1.spec.lends())
+}
+
 fn decode_row(row: model::Bytes) -> Option<(u64, Keyspace)> {
     if *row.first()? != FORMAT {
         return None;

@@ -16,7 +16,7 @@ use storage::state::State;
 
 /// The records of a slot that an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Whose {
+pub enum Whose {
     /// Those that this site serves or has frozen. Of slots of which it has none: what a version
     /// that did not distinguish them has left.
     Own,
@@ -26,6 +26,8 @@ pub(crate) enum Whose {
     Mirrored(SiteId),
     /// Those that a move brings.
     Staged(MoveId),
+    /// Those of a part of the slot that this site borrows, under this generation.
+    Borrowed(u64),
 }
 
 impl<S: State, M: ModeState> Applying<'_, S, M> {
@@ -44,6 +46,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     }
 
     fn add_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
+        M::follow_records(self, run, from, Some(to));
         for asker in self.known.clients.askers(from, run) {
             match self.take_answers(asker) {
                 Ok(answers) => {
@@ -59,6 +62,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     /// Records of slots go.
     pub(crate) fn drop_answers(&mut self, run: SlotRun, whose: Whose) {
+        M::follow_records(self, run, whose, None);
         for asker in self.known.clients.askers(whose, run) {
             self.forget(asker);
         }
@@ -66,6 +70,9 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     /// Records of many slots go.
     pub(crate) fn drop_all_answers(&mut self, whose: Whose, is_one: impl Fn(Slot) -> bool) {
+        for slot in Slot::all().filter(|slot| is_one(*slot)) {
+            M::follow_records(self, SlotRun::one(slot), whose, None);
+        }
         for asker in self.known.clients.askers(whose, SlotRun::ALL) {
             if asker.slot.is_some_and(&is_one) {
                 self.forget(asker);

@@ -7,8 +7,10 @@
 
 use super::apply::Applying;
 use super::keys::Place;
+use super::lineage::Whose;
+use super::query::Served;
 use super::{Known, MachineError, Stopped};
-use model::{Answer, Command, Epoch, KeyspaceId, KeyspaceSpec, Refusal, Slot};
+use model::{Answer, Command, Epoch, KeyspaceId, KeyspaceSpec, Refusal, Revision, Slot, SlotRun};
 use std::fmt;
 use storage::state::{Read, State};
 
@@ -50,23 +52,38 @@ pub trait ModeState: Sized + fmt::Debug {
 
     // ---- keys of slots -----------------------------------------------------------------------------
 
-    /// Whether a slot is served here.
-    fn serves(&self, slot: Slot) -> bool;
+    /// The records of a slot that a write of this site's clients works on.
+    ///
+    /// # Errors
+    /// When none of the slot are served here, or not those of its keys.
+    fn admit<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        command: &Command,
+        slot: Slot,
+    ) -> Result<Whose, Refusal>;
 
-    /// The epoch at which this site has a slot.
-    fn epoch(&self, slot: Slot) -> Epoch;
+    /// The epoch at which these records of a slot are served here, and the revision since when they are.
+    fn served_since(&self, slot: Slot, whose: Whose) -> (Epoch, Revision);
+
+    /// Records of slots become others, or go.
+    fn follow_records<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        run: SlotRun,
+        from: Whose,
+        to: Option<Whose>,
+    );
 
     /// How many keys of a keyspace lie in slots that are served here.
     fn count(&self, keyspace: KeyspaceId) -> u64;
 
-    /// The generations of a keyspace's slots that are served here.
-    fn generations(&self, keyspace: KeyspaceId) -> Vec<(Slot, u64)>;
+    /// Where the records of a keyspace's slots lie that are served here.
+    fn served(&self, keyspace: KeyspaceId) -> Vec<Served>;
 
     /// Where a write to a slot of a keyspace works; room is made for it.
     fn place<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId, slot: Slot) -> Place;
 
-    /// A slot has so many keys more or less.
-    fn recount(&mut self, keyspace: KeyspaceId, slot: Slot, by: i64);
+    /// There are so many keys more or less.
+    fn recount(&mut self, place: Place, by: i64);
 
     /// A key expires that lies under a generation of no keyspace. Where it lies, if it is served; what is
     /// not served goes without a trace.

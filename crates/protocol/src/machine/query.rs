@@ -10,7 +10,7 @@ use model::{
     Answer, Bytes, Expiring, Item, Kind, Query, ReadPoint, Refusal, Revision, ScanFilter, Slot,
     Versioned, limits,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use storage::state::Read;
 
 /// One keyspace (or slot of it) at one moment.
@@ -60,6 +60,19 @@ pub(crate) fn reach(query: &Query) -> Reach {
         Query::Scan { .. } | Query::Count => Reach::Range,
         _ => Reach::Row,
     }
+}
+
+/// Where records of a slot lie that are served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The slot.
+    pub(crate) slot: Slot,
+    /// Of one group only; `None`: of all groups of the slot but those that are `away`.
+    pub(crate) tag: Option<Bytes>,
+    /// The tags of groups that are served elsewhere.
+    pub(crate) away: BTreeSet<Bytes>,
+    /// Where.
+    pub(crate) generation: u64,
 }
 
 /// Answers a query; `answer_bytes` counts what it carries.
@@ -164,12 +177,12 @@ pub(crate) fn answer<R: Read>(
 
 /// A page over several slots of a global keyspace, in the order of the slots.
 ///
-/// The next page's first key says by its own slot where to go on.
+/// The next page's first key says by its own slot, and its tag, where to go on.
 pub(crate) fn scan_slots<R: Read>(
     read: &R,
     log_time_ms: u64,
     due_by: DueBy<'_>,
-    generations: &[(Slot, u64)],
+    served: &[Served],
     query: &Query,
 ) -> Result<Answer, Stopped> {
     let Query::Scan { from, until, examine_max, filter, with_values } = query else {
@@ -180,13 +193,17 @@ pub(crate) fn scan_slots<R: Read>(
             Refusal::NotGlobal("be scanned up to a key, as its keys are ordered by slot").into()
         );
     }
-    let first = Slot::of_key(from);
+    let (first, first_tag) = (Slot::of_key(from), model::tag(from));
     let mut left = (*examine_max).clamp(1, limits::SCAN_PAGE_ITEMS_MAX);
     let (mut all, mut answer_bytes, point) = (Vec::new(), 0, ReadPoint::default());
-    for (slot, generation) in generations.iter().filter(|(slot, _)| *slot >= first) {
-        let sight =
-            Sight { read, generation: *generation, log_time_ms, count: None, point, due_by };
-        let from = if *slot == first { &from[..] } else { b"" };
+    let is_before = |one: &&Served| {
+        one.slot == first && one.tag.as_ref().is_some_and(|tag| &tag[..] < first_tag)
+    };
+    for one in served.iter().filter(|one| one.slot >= first && !is_before(one)) {
+        let generation = one.generation;
+        let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
+        let is_first = one.slot == first && one.tag.as_ref().is_none_or(|tag| tag == first_tag);
+        let from = if is_first { &from[..] } else { b"" };
         let is_full = left == 0 || answer_bytes >= limits::SCAN_PAGE_BYTES_MAX;
         let page =
             Page { from, until: None, examine_max: left.max(1), filter, with_values: *with_values };
@@ -200,7 +217,9 @@ pub(crate) fn scan_slots<R: Read>(
             }
         }
         left -= examined.min(left);
-        all.extend(items);
+        let is_here =
+            |item: &Item| one.away.is_empty() || !one.away.contains(model::tag(&item.key));
+        all.extend(items.into_iter().filter(is_here));
         if next.is_some() {
             return Ok(Answer::Page { items: all, next });
         }

@@ -76,7 +76,9 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     pub(crate) fn was_absent_since(&self, place: Place, key: &[u8], point: ReadPoint) -> bool {
         let written = self.known.removals.written.get(&bucket(place.keyspace, key));
         let cleared = self.known.keyspaces.cleared(place.keyspace);
+        let since = self.slot.map(|slot| self.modes.served_since(slot, self.whose).1);
         point.epoch == self.read_point().epoch
+            && since.is_none_or(|since| since <= point.revision)
             && point.revision <= self.known.head.revision
             && written.is_none_or(|written| *written <= point.revision)
             && cleared <= point.revision
@@ -84,7 +86,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     /// What the command under way sees of the state.
     pub(crate) fn read_point(&self) -> ReadPoint {
-        let epoch = self.slot.map(|slot| self.modes.epoch(slot));
+        let epoch = self.slot.map(|slot| self.modes.served_since(slot, self.whose).0);
         ReadPoint { revision: self.known.head.revision, epoch: epoch.unwrap_or_default() }
     }
 

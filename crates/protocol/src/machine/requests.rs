@@ -46,13 +46,14 @@ pub(crate) struct Asker {
 
 impl Asker {
     /// Of what this site serves.
+    #[cfg(test)]
     pub(crate) fn own(slot: Option<Slot>, client: ClientId) -> Asker {
         Asker { whose: Whose::Own, slot, client }
     }
 
     /// Whether its answers are sent to other sites.
     fn is_told(self) -> bool {
-        self.whose == Whose::Own && self.slot.is_some()
+        matches!(self.whose, Whose::Own | Whose::Borrowed(_)) && self.slot.is_some()
     }
 }
 
@@ -173,9 +174,22 @@ impl Clients {
         slot: Slot,
         whose: Whose,
     ) -> Result<Vec<StagedItem>, MachineError> {
+        self.of_slot_since(state, slot, whose, None)
+    }
+
+    /// The same, of what came to be remembered after a revision.
+    pub(crate) fn of_slot_since(
+        &self,
+        state: &impl Read,
+        slot: Slot,
+        whose: Whose,
+        after: Option<u64>,
+    ) -> Result<Vec<StagedItem>, MachineError> {
         let mut items = Vec::new();
         for (asker, known) in self.of(whose, SlotRun::one(slot)) {
-            for sequence in known.answered.keys() {
+            let is_later = |one: &Remembered| after.is_none_or(|after| one.at > after);
+            let later = known.answered.iter().filter(|(_, one)| is_later(one));
+            for sequence in later.map(|(sequence, _)| sequence) {
                 let row = state.get(&tables::answer(*asker, *sequence))?;
                 let row = row.and_then(|row| split_answer(*asker, row));
                 let damaged = MachineError::Damaged { table: tables::SLOT_ANSWERS as char };
@@ -203,7 +217,9 @@ impl Clients {
     ) -> Result<Vec<(u64, StagedItem)>, MachineError> {
         let mut items = Vec::new();
         for (at, (asker, sequence)) in self.of_slots.range(after + 1..) {
-            let Some(slot) = asker.slot.filter(|slot| slots.contains(*slot)) else { continue };
+            let is_own = asker.whose == Whose::Own;
+            let of_slot = asker.slot.filter(|slot| is_own && slots.contains(*slot));
+            let Some(slot) = of_slot else { continue };
             if items.len() >= max {
                 break;
             }

@@ -36,6 +36,9 @@
 //! A whose slot client sequence     → the same of copies and of what comes            (lineage.rs)
 //! v number                         → what an earlier version kept of a move          (kept.rs)
 //! K part [place]                   → the region's order of causal keys, and writes on their way to it  (causal/rows.rs)
+//! L [whose] slot keyspace tag      → the row of a lent group                       (loans.rs)
+//! N [whose] slot                   → the count of loans of a slot's records
+//! P slot keyspace tag              → this site's part in a group of another site's slot
 //! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
@@ -50,7 +53,7 @@
 
 use super::lineage::Whose;
 use super::requests::Asker;
-use model::{Bytes, ClientId, KeyspaceId, MoveId, SiteId, Slot};
+use model::{Bytes, ClientId, Group, KeyspaceId, MoveId, SiteId, Slot};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
 /// The key of the head.
@@ -109,6 +112,9 @@ pub(crate) const REMOVALS: u8 = b'W';
 pub(crate) const SLOT_CLIENTS: u8 = b'Q';
 pub(crate) const SLOT_ANSWERS: u8 = b'A';
 pub(crate) const CAUSAL: u8 = b'K';
+pub(crate) const LENT: u8 = b'L';
+pub(crate) const LOANS: u8 = b'N';
+pub(crate) const PARTS: u8 = b'P';
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
 pub(crate) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
@@ -259,6 +265,7 @@ fn parse_scope(key: &[u8]) -> Option<(Whose, Option<Slot>, &[u8])> {
 const OF_COPIES: u8 = 210;
 const OF_MIRRORS: u8 = 211;
 const OF_ARRIVALS: u8 = 212;
+const OF_LOANS: u8 = 213;
 
 fn put_whose(whose: Whose, key: &mut Vec<u8>) {
     match whose {
@@ -266,6 +273,7 @@ fn put_whose(whose: Whose, key: &mut Vec<u8>) {
         Whose::Copied => key.push(OF_COPIES),
         Whose::Mirrored(from) => key.extend_from_slice(&of_site(OF_MIRRORS, from)),
         Whose::Staged(id) => key.extend_from_slice(&of_move(OF_ARRIVALS, id)),
+        Whose::Borrowed(generation) => key.extend_from_slice(&numbered(OF_LOANS, generation)),
     }
 }
 
@@ -274,8 +282,59 @@ fn parse_whose(key: &[u8]) -> Option<(Whose, &[u8])> {
         OF_COPIES => (Whose::Copied, &key[1..]),
         OF_MIRRORS => (Whose::Mirrored(parse_site(key)?), &key[5..]),
         OF_ARRIVALS => (Whose::Staged(parse_move(key)?), &key[13..]),
+        OF_LOANS => (Whose::Borrowed(parse_number(key)?), &key[9..]),
         _ => (Whose::Own, key),
     })
+}
+
+/// The key of a lent group's row.
+pub(crate) fn lent(whose: Whose, slot: Slot, group: &Group) -> Vec<u8> {
+    let mut key = loans(whose, slot);
+    key[0] = LENT;
+    put_group(group, &mut key);
+    key
+}
+
+/// What is in the key of one.
+pub(crate) fn parse_lent(key: &Bytes) -> Option<(Whose, Slot, Group)> {
+    let (whose, rest) = parse_whose(key.get(1..)?)?;
+    Some((whose, parse_slot(rest)?, parse_group(key, rest.get(2..)?)?))
+}
+
+/// The key of the count of loans of some records of a slot.
+pub(crate) fn loans(whose: Whose, slot: Slot) -> Vec<u8> {
+    let mut key = vec![LOANS];
+    put_whose(whose, &mut key);
+    key.extend_from_slice(&slot.number().to_be_bytes());
+    key
+}
+
+/// The records and the slot in the key of one.
+pub(crate) fn parse_loans(key: &[u8]) -> Option<(Whose, Slot)> {
+    let (whose, rest) = parse_whose(key.get(1..)?)?;
+    Some((whose, parse_slot(rest)?))
+}
+
+/// The key of a part in a group.
+pub(crate) fn part(slot: Slot, group: &Group) -> Vec<u8> {
+    let mut key = of_slot(PARTS, slot);
+    put_group(group, &mut key);
+    key
+}
+
+/// The slot and the group in the key of one.
+pub(crate) fn parse_part(key: &Bytes) -> Option<(Slot, Group)> {
+    Some((parse_slot(key.get(1..)?)?, parse_group(key, key.get(3..)?)?))
+}
+
+fn put_group(group: &Group, key: &mut Vec<u8>) {
+    key.extend_from_slice(&group.keyspace.0.to_be_bytes());
+    key.extend_from_slice(&group.tag);
+}
+
+fn parse_group(key: &Bytes, rest: &[u8]) -> Option<Group> {
+    let keyspace = KeyspaceId(u32::from_be_bytes(rest.get(..4)?.try_into().ok()?));
+    Some(Group { keyspace, tag: key.slice_ref(&rest[4..]) })
 }
 
 /// The slot that bytes begin with.

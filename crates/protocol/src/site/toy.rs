@@ -10,11 +10,13 @@ use super::sessions::Sessions;
 use crate::job::{Effect, Job, Progress, View};
 use crate::machine::apply::Applying;
 use crate::machine::keys::Place;
+use crate::machine::lineage::Whose;
+use crate::machine::query::Served;
 use crate::machine::{Committed, Known, Machine, MachineError, ModeState, Publish, Stopped};
 use crate::origin::Ticket;
 use model::{
-    Answer, Command, Epoch, GlobalCommand, KeyspaceId, KeyspaceSpec, Refusal, SessionToken, SiteId,
-    Slot,
+    Answer, Command, Epoch, GlobalCommand, KeyspaceId, KeyspaceSpec, Refusal, Revision,
+    SessionToken, SiteId, Slot, SlotRun,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -77,19 +79,31 @@ impl ModeState for Counter {
         at.overlay.put(vec![TABLE], at.modes.0.to_be_bytes().to_vec());
     }
 
-    fn serves(&self, _: Slot) -> bool {
-        false
+    fn admit<S: State>(
+        _: &mut Applying<'_, S, Self>,
+        _: &Command,
+        slot: Slot,
+    ) -> Result<Whose, Refusal> {
+        Err(Refusal::NotHeld(slot))
     }
 
-    fn epoch(&self, _: Slot) -> Epoch {
-        Epoch::default()
+    fn served_since(&self, _: Slot, _: Whose) -> (Epoch, Revision) {
+        (Epoch::default(), Revision(0))
+    }
+
+    fn follow_records<S: State>(
+        _: &mut Applying<'_, S, Self>,
+        _: SlotRun,
+        _: Whose,
+        _: Option<Whose>,
+    ) {
     }
 
     fn count(&self, _: KeyspaceId) -> u64 {
         0
     }
 
-    fn generations(&self, _: KeyspaceId) -> Vec<(Slot, u64)> {
+    fn served(&self, _: KeyspaceId) -> Vec<Served> {
         Vec::new()
     }
 
@@ -97,7 +111,7 @@ impl ModeState for Counter {
         unreachable!("it has no slots")
     }
 
-    fn recount(&mut self, _: KeyspaceId, _: Slot, _: i64) {}
+    fn recount(&mut self, _: Place, _: i64) {}
 
     fn expire<S: State>(_: &mut Applying<'_, S, Self>, _: u64, _: &[u8]) -> Option<Place> {
         None

@@ -39,6 +39,8 @@ code_enum!(Answer as "answer" {
     230 => Jobs(jobs),
     240 => Placement(explained),
     241 => PlacementLedger(ledger),
+    130 => Borrowed(parts),
+    131 => Lent { revision, states, elsewhere },
 });
 
 code_struct!(JobStatus {

@@ -14,7 +14,7 @@
 //! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
 //! failovers at its end, with 230 also the sites that have handed their join in. With 240 it has all of that, and the
 //! ids that terms assign, with 250 also regions whose roots are their first ones, with 251 regions whose root
-//! was never lost, and with 252 any regions.
+//! was never lost, and with 252 any regions. With 253 it has all of that, and the last failovers of sites.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -58,7 +58,19 @@ code_struct!(SlotCopy { tag, origin, position });
 code_struct!(OpenFailover { opened, lost, without });
 code_struct!(Taken { by, slots, from });
 code_struct!(DecidedFailover { decided, opened, lost, without, taken, returned });
-code_struct!(Failovers { open, decided });
+
+/// Without what is kept beyond the decisions, which has a place of its own.
+impl Code for Failovers {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.open.put(out);
+        self.decided.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<Failovers, EntryError> {
+        Ok(Failovers { open: Code::take(from)?, decided: Code::take(from)?, last: Vec::new() })
+    }
+}
+
 code_struct!(CopyRun { copy, slots, keys });
 code_struct!(Inventory { owners, copies, frozen });
 code_struct!(Loss {
@@ -122,7 +134,9 @@ const FORM_WITH_REGIONS: u8 = 250;
 const FORM_WITH_ROOTS: u8 = 251;
 /// The same, with regions whose root was lost.
 const FORM_WITH_REBUILDS: u8 = 252;
-const FORMS: [u8; 8] = [
+/// The same, with the last failovers of sites at its end; all other parts may be empty.
+const FORM_WITH_LAST: u8 = 253;
+const FORMS: [u8; 9] = [
     FORM,
     FORM_WITH_TERMS,
     FORM_WITH_FAILOVERS,
@@ -131,9 +145,11 @@ const FORMS: [u8; 8] = [
     FORM_WITH_REGIONS,
     FORM_WITH_ROOTS,
     FORM_WITH_REBUILDS,
+    FORM_WITH_LAST,
 ];
 /// The forms with all parts of earlier ones, whether empty or not.
-const LONG_FORMS: [u8; 4] = [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS];
+const LONG_FORMS: [u8; 5] =
+    [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS, FORM_WITH_LAST];
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -157,6 +173,7 @@ impl Code for Registry {
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if !failovers.last.is_empty() => FORM_WITH_LAST,
             (false, ..) if !regions.iter().all(MovedRegion::is) => FORM_WITH_REBUILDS,
             (false, ..) if !regions.iter().all(FirstRegion::is) => FORM_WITH_ROOTS,
             (false, ..) if !regions.is_empty() => FORM_WITH_REGIONS,
@@ -208,6 +225,10 @@ impl Code for Registry {
                 regions.iter().copied().map(MovedRegion).collect::<Vec<_>>().put(out)
             }
             FORM_WITH_REBUILDS => regions.put(out),
+            FORM_WITH_LAST => {
+                regions.put(out);
+                failovers.last.put(out);
+            }
             _ => {}
         }
     }
@@ -285,6 +306,13 @@ impl Code for Registry {
                 _ => false,
             };
             if registry.regions.is_empty() || is_short {
+                return Err(from.malformed("registry of the shorter form"));
+            }
+        }
+        if form == FORM_WITH_LAST {
+            registry.regions = Code::take(from)?;
+            registry.failovers.last = Code::take(from)?;
+            if registry.failovers.last.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }

@@ -35,6 +35,7 @@ code_enum!(GlobalCommand as "command of global keys" {
     110 => Inventory { registry, lost, failover },
     111 => Supersede { slots, generation, position },
     112 => DiscardCopies { of },
+    130 => Lending(step),
 });
 
 code_enum!(RegistryChange as "change of the registry" {
@@ -132,6 +133,8 @@ code_enum!(StagedItem as "staged item" {
     3 => Remembered { slot, client, sequence, floor, seen_ms, row },
     10 => Cleared { keyspace },
     130 => Clock { log_time_ms },
+    140 => Lent { group, row, fed, keys },
+    141 => Loans { slot, count },
 });
 
 /// What stands in the place of an epoch's count when a failover comes before it. An epoch has two

@@ -23,12 +23,14 @@ mod causal;
 mod command;
 mod compact;
 mod deployment;
+mod lending;
 mod registrar;
 #[cfg(test)]
 mod tests;
 
 pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 pub use deployment::{put_epoch, take_epoch};
+pub use lending::{put_ballot, put_loan, put_loan_row, take_ballot, take_loan, take_loan_row};
 
 use compact::{Code, Input};
 use model::{
@@ -199,7 +201,10 @@ pub fn encode_request(request: &Request) -> Bytes {
                 StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
                 StagedItem::Absent { key, .. } => 16 + key.len(),
                 StagedItem::Remembered { row, .. } => 64 + row.len(),
-                StagedItem::Cleared { .. } | StagedItem::Clock { .. } => 16,
+                StagedItem::Lent { group, .. } => 64 + group.tag.len(),
+                StagedItem::Cleared { .. }
+                | StagedItem::Clock { .. }
+                | StagedItem::Loans { .. } => 16,
             };
             items.iter().map(item_bytes).sum()
         }

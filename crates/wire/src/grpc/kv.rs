@@ -213,6 +213,8 @@ pub fn change(change: model::Change) -> v1::Change {
         Happened::HashDelete => v1::ChangeKind::HashDelete,
         Happened::HashAdd => v1::ChangeKind::HashAdd,
         Happened::Clear => v1::ChangeKind::Clear,
+        // Nothing of it is shown: the keys are as they were.
+        Happened::Loan => v1::ChangeKind::ChangeUnspecified,
     };
     v1::Change { revision: change.revision.0, key: change.key, kind: kind.into(), now: None }
 }

@@ -25,26 +25,7 @@ use super::fences::Fences;
 use super::holding::Token;
 use super::trial::{Bug, Planted};
 use model::{Ballot, Epoch, SiteId};
-
-/// The number of a loan. A higher one makes all lower ones of the group void.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Loan {
-    /// The epoch of the slot when the group was lent.
-    pub epoch: Epoch,
-    /// The count of loans in the slot's records.
-    pub count: u64,
-}
-
-/// The slot's record of a loan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
-    /// The loan.
-    pub loan: Loan,
-    /// The borrower.
-    pub to: SiteId,
-    /// The version of the registry that the owner had when it wrote the row.
-    pub known: Ballot,
-}
+pub use model::{Loan, LoanClaim as Claim, LoanPart as Part, LoanRow as Row};
 
 /// A loan on its way to the borrower. It may arrive late, or again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,27 +36,6 @@ pub struct Offer {
     pub from: SiteId,
     /// The epoch of that owner.
     pub epoch: Epoch,
-}
-
-/// What a borrower reports of a group in a failover of the slot's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Claim {
-    /// The loan.
-    pub loan: Loan,
-    /// The borrower.
-    pub to: SiteId,
-    /// The failover of the slot's epoch under which an owner last confirmed the row.
-    pub confirmed: Ballot,
-}
-
-impl Claim {
-    /// Of two reports the one of the later loan.
-    pub fn higher(one: Option<Claim>, other: Option<Claim>) -> Option<Claim> {
-        match (one, other) {
-            (Some(known), Some(claim)) if known.loan < claim.loan => Some(claim),
-            (known, claim) => known.or(claim),
-        }
-    }
 }
 
 /// What a borrower's message to the owner of the slot contains.
@@ -117,22 +77,6 @@ pub enum Settled {
     Join,
 }
 
-/// A borrower's part in a loan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// None; the number of the last loan stays.
-    #[default]
-    Never,
-    /// It serves the group.
-    Held,
-    /// The owner of the slot was failed over: the taker has to confirm the row first.
-    Unconfirmed,
-    /// It gives the group back.
-    Frozen,
-    /// Its records may be the only copy of the last writes.
-    Retained,
-}
-
 /// What a site records of a group that it borrows or has borrowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Borrowed {
@@ -140,9 +84,9 @@ pub struct Borrowed {
     pub loan: Loan,
     /// Its part in it.
     pub part: Part,
-    /// [`Row::known`] of it.
+    /// [`model::LoanRow::known`] of it.
     pub known: Ballot,
-    /// [`Claim::confirmed`] of it.
+    /// [`model::LoanClaim::confirmed`] of it.
     pub confirmed: Ballot,
 }
 

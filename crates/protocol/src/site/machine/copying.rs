@@ -11,10 +11,11 @@
 //! leader goes on from what the destination has.
 
 use super::giving::{self, Move};
+use super::lineage::Whose;
 use super::{Machine, MachineError, Stopped, changes, records, tables};
 use crate::bugs::Bug;
 use bytes::Bytes;
-use model::{ChangeKind, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
+use model::{ChangeKind, Group, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
@@ -203,9 +204,11 @@ impl<S: State> Machine<S> {
             StagedItem::Record { row, .. } => {
                 records::Record::decode_head(row).is_ok_and(|record| record.expires_ms.is_some())
             }
-            StagedItem::Absent { .. } | StagedItem::Cleared { .. } | StagedItem::Clock { .. } => {
-                false
-            }
+            StagedItem::Absent { .. }
+            | StagedItem::Cleared { .. }
+            | StagedItem::Clock { .. }
+            | StagedItem::Lent { .. }
+            | StagedItem::Loans { .. } => false,
         };
         if items.iter().any(has_time) {
             let log_time_ms = self.now_ms.max(self.known.head.log_time_ms);
@@ -247,6 +250,10 @@ impl<S: State> Machine<S> {
         into: &mut Gathered,
     ) -> Result<Option<(KeyspaceId, Bytes)>, MachineError> {
         let (first, first_key) = from.unwrap_or((KeyspaceId(0), Bytes::new()));
+        if first == KeyspaceId(0) && first_key.is_empty() {
+            let rows = self.modes.loans.items_of(Whose::Own, slot);
+            rows.into_iter().for_each(|item| into.push(item));
+        }
         for keyspace in self.known.keyspaces.each_global().filter(|id| *id >= first) {
             let Some(store) = self.modes.slots.store(keyspace, slot) else { continue };
             let key = if keyspace == first { &first_key[..] } else { b"" };
@@ -307,6 +314,7 @@ impl<S: State> Machine<S> {
                 changes::read(&self.state, keyspace, Revision(after), revision, CHANGES_MAX)?;
             let mut upto = if found.len() < CHANGES_MAX { revision.0 } else { after };
             let (mut keys, mut is_cleared) = (BTreeSet::new(), false);
+            let mut groups = BTreeSet::new();
             let mut last = after;
             for change in found {
                 // A revision is told as a whole.
@@ -318,9 +326,23 @@ impl<S: State> Machine<S> {
                 upto = upto.max(last);
                 if change.kind == ChangeKind::Clear {
                     is_cleared = true;
-                } else if slots.contains(Slot::of_key(&change.key))
-                    && keys.insert(change.key.clone())
-                {
+                    continue;
+                }
+                let slot = Slot::of_key(&change.key);
+                if !slots.contains(slot) {
+                    continue;
+                }
+                if self.modes.loans.count(Whose::Own, slot).loans > 0 {
+                    let group = Group::of_key(keyspace, &change.key);
+                    if groups.insert(group.clone()) {
+                        self.modes
+                            .loans
+                            .item_of(&group)
+                            .into_iter()
+                            .for_each(|item| into.push(item));
+                    }
+                }
+                if change.kind != ChangeKind::Loan && keys.insert(change.key.clone()) {
                     into.push(self.item(keyspace, change.key)?);
                 }
             }
@@ -364,7 +386,8 @@ pub(super) fn item_bytes(item: &StagedItem) -> usize {
             StagedItem::Record { key, row, .. } => key.len() + row.len(),
             StagedItem::Absent { key, .. } => key.len(),
             StagedItem::Remembered { row, .. } => row.len(),
-            StagedItem::Cleared { .. } | StagedItem::Clock { .. } => 0,
+            StagedItem::Lent { group, .. } => group.tag.len(),
+            StagedItem::Cleared { .. } | StagedItem::Clock { .. } | StagedItem::Loans { .. } => 0,
         }
 }
 

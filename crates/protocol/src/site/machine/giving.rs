@@ -166,6 +166,7 @@ impl<S: State> Applying<'_, S> {
                         }
                     }
                 }
+                slots.slots().runs().for_each(|run| self.settle_loans(run));
                 if self.modes.slots_to_give(number, &one).is_empty() {
                     self.end_giving(number);
                 }
@@ -185,6 +186,7 @@ impl<S: State> Applying<'_, S> {
                 };
                 self.set_tokens(number, &one.slots, again);
                 self.end_giving(number);
+                one.slots.runs().for_each(|run| self.settle_loans(run));
             }
         }
         Ok(Answer::Done(self.known.head.revision))

@@ -117,6 +117,7 @@ impl<S: State> Machine<S> {
             }
             let at = from.as_ref().filter(|(of, ..)| *of == slot);
             if at.is_none() {
+                items.extend(self.modes.loans.items_of(Whose::Copied, slot));
                 // An earlier version remembered what belongs to a copy as the site's own.
                 for whose in [Whose::Copied, Whose::Own] {
                     let answers = self.known.clients.of_slot(&self.state, slot, whose)?;

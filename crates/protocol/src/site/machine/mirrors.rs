@@ -248,7 +248,10 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Record { keyspace, .. }
             | StagedItem::Absent { keyspace, .. }
             | StagedItem::Cleared { keyspace } => keyspace.0 >= self.known.head.keyspace_next,
-            StagedItem::Remembered { .. } | StagedItem::Clock { .. } => false,
+            StagedItem::Remembered { .. }
+            | StagedItem::Clock { .. }
+            | StagedItem::Lent { .. }
+            | StagedItem::Loans { .. } => false,
         };
         // All of a piece or nothing of it.
         if items.iter().any(unknown) {
@@ -351,6 +354,17 @@ impl<S: State> Applying<'_, S> {
                 (*keyspace, key, Some(elsewhere.row(row)?))
             }
             StagedItem::Clock { .. } => return Ok(()),
+            StagedItem::Lent { .. } | StagedItem::Loans { .. } => {
+                let slot = match item {
+                    StagedItem::Lent { group, .. } => group.slot(),
+                    StagedItem::Loans { slot, .. } => *slot,
+                    _ => return Ok(()),
+                };
+                let is_fed = self.modes.mirrors.0[&from].whole.contains(slot);
+                let whose = if is_fed { Whose::Copied } else { Whose::Mirrored(from) };
+                self.take_loan_item(whose, item);
+                return Ok(());
+            }
             StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
             StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
                 let is_fed = self.modes.mirrors.0[&from].whole.contains(*slot);

@@ -10,6 +10,7 @@
 //! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
+//! | `loans`, `lending`, `borrowing` | groups that are lent to other sites, and those that come from them |
 //! | [`causal`] | causal keys: this site's part in its region's order |
 //! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
 //! | `ownership` | the owners of slots: the rules, failovers |
@@ -17,6 +18,7 @@
 //! | `reader`, `published` | what is read on any thread |
 //! | `slot_rows` | rows of values by slot |
 
+mod borrowing;
 pub mod causal;
 pub mod copies;
 pub mod copying;
@@ -25,6 +27,8 @@ mod elsewhere;
 pub mod giving;
 pub(crate) mod handing_on;
 mod kept;
+mod lending;
+pub mod loans;
 pub mod mirroring;
 pub mod mirrors;
 mod modes;

@@ -6,18 +6,23 @@ use super::copies::Copies;
 use super::deployment::{self, Deployment};
 use super::giving::{self, Move};
 use super::keys::Place;
+use super::lineage::Whose;
+use super::loans::Loans;
 use super::mirroring::{self, OwnMirror};
 use super::mirrors::Mirrors;
 use super::orders::{self, Orders};
 use super::published::Published;
+use super::query::Served;
 use super::receiving::Arrivals;
 use super::stores::Slots;
 use super::{Applying, Machine, MachineError, Stopped, kept};
 use crate::bugs::{self, Planted};
+use crate::global::ownership::lending::Part;
 use crate::machine::ModeState;
 use model::{
-    Answer, Changed, Command, DeploymentCommand, Epoch, GlobalCommand, Keyspace, KeyspaceId,
-    KeyspaceSpec, MoveId, Refusal, RegistryChange, SiteId, Slot, SlotEpochs, SlotSet,
+    Answer, Changed, Command, DeploymentCommand, Epoch, GlobalCommand, Group, Keyspace, KeyspaceId,
+    KeyspaceSpec, MoveId, Refusal, RegistryChange, Revision, SiteId, Slot, SlotEpochs, SlotRun,
+    SlotSet,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -30,6 +35,7 @@ pub struct Modes {
     pub(super) giving: BTreeMap<u64, Move>,
     pub(super) copies: Copies,
     pub(super) causal: Causal,
+    pub(super) loans: Loans,
     /// What an earlier version kept of moves, until the next entry.
     pub(super) kept: BTreeMap<u64, SlotEpochs>,
     pub(super) orders: Orders,
@@ -54,6 +60,8 @@ pub(super) enum Owner {
     Mirrored { from: SiteId, keyspace: KeyspaceId, slot: Slot },
     /// A copy's of a slot that another site owns.
     Copied { keyspace: KeyspaceId, slot: Slot },
+    /// A part's in a group of another site's slot.
+    Borrowed { keyspace: KeyspaceId },
 }
 
 impl ModeState for Modes {
@@ -73,12 +81,15 @@ impl ModeState for Modes {
         };
         let mut owners: BTreeMap<u64, Owner> = slots.stores().map(of_slot).collect();
         owners.extend(arrivals.owners().chain(mirrors.owners()).chain(copies.owners()));
+        let loans = Loans::load(state)?;
+        owners.extend(loans.owners());
         Ok(Modes {
             deployment,
             slots,
             giving: giving::load(state)?,
             copies,
             causal: Causal::load(state)?,
+            loans,
             kept: kept::load(state)?,
             orders: orders::load(state)?,
             arrivals,
@@ -119,6 +130,7 @@ impl ModeState for Modes {
 
     fn write<S: State>(at: &mut Applying<'_, S>) {
         at.write_stores();
+        at.write_loans();
         at.write_tokens();
         at.write_copies();
         at.write_registered();
@@ -126,36 +138,117 @@ impl ModeState for Modes {
         at.write_causal();
     }
 
-    fn serves(&self, slot: Slot) -> bool {
-        self.slots.serves(slot)
+    fn admit<S: State>(
+        at: &mut Applying<'_, S>,
+        command: &Command,
+        slot: Slot,
+    ) -> Result<Whose, Refusal> {
+        let is_here = at.modes.slots.serves(slot);
+        let lends = match command {
+            Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. } => {
+                let spec = at.known.keyspaces.spec(*keyspace);
+                spec.filter(|spec| spec.lends()).map(|_| *keyspace)
+            }
+            _ => None,
+        };
+        let Some(keyspace) = lends else {
+            return if is_here { Ok(Whose::Own) } else { Err(Refusal::NotHeld(slot)) };
+        };
+        let group = Group { keyspace, tag: command.one_tag().ok_or(Refusal::CrossSlot)? };
+        if is_here && at.modes.loans.row(Whose::Own, slot, &group).is_none() {
+            return Ok(Whose::Own);
+        }
+        let part = at.modes.loans.part(&group);
+        match part.filter(|part| part.borrowed.part == Part::Held && !at.modes.is_fenced()) {
+            Some(part) => {
+                at.modes.loans.touch(group);
+                Ok(Whose::Borrowed(part.generation))
+            }
+            None => Err(Refusal::NotHeld(slot)),
+        }
     }
 
-    fn epoch(&self, slot: Slot) -> Epoch {
-        self.slots.token(slot).epoch()
+    fn served_since(&self, slot: Slot, whose: Whose) -> (Epoch, Revision) {
+        let own = || {
+            let changed = self.loans.count(Whose::Own, slot).changed;
+            (self.slots.token(slot).epoch(), Revision(changed))
+        };
+        let Whose::Borrowed(generation) = whose else { return own() };
+        let mut parts = self.loans.parts_of(SlotRun::one(slot));
+        let part = parts.find(|(_, part)| part.generation == generation);
+        part.map_or_else(own, |(_, part)| (part.borrowed.loan.epoch, Revision(part.since)))
+    }
+
+    fn follow_records<S: State>(
+        at: &mut Applying<'_, S>,
+        run: SlotRun,
+        from: Whose,
+        to: Option<Whose>,
+    ) {
+        at.move_loans(run, from, to);
     }
 
     fn count(&self, keyspace: KeyspaceId) -> u64 {
-        self.slots.count(keyspace)
+        let lent = self.loans.lent_keys(keyspace, |slot| self.slots.serves(slot));
+        let borrowed = self.borrowed(keyspace).map(|(_, part)| part.keys).sum::<u64>();
+        (self.slots.count(keyspace) + borrowed).saturating_sub(lent)
     }
 
-    fn generations(&self, keyspace: KeyspaceId) -> Vec<(Slot, u64)> {
+    fn served(&self, keyspace: KeyspaceId) -> Vec<Served> {
         let is_here = |of: KeyspaceId, slot| of == keyspace && self.slots.serves(slot);
         let here = self.slots.stores().filter(|((of, slot), _)| is_here(*of, *slot));
-        here.map(|((_, slot), store)| (slot, store.generation)).collect()
+        let here = here.map(|((_, slot), store)| {
+            let away = self.loans.rows_of(Whose::Own, SlotRun::one(slot));
+            let away = away.filter(|(group, _)| group.keyspace == keyspace);
+            let away = away.map(|(group, _)| group.tag.clone()).collect();
+            Served { slot, tag: None, away, generation: store.generation }
+        });
+        let parts = self.borrowed(keyspace).map(|(group, part)| Served {
+            slot: group.slot(),
+            tag: Some(group.tag.clone()),
+            away: Default::default(),
+            generation: part.generation,
+        });
+        let mut all: Vec<Served> = here.chain(parts).collect();
+        all.sort_by(|one, other| (one.slot, &one.tag).cmp(&(other.slot, &other.tag)));
+        all
     }
 
     fn place<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId, slot: Slot) -> Place {
-        at.place_in_slot(keyspace, slot)
+        match at.whose {
+            Whose::Borrowed(generation) => Place { keyspace, slot: Some(slot), generation },
+            _ => at.place_in_slot(keyspace, slot),
+        }
     }
 
-    fn recount(&mut self, keyspace: KeyspaceId, slot: Slot, by: i64) {
-        self.slots.recount(keyspace, slot, by);
+    fn recount(&mut self, place: Place, by: i64) {
+        let Some(slot) = place.slot else { return };
+        match self.owners.get(&place.generation) {
+            Some(Owner::Borrowed { .. }) => self.loans.recount_part(slot, place.generation, by),
+            _ => self.slots.recount(place.keyspace, slot, by),
+        }
     }
 
     fn expire<S: State>(at: &mut Applying<'_, S>, generation: u64, key: &[u8]) -> Option<Place> {
         match *at.modes.owners.get(&generation)? {
             Owner::Slot(keyspace, slot) => {
-                return Some(Place { keyspace, slot: Some(slot), generation });
+                let tag = model::Bytes::copy_from_slice(model::tag(key));
+                let group = Group { keyspace, tag };
+                if at.modes.loans.row(Whose::Own, slot, &group).is_none() {
+                    return Some(Place { keyspace, slot: Some(slot), generation });
+                }
+                at.expire_lent(&group, generation, key);
+            }
+            Owner::Borrowed { keyspace } => {
+                let tag = model::Bytes::copy_from_slice(model::tag(key));
+                let group = Group { keyspace, tag };
+                let slot = Some(group.slot());
+                if at.modes.serves_part(&group) {
+                    at.modes.loans.touch(group);
+                    return Some(Place { keyspace, slot, generation });
+                }
+                at.overlay.remove(crate::machine::tables::record(generation, key));
+                at.modes.loans.recount_part(group.slot(), generation, -1);
             }
             Owner::Staged { id, keyspace, slot } => at.expire_staged(id, keyspace, slot, key),
             Owner::Mirrored { from, keyspace, slot } => {
@@ -202,11 +295,15 @@ impl ModeState for Modes {
 
     fn keyspace_ends<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) {
         at.drop_stores(keyspace);
+        at.drop_loans_of(keyspace);
         at.drop_mirrored(keyspace);
         at.drop_resynced(keyspace);
     }
 
     fn check_clear(&self, spec: &KeyspaceSpec) -> Result<(), Refusal> {
+        if spec.lends() && !self.loans.is_idle() {
+            return Err(Refusal::NotGlobal("be cleared while groups of it are lent"));
+        }
         match self.giving.is_empty() || !spec.is_global() {
             true if spec.is_causal() => {
                 Err(Refusal::NotCausal("be cleared; delete its keys, or drop it"))
@@ -218,6 +315,24 @@ impl ModeState for Modes {
 
     fn clear<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) {
         at.clear_slots(keyspace);
+    }
+}
+
+impl Modes {
+    /// Whether this site serves a group as its borrower.
+    pub(super) fn serves_part(&self, group: &Group) -> bool {
+        let part = self.loans.part(group);
+        part.is_some_and(|part| part.borrowed.part == Part::Held) && !self.is_fenced()
+    }
+
+    /// The parts of a keyspace that this site serves.
+    fn borrowed(
+        &self,
+        keyspace: KeyspaceId,
+    ) -> impl Iterator<Item = (&Group, &super::loans::PartRow)> + '_ {
+        let is_fenced = self.is_fenced();
+        let parts = self.loans.parts().filter(move |(group, _)| group.keyspace == keyspace);
+        parts.filter(move |(_, part)| part.borrowed.part == Part::Held && !is_fenced)
     }
 }
 
@@ -260,6 +375,7 @@ impl<S: State> Applying<'_, S> {
                 Ok(self.supersede(slots, *generation, *position))
             }
             GlobalCommand::DiscardCopies { of } => self.discard_copies(*of),
+            GlobalCommand::Lending(step) => self.lending(step),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Modes {
     }
 
     /// The registry, if this site belongs to a deployment, and which site it is.
-    fn place(&self) -> Option<(SiteId, Arc<Registry>)> {
+    pub(super) fn place(&self) -> Option<(SiteId, Arc<Registry>)> {
         let member = self.deployment.member.as_ref()?;
         Some((member.own, member.registry.clone()))
     }
@@ -172,8 +172,13 @@ impl<S: State> Applying<'_, S> {
         let known: BTreeSet<Ballot> =
             before.failovers.decided.iter().map(|one| one.decided).collect();
         for one in registry.failovers.decided.iter().filter(|one| !known.contains(&one.decided)) {
+            for taken in &one.taken {
+                self.loans_taken(one.decided, &taken.slots, taken.by);
+            }
             self.follow_decision(own, one);
         }
+        self.loans_failed();
+        self.settle_loans(SlotRun::ALL);
         // Of versions that knew no failovers.
         for promotion in &registry.backups.promotions {
             if before.backups.promotion(promotion.lost) != Some(promotion) {
@@ -350,6 +355,7 @@ impl<S: State> Applying<'_, S> {
                     holding.superseded((tag, position), fences);
                     Records::Stay
                 });
+                self.forget_parts_of(run, *epoch, position);
             }
         }
         self.done_now()

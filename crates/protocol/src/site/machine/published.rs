@@ -1,13 +1,16 @@
 //! What the machine tells its readers with every commit, so that most of them need not look it up.
 
 use super::causal::session::Seen;
+use super::lineage::Whose;
 use super::stores::EMPTY;
 use super::{Modes, Stopped};
 use crate::global::accesses::Accesses;
+use crate::global::ownership::lending::Part;
 use crate::machine::{Known, Publish};
 use crate::replica::Pace;
 use model::{
-    Ballot, BySlot, Catalog, DeploymentId, KeyspaceId, Query, Refusal, Slot, SlotRun, Spread,
+    Ballot, BySlot, Bytes, Catalog, DeploymentId, KeyspaceId, KeyspaceSpec, Query, Refusal, Slot,
+    SlotRun, Spread,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -36,6 +39,19 @@ struct Directory {
     served: Vec<AtomicBool>,
     /// Of served slots that a failover has taken: which one.
     failovers: BySlot<Ballot>,
+    /// Groups that are not where their slot is, by keyspace and tag.
+    groups: BTreeMap<KeyspaceId, BTreeMap<Bytes, Whereabouts>>,
+    /// Whether a failover takes this site for lost: then it serves no group either.
+    is_fenced: bool,
+}
+
+/// Where a group is that is not where its slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// At its borrower.
+    Away,
+    /// Here, of another site's slot: where its records lie, and the failover under which it is served.
+    Here(u64, Ballot),
 }
 
 /// Where the records of a keyspace lie.
@@ -43,7 +59,11 @@ struct Directory {
 enum Where {
     Whole(u64),
     /// Of a global one, by slot; [`EMPTY`]: nowhere.
-    BySlot(Arc<Vec<AtomicU64>>),
+    BySlot {
+        places: Arc<Vec<AtomicU64>>,
+        /// Whether its groups may be lent.
+        lends: bool,
+    },
 }
 
 fn by_slot<T>(value: impl Fn(Slot) -> T) -> Vec<T> {
@@ -72,12 +92,14 @@ impl Publish<Modes> for Published {
             directory.catalog = Arc::new(known.keyspaces.catalog());
             self.accesses.follow(&directory.catalog, modes.deployment.secret());
             for (id, whole) in known.keyspaces.generations() {
+                let lends = known.keyspaces.spec(id).is_some_and(KeyspaceSpec::lends);
                 let at = match old.remove(&id) {
                     _ if !known.keyspaces.is_global(id) => Where::Whole(whole),
-                    Some(Where::BySlot(there)) if !news.everything => Where::BySlot(there),
-                    _ => Where::BySlot(Arc::new(by_slot(|slot| {
-                        AtomicU64::new(generation(id, slot))
-                    }))),
+                    Some(there @ Where::BySlot { .. }) if !news.everything => there,
+                    _ => {
+                        let place = |slot| AtomicU64::new(generation(id, slot));
+                        Where::BySlot { places: Arc::new(by_slot(place)), lends }
+                    }
                 };
                 directory.generations.insert(id, at);
             }
@@ -101,12 +123,13 @@ impl Publish<Modes> for Published {
         if !news.stores.is_empty() {
             let directory = self.directory.read().expect("no reader panics with the lock");
             for (keyspace, slot) in &news.stores {
-                if let Some(Where::BySlot(places)) = directory.generations.get(keyspace) {
+                if let Some(Where::BySlot { places, .. }) = directory.generations.get(keyspace) {
                     let generation = generation(*keyspace, *slot);
                     places[place(*slot)].store(generation, Ordering::Release);
                 }
             }
         }
+        self.publish_groups(modes, news.everything);
         let member = modes.deployment.member.as_ref();
         let region = member.and_then(|member| member.registry.region_of(member.own));
         let rebuilt = region.and_then(|region| region.rebuilt);
@@ -122,6 +145,39 @@ impl Publish<Modes> for Published {
 }
 
 impl Published {
+    fn publish_groups(&self, modes: &mut Modes, everything: bool) {
+        let groups = std::mem::take(&mut modes.loans.news);
+        let is_fenced = modes.is_fenced();
+        let is_same = |directory: &Directory| directory.is_fenced == is_fenced;
+        let directory = self.directory.read().expect("no reader panics with the lock");
+        if groups.is_empty() && !everything && is_same(&directory) {
+            return;
+        }
+        drop(directory);
+        let mut directory = self.directory.write().expect("no reader panics with the lock");
+        directory.is_fenced = is_fenced;
+        if everything {
+            directory.groups.clear();
+        }
+        for group in groups {
+            let part = modes.loans.part(&group).map(|part| (part.borrowed, part.generation));
+            let row = modes.loans.row(Whose::Own, group.slot(), &group);
+            let at = match (part, row) {
+                (Some((borrowed, generation)), _) if borrowed.part == Part::Held => {
+                    Some(Whereabouts::Here(generation, borrowed.confirmed))
+                }
+                (_, Some(_)) => Some(Whereabouts::Away),
+                _ => None,
+            };
+            let of_keyspace = directory.groups.entry(group.keyspace).or_default();
+            match at {
+                Some(at) => drop(of_keyspace.insert(group.tag, at)),
+                None => drop(of_keyspace.remove(&group.tag)),
+            }
+        }
+        directory.groups.retain(|_, groups| !groups.is_empty());
+    }
+
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.directory.read().expect("the writer does not panic with the lock").catalog.clone()
     }
@@ -137,10 +193,14 @@ impl Published {
         directory.served.get(place(slot)).is_some_and(|served| served.load(Ordering::Acquire))
     }
 
-    /// The failover of the epoch at which a slot is served; [`Ballot::FIRST`]: none, or it is not served.
-    pub(super) fn failover(&self, slot: Slot) -> Ballot {
+    /// The failover under which a query finds its records served; [`Ballot::FIRST`]: none, or they are not.
+    pub(super) fn failover(&self, keyspace: KeyspaceId, query: &Query) -> Ballot {
+        let Spread::One(slot) = query.spread() else { return Ballot::FIRST };
         let directory = self.directory.read().expect("the writer does not panic with the lock");
-        directory.failovers.get(slot).copied().unwrap_or(Ballot::FIRST)
+        match directory.group(keyspace, query) {
+            Some(Whereabouts::Here(_, failover)) => failover,
+            _ => directory.failovers.get(slot).copied().unwrap_or(Ballot::FIRST),
+        }
     }
 
     /// Where a query about one key finds its record.
@@ -149,11 +209,21 @@ impl Published {
         match directory.generations.get(&keyspace) {
             None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
             Some(Where::Whole(generation)) => Ok(*generation),
-            Some(Where::BySlot(places)) => match query.spread() {
+            Some(Where::BySlot { places, lends }) => match query.spread() {
                 Spread::Several => Err(Refusal::CrossSlot.into()),
                 // A query that names no key at all, though it could name some.
                 Spread::Nowhere => Ok(EMPTY),
                 Spread::One(slot) => {
+                    if *lends && query.one_tag().is_none() {
+                        return Err(Refusal::CrossSlot.into());
+                    }
+                    match directory.group(keyspace, query) {
+                        Some(Whereabouts::Away) => return Err(Refusal::NotHeld(slot).into()),
+                        Some(Whereabouts::Here(generation, _)) if !directory.is_fenced => {
+                            return Ok(generation);
+                        }
+                        _ => {}
+                    }
                     let served = directory.served.get(place(slot));
                     match served.is_some_and(|served| served.load(Ordering::Acquire)) {
                         true => Ok(places[place(slot)].load(Ordering::Acquire)),
@@ -162,5 +232,20 @@ impl Published {
                 }
             },
         }
+    }
+
+    /// Whether the group of a key is served here, if it is not where its slot is.
+    pub(super) fn group_is_here(&self, keyspace: KeyspaceId, tag: &[u8]) -> Option<bool> {
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        let at = directory.groups.get(&keyspace)?.get(tag)?;
+        Some(matches!(at, Whereabouts::Here(..)) && !directory.is_fenced)
+    }
+}
+
+impl Directory {
+    /// Where the group of a query is, if it is not where its slot is.
+    fn group(&self, keyspace: KeyspaceId, query: &Query) -> Option<Whereabouts> {
+        let groups = self.groups.get(&keyspace)?;
+        groups.get(&query.one_tag()?).copied()
     }
 }

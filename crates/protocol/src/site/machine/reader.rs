@@ -7,16 +7,18 @@
 
 use super::head::Head;
 use super::published::Published;
-use super::query::{self, DueBy, Reach, Sight};
+use super::query::{self, DueBy, Reach, Served, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
-use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, stores, tables};
+use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, loans, stores, tables};
+use crate::global::ownership::lending::Part;
 use crate::origin::Asker;
 use crate::replica::{Pace, Readable};
 use model::{
-    Answer, Ballot, Bytes, Catalog, Change, DeploymentId, Epoch, KeyspaceId, Query, ReadPoint,
-    Refusal, Revision, Slot, Spread,
+    Answer, Ballot, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeyspaceId,
+    Query, ReadPoint, Refusal, Revision, Slot, Spread,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use storage::state::{Read, State};
@@ -59,8 +61,7 @@ pub(super) fn answer_at(
         Spread::One(slot) => slot,
         Spread::Several => return Err(Refusal::CrossSlot.into()),
         Spread::Nowhere => {
-            let served = served_stores(read, keyspace, holds_all)?;
-            let count: u64 = served.iter().map(|(_, store)| store.count).sum();
+            let (served, count) = served(read, keyspace, holds_all)?;
             let point = ReadPoint::default();
             return match query {
                 Query::Count => {
@@ -69,41 +70,77 @@ pub(super) fn answer_at(
                         Sight { read, generation: EMPTY, log_time_ms, count, point, due_by };
                     query::answer(&sight, query, &mut 0)
                 }
-                _ => {
-                    let all: Vec<_> =
-                        served.iter().map(|(slot, s)| (*slot, s.generation)).collect();
-                    query::scan_slots(read, log_time_ms, due_by, &all, query)
-                }
+                _ => query::scan_slots(read, log_time_ms, due_by, &served, query),
             };
         }
     };
-    let (token, store) = stores::look(read, keyspace, slot, holds_all)?;
-    if !token.serves() || deployment::is_fenced(read)? {
-        return Err(Refusal::NotHeld(slot).into());
-    }
-    let generation = store.map_or(EMPTY, |store| store.generation);
-    let point = ReadPoint { revision, epoch: token.epoch() };
+    let (generation, epoch) = look(read, (keyspace, slot), query, holds_all)?;
+    let point = ReadPoint { revision, epoch };
     let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
     query::answer(&sight, query, &mut 0)
 }
 
-/// Where a global keyspace's records lie, in the slots that the state serves.
-fn served_stores(
+/// Where the records of one slot, or of one group of it, lie that are served, and at which epoch.
+fn look(
+    read: &impl Read,
+    (keyspace, slot): (KeyspaceId, Slot),
+    query: &Query,
+    holds_all: bool,
+) -> Result<(u64, Epoch), Stopped> {
+    if deployment::is_fenced(read)? {
+        return Err(Refusal::NotHeld(slot).into());
+    }
+    if keyspaces::lends(read, keyspace)? {
+        let tag = query.one_tag().ok_or(Refusal::CrossSlot)?;
+        let group = Group { keyspace, tag };
+        if let Some(part) = loans::find_part(read, slot, &group)?
+            && part.borrowed.part == Part::Held
+        {
+            return Ok((part.generation, part.borrowed.loan.epoch));
+        }
+        if loans::find_lent(read, slot, &group)?.is_some() {
+            return Err(Refusal::NotHeld(slot).into());
+        }
+    }
+    let (token, store) = stores::look(read, keyspace, slot, holds_all)?;
+    match token.serves() {
+        true => Ok((store.map_or(EMPTY, |store| store.generation), token.epoch())),
+        false => Err(Refusal::NotHeld(slot).into()),
+    }
+}
+
+/// Where a global keyspace's records lie that the state serves, and how many keys that are.
+fn served(
     read: &impl Read,
     keyspace: KeyspaceId,
     holds_all: bool,
-) -> Result<Vec<(Slot, stores::Store)>, MachineError> {
-    let mut served = Vec::new();
+) -> Result<(Vec<Served>, u64), MachineError> {
+    let (mut served, mut count) = (Vec::new(), 0);
     if deployment::is_fenced(read)? {
-        return Ok(served);
+        return Ok((served, count));
     }
+    let lends = keyspaces::lends(read, keyspace)?;
     for (slot, store) in stores::of_keyspace(read, keyspace)? {
         let token: Token = stores::token(read, slot, holds_all)?;
-        if token.serves() {
-            served.push((slot, store));
+        if !token.serves() {
+            continue;
         }
+        let lent = if lends { loans::lent_of(read, slot, keyspace)? } else { Vec::new() };
+        let keys: u64 = lent.iter().map(|(_, lent)| lent.keys).sum();
+        count += store.count.saturating_sub(keys);
+        let away = lent.into_iter().map(|(group, _)| group.tag).collect();
+        served.push(Served { slot, tag: None, away, generation: store.generation });
     }
-    Ok(served)
+    if lends {
+        for (group, part) in loans::parts_of_keyspace(read, keyspace)? {
+            count += part.keys;
+            let (slot, tag) = (group.slot(), Some(group.tag));
+            let generation = part.generation;
+            served.push(Served { slot, tag, away: Default::default(), generation });
+        }
+        served.sort_by(|one, other| (one.slot, &one.tag).cmp(&(other.slot, &other.tag)));
+    }
+    Ok((served, count))
 }
 
 impl<S: State> Readable for Reader<S> {
@@ -171,11 +208,8 @@ impl<S: State> Reader<S> {
 
     /// The failover of the epoch at which the slot of a query is served; [`Ballot::FIRST`]: none, or it is
     /// not served. Read it before the answer: it is then never a later one.
-    pub fn served_failover(&self, query: &Query) -> Ballot {
-        match query.spread() {
-            Spread::One(slot) => self.published.failover(slot),
-            Spread::Several | Spread::Nowhere => Ballot::FIRST,
-        }
+    pub fn served_failover(&self, keyspace: KeyspaceId, query: &Query) -> Ballot {
+        self.published.failover(keyspace, query)
     }
 
     /// Answers a query from the state as it is, unless a commit comes in between.
@@ -239,7 +273,19 @@ impl<S: State> Reader<S> {
         if keyspaces::look(&view, keyspace)?.is_none() {
             return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
         }
-        changes::read(&view, keyspace, after, Head::load(&view)?.revision, max)
+        let (mut after, upto) = (after, Head::load(&view)?.revision);
+        loop {
+            let mut changes = changes::read(&view, keyspace, after, upto, max)?;
+            let Some(last) = changes.last().map(|change| change.revision) else {
+                return Ok(changes);
+            };
+            // That a group was lent is for other sites only.
+            changes.retain(|change| change.kind != ChangeKind::Loan);
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+            after = last;
+        }
     }
 
     /// The keyspaces there are.
@@ -296,8 +342,8 @@ impl<S: State> Reader<S> {
             return Ok(expiry::count(&view, generation)?);
         }
         let mut all = 0;
-        for (_, store) in served_stores(&view, keyspace, deployment::is_founder(&view)?)? {
-            all += expiry::count(&view, store.generation)?;
+        for one in served(&view, keyspace, deployment::is_founder(&view)?)?.0 {
+            all += expiry::count(&view, one.generation)?;
         }
         Ok(all)
     }
@@ -331,16 +377,20 @@ impl<S: State> Reader<S> {
         let view = self.state.view();
         let (token, store) = stores::look(&view, keyspace, slot, deployment::is_founder(&view)?)?;
         let Some(store) = store.filter(|_| token.serves()) else { return Ok((0, Vec::new())) };
+        let lent = loans::lent_of(&view, slot, keyspace)?;
+        let lent_keys: u64 = lent.iter().map(|(_, lent)| lent.keys).sum();
+        let away: BTreeSet<Bytes> = lent.into_iter().map(|(group, _)| group.tag).collect();
         let (from, until) = tables::records(store.generation);
         let prefix_bytes = tables::record_prefix_bytes(store.generation);
         let mut keys = Vec::new();
         let scanned = view.scan(&from, Some(&until), &mut |key, _| {
-            if keys.len() < keys_max {
-                keys.push(key.slice(prefix_bytes..));
+            let key = key.slice(prefix_bytes..);
+            if keys.len() < keys_max && !away.contains(model::tag(&key)) {
+                keys.push(key);
             }
             keys.len() < keys_max
         });
         scanned.map_err(MachineError::from)?;
-        Ok((store.count, keys))
+        Ok((store.count.saturating_sub(lent_keys), keys))
     }
 }

@@ -285,7 +285,9 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Record { keyspace, .. } | StagedItem::Absent { keyspace, .. } => {
                 keyspace.0 >= self.known.head.keyspace_next
             }
-            StagedItem::Remembered { .. }
+            StagedItem::Lent { .. }
+            | StagedItem::Loans { .. }
+            | StagedItem::Remembered { .. }
             | StagedItem::Cleared { .. }
             | StagedItem::Clock { .. } => false,
         };
@@ -309,6 +311,10 @@ impl<S: State> Applying<'_, S> {
                 }
                 StagedItem::Clock { log_time_ms } => {
                     elsewhere = self.elsewhere(*log_time_ms);
+                    continue;
+                }
+                item @ (StagedItem::Lent { .. } | StagedItem::Loans { .. }) => {
+                    self.take_loan_item(Whose::Staged(id), item);
                     continue;
                 }
                 // Nothing is cleared while slots move.
@@ -456,6 +462,7 @@ impl<S: State> Applying<'_, S> {
             self.set_store(keyspace, slot, Some(store));
         }
         self.serve_answers(run, Whose::Staged(id), was_own);
+        self.settle_loans(run);
     }
 
     /// Throws away what a move has brought.

@@ -373,8 +373,12 @@ fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
     let decided = Epoch::of_failover(failovers(&three).decided[0].decided);
     assert_eq!(three.sites[&B].machine.token(slot("x")), Token::Held(decided));
     // Reads past the core name it, too.
-    let served =
-        |at| three.sites[&at].machine.reader().served_failover(&Query::Get { key: "x".into() });
+    let served = |at| {
+        three.sites[&at]
+            .machine
+            .reader()
+            .served_failover(KeyspaceId(1), &Query::Get { key: "x".into() })
+    };
     assert_eq!((served(B), served(C)), (decided.failover, Ballot::FIRST));
     // Remembered answers came along; what was in the lag was never applied here.
     assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)));

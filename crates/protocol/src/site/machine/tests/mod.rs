@@ -10,6 +10,7 @@ mod changes;
 mod expiry;
 mod hashes;
 mod keyspaces;
+mod loans;
 mod moves;
 mod orders;
 mod queries;
@@ -206,6 +207,13 @@ fn check_state(state: &impl Read) {
         let (generation, len) = take_varint(row).unwrap();
         let (count, _) = take_varint(&row[len..]).unwrap();
         assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");
+    }
+    for (key, row) in table(tables::PARTS) {
+        let part = super::loans::decode_part(row).unwrap();
+        if part.generation != super::stores::EMPTY {
+            let count = counted.remove(&part.generation).unwrap_or(0);
+            assert_eq!(part.keys, count, "the count of {key:?}");
+        }
     }
     for generation in counted.keys() {
         assert!(garbage.contains(generation), "generation {generation} belongs to nobody");

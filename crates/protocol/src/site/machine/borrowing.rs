@@ -1,0 +1,280 @@
+//! Groups of other sites' slots that this site serves, or has served: the borrower's side of a loan.
+//!
+//! A group comes in one command, with its records and what clients were answered about its slot. While it is
+//! here its writes go to the slot's owner in reports, each of which has all of the group. To give it back the
+//! part is frozen, and the owner takes the last report; what is here stays until the owner's mirror has it.
+
+use super::Applying;
+use super::Owner;
+use super::lending::{group_records, last_failover};
+use super::lineage::Whose;
+use super::loans::PartRow;
+use super::stores::Store;
+use super::{Machine, MachineError, Stopped};
+use crate::global::ownership::lending::{Borrowed, Lent, Offer, Part};
+use model::{
+    Answer, Ballot, Epoch, Group, Loan, LoanOffer, LoanReport, LoanState, LoanTaken, MoveError,
+    Revision, SiteId, SlotEpochs, SlotRun, SlotSet, StagedItem, limits,
+};
+use storage::state::State;
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn take_offers(
+        &mut self,
+        from: SiteId,
+        (revision, log_time_ms): (Revision, u64),
+        offers: &[LoanOffer],
+    ) -> Result<Answer, Stopped> {
+        let member = self.member()?.clone();
+        let is_known = |offer: &LoanOffer| offer.group.keyspace.0 < self.known.head.keyspace_next;
+        // All of it or nothing.
+        if !offers.iter().all(is_known) {
+            return Err(MoveError::NotReady("a keyspace is not known there").into());
+        }
+        self.pass_revision(revision);
+        let elsewhere = self.elsewhere(log_time_ms);
+        let leaves = member.registry.site(member.own).is_none_or(|own| own.leaving);
+        let failed = last_failover(&member.registry, member.own);
+        let mut taken = Vec::new();
+        for offer in offers {
+            let (group, slot) = (&offer.group, offer.group.slot());
+            // This site may be a stale owner.
+            let token = self.modes.holding(slot).token;
+            if token.is_own() && token.epoch() < offer.epoch {
+                let slots = SlotEpochs::gather([(slot, offer.epoch)]);
+                self.learn_owner(from, &slots);
+            }
+            let token = self.modes.holding(slot).token;
+            let had = self.modes.loans.part(group);
+            let mut borrowed = had.map(|part| part.borrowed).unwrap_or_default();
+            let is_full = had.is_none() && self.modes.loans.parts().count() >= limits::LOANS_MAX;
+            let is_global = self.known.keyspaces.is_global(group.keyspace);
+            if leaves || is_full || !is_global {
+                let loan = offer.row.loan;
+                if self.by_rule(|fences| borrowed.refuse(loan, from, fences))? {
+                    self.note_loan(group, borrowed);
+                }
+            } else {
+                let row = Offer { row: offer.row, from, epoch: offer.epoch };
+                if self.by_rule(|fences| borrowed.install(row, token, failed, fences))? {
+                    self.drop_part_records(group);
+                    self.install_loan(group, (borrowed, from), &offer.records, elsewhere)?;
+                }
+            }
+            let Borrowed { loan, part, .. } = borrowed;
+            taken.push(LoanTaken { group: group.clone(), loan, part });
+        }
+        Ok(Answer::Borrowed(taken))
+    }
+
+    fn install_loan(
+        &mut self,
+        group: &Group,
+        (borrowed, owner): (Borrowed, SiteId),
+        records: &[StagedItem],
+        elsewhere: super::elsewhere::Elsewhere,
+    ) -> Result<(), Stopped> {
+        let generation = self.next_generation();
+        let (keyspace, slot) = (group.keyspace, group.slot());
+        self.modes.owners.insert(generation, Owner::Borrowed { keyspace });
+        let mut store = Store { generation, count: 0 };
+        for item in records {
+            match item {
+                StagedItem::Record { keyspace, key, row }
+                    if Group::of_key(*keyspace, key) == *group =>
+                {
+                    store.count = self.stage(store, key, Some(&elsewhere.row(row)?))?;
+                }
+                item => self.take_answer(item, slot, Whose::Borrowed(generation), elsewhere),
+            }
+        }
+        let since = self.known.head.revision.0;
+        let (keys, back) = (store.count, None);
+        let (changed, fed) = (since, since);
+        let part = PartRow { borrowed, owner, since, changed, fed, back, generation, keys };
+        self.set_part(group, Some(part));
+        Ok(())
+    }
+
+    /// The number of a loan in which this site has no part.
+    pub(super) fn note_loan(&mut self, group: &Group, borrowed: Borrowed) {
+        let had = self.modes.loans.part(group);
+        let generation = had.map_or(super::stores::EMPTY, |part| part.generation);
+        let part = PartRow {
+            borrowed,
+            owner: had.map_or(SiteId(0), |part| part.owner),
+            since: 0,
+            changed: 0,
+            fed: 0,
+            back: None,
+            generation,
+            keys: had.map_or(0, |part| part.keys),
+        };
+        self.set_part(group, Some(part));
+    }
+
+    /// Throws away the records of a part.
+    pub(super) fn drop_part_records(&mut self, group: &Group) {
+        let Some(part) = self.modes.loans.part(group) else { return };
+        if part.generation == super::stores::EMPTY {
+            return;
+        }
+        self.modes.owners.remove(&part.generation);
+        if part.keys > 0 {
+            self.discard(part.generation);
+        }
+        self.drop_answers(SlotRun::one(group.slot()), Whose::Borrowed(part.generation));
+        self.modes.loans.change_part(group, |part| {
+            (part.generation, part.keys) = (super::stores::EMPTY, 0);
+        });
+    }
+
+    pub(super) fn give_back(&mut self, loans: &[(Group, Loan)]) -> Result<Answer, Stopped> {
+        self.next_revision();
+        let mut taken = Vec::new();
+        for (group, loan) in loans {
+            let Some(part) = self.modes.loans.part(group) else { continue };
+            let mut borrowed = part.borrowed;
+            if borrowed.loan == *loan && self.by_rule(|fences| borrowed.give_back(fences))? {
+                self.set_part(group, Some(PartRow { borrowed, ..part }));
+            }
+            let Borrowed { loan, part, .. } = borrowed;
+            taken.push(LoanTaken { group: group.clone(), loan, part });
+        }
+        Ok(Answer::Borrowed(taken))
+    }
+
+    /// The owner of slots has answered what it has of groups.
+    pub(super) fn follow_owner(
+        &mut self,
+        owner: SiteId,
+        revision: Revision,
+        states: &[LoanState],
+    ) -> Result<Answer, Stopped> {
+        self.next_revision();
+        for state in states {
+            let Some(part) = self.modes.loans.part(&state.group) else { continue };
+            let mut borrowed = part.borrowed;
+            let known = self.modes.holding(state.group.slot()).token.epoch();
+            if borrowed.loan != state.loan || state.epoch < known {
+                continue;
+            }
+            let mut fed = part.fed;
+            let back;
+            if state.stands {
+                borrowed.confirm(state.epoch);
+                fed = fed.max(state.fed);
+                back = None;
+            } else {
+                let lent = Lent { row: None, count: state.count };
+                let epoch = state.epoch;
+                self.by_rule(|fences| borrowed.release((&lent, epoch), fences))?;
+                back = (borrowed.part == Part::Retained).then_some(revision.0);
+            }
+            self.set_part(&state.group, Some(PartRow { borrowed, owner, fed, back, ..part }));
+        }
+        Ok(self.done_now())
+    }
+
+    /// A decision of a failover takes slots, which other sites own from here on.
+    pub(super) fn loans_taken(&mut self, decided: Ballot, slots: &SlotSet, by: SiteId) {
+        for run in slots.runs() {
+            let parts = self.modes.loans.parts_of(run);
+            let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();
+            for (group, part) in parts {
+                let mut borrowed = part.borrowed;
+                if self.by_rule(|fences| borrowed.taken(decided, fences)).is_ok() {
+                    let back = None;
+                    self.set_part(&group, Some(PartRow { borrowed, owner: by, back, ..part }));
+                }
+            }
+        }
+    }
+
+    /// Follows the last failover of this site itself.
+    pub(super) fn loans_failed(&mut self) {
+        let Some((own, registry)) = self.modes.place() else { return };
+        let failed = last_failover(&registry, own);
+        let parts = self.modes.loans.parts();
+        let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();
+        for (group, part) in parts {
+            let mut borrowed = part.borrowed;
+            let is_told = self.by_rule(|fences| borrowed.failed(failed, fences)).is_ok();
+            if is_told && borrowed != part.borrowed {
+                self.set_part(&group, Some(PartRow { borrowed, back: None, ..part }));
+            }
+        }
+    }
+
+    /// The owner's mirror has slots, complete, up to this revision of the owner: parts that were over by then
+    /// go.
+    pub(super) fn forget_parts_of(&mut self, run: SlotRun, epoch: Epoch, position: u64) {
+        let parts = self.modes.loans.parts_of(run);
+        let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();
+        for (group, part) in parts {
+            let known = self.modes.holding(group.slot()).token.epoch();
+            let is_safe = part.back.is_some_and(|back| back <= position) && known <= epoch;
+            let (mut borrowed, lent) = (part.borrowed, Lent::default());
+            let is_over = self.by_rule(|fences| borrowed.forget(&lent, is_safe, fences));
+            if is_safe && is_over.unwrap_or(false) {
+                self.drop_part_records(&group);
+                self.modes.loans.change_part(&group, |part| part.borrowed = borrowed);
+            }
+        }
+    }
+}
+
+impl<S: State> Machine<S> {
+    /// This site's parts in groups of other sites' slots.
+    pub fn parts(&self) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
+        self.modes.loans.parts()
+    }
+
+    /// This site's part in a group.
+    pub fn part(&self, group: &Group) -> Option<PartRow> {
+        self.modes.loans.part(group)
+    }
+
+    /// Whether this site serves a group as its borrower.
+    pub fn serves_borrowed(&self, group: &Group) -> bool {
+        let part = self.modes.loans.part(group);
+        part.is_some_and(|part| part.borrowed.part == Part::Held) && !self.modes.is_fenced()
+    }
+
+    /// The groups of which the owners of their slots are to get a report, with these.
+    pub(crate) fn parts_due(&self) -> impl Iterator<Item = (SiteId, &Group)> + '_ {
+        self.modes.loans.due().filter_map(|group| {
+            let part = self.modes.loans.part(group)?;
+            // The owner at a later epoch, if this site has learned of one.
+            let owner = self.modes.holder(group.slot());
+            let owner = owner.filter(|(_, epoch)| *epoch > part.borrowed.loan.epoch);
+            Some((owner.map_or(part.owner, |(site, _)| site), group))
+        })
+    }
+
+    /// A report of a group for the owner of its slot.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub(crate) fn loan_report(&self, group: &Group) -> Result<Option<LoanReport>, MachineError> {
+        let slot = group.slot();
+        let Some(part) = self.modes.loans.part(group) else { return Ok(None) };
+        let Borrowed { loan, part: kind, .. } = part.borrowed;
+        let whose = Whose::Borrowed(part.generation);
+        let found = group_records(&self.state, part.generation, &group.tag)?;
+        let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
+        let mut records: Vec<StagedItem> = found.into_iter().map(record).collect();
+        let since = Some(part.since);
+        records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
+        let epoch = self.modes.slots.token(slot).epoch();
+        let (group, records) = (group.clone(), Some(records));
+        Ok(Some(LoanReport { group, loan, part: kind, slot: epoch, records }))
+    }
+
+    /// The slots with parts here that are over and wait for the owner's mirror.
+    pub(crate) fn retained_slots(&self) -> SlotSet {
+        let parts = self.modes.loans.parts();
+        let over = parts.filter(|(_, part)| part.back.is_some());
+        over.map(|(group, _)| group.slot()).collect()
+    }
+}

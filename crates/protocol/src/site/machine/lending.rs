@@ -1,0 +1,389 @@
+//! Groups that this site lends out of its slots: the owner's side of a loan.
+//!
+//! The rules are in [`crate::global::ownership::lending`]; here they are applied to records. A lent group's
+//! records stay where they are, as the copy of what its borrower has: the borrower's reports bring all of the
+//! group's records each time, and its last one brings the group home. A report is as of a revision of the
+//! borrower, and none is taken in after a later one.
+//!
+//! Revisions of both sides never lie behind what has come from the other one, as with a slot that moves: no two
+//! versions of a key bear one number, and what was watched at one of them does not hold at the other.
+
+use super::Applying;
+use super::elsewhere::Elsewhere;
+use super::lineage::Whose;
+use super::loans::LentRow;
+use super::records::Record;
+use super::requests::Asker;
+use super::{Machine, MachineError, Stopped, tables};
+use crate::bugs::of_rules;
+use crate::global::ownership::lending::{Borrowed, FromBorrower, Part, Settled};
+use crate::global::ownership::{Fences, Token as Right};
+use model::{
+    Answer, Ballot, Bytes, ChangeKind, Group, KeyspaceSpec, Kind, Lending, LoanOffer, LoanReport,
+    LoanState, LoanTaken, MoveError, Refusal, Registry, Revision, SiteId, SlotRun, StagedItem,
+    limits, tag,
+};
+use std::collections::BTreeMap;
+use storage::state::{Read, State};
+
+/// A version of the registry above all.
+const ANY: Ballot = Ballot { round: u64::MAX, ..Ballot::FIRST };
+
+/// The version of the registry that decided the last failover of a site; above all of one that is not listed.
+pub(super) fn last_failover(registry: &Registry, site: SiteId) -> Ballot {
+    match registry.site(site) {
+        None => ANY,
+        Some(_) => registry.failovers.last_of(site),
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn lending(&mut self, step: &Lending) -> Result<Answer, Stopped> {
+        match step {
+            Lending::Lend { to, groups } => self.lend(*to, groups),
+            Lending::Answered { by, parts } => self.loans_answered(*by, parts),
+            Lending::Report { by, revision, log_time_ms, parts } => {
+                self.take_reports(*by, (*revision, *log_time_ms), parts)
+            }
+            Lending::Offer { from, revision, log_time_ms, offers } => {
+                self.take_offers(*from, (*revision, *log_time_ms), offers)
+            }
+            Lending::GiveBack { loans } => self.give_back(loans),
+            Lending::Follow { owner, revision, states } => {
+                self.follow_owner(*owner, *revision, states)
+            }
+        }
+    }
+
+    /// What a rule decides with the fences that this site has.
+    pub(super) fn by_rule<T>(&self, rule: impl FnOnce(&Fences<'_>) -> T) -> Result<T, Refusal> {
+        let (own, registry) = self.modes.place().ok_or(Refusal::NoDeployment)?;
+        let open = registry.failovers.open.as_ref();
+        let fences = Fences::new(own, open, of_rules(self.modes.planted));
+        Ok(rule(&fences.restored(self.modes.deployment.restored)))
+    }
+
+    /// From here on this site's revisions are above those that another site had.
+    pub(super) fn pass_revision(&mut self, theirs: Revision) {
+        let head = &mut self.known.head;
+        head.revision = head.revision.max(theirs);
+        self.next_revision();
+    }
+
+    fn lend(&mut self, to: SiteId, groups: &[Group]) -> Result<Answer, Stopped> {
+        let registry = self.member()?.registry.clone();
+        if registry.site(to).is_none_or(|site| site.leaving) {
+            return Err(MoveError::NoReceiver.into());
+        }
+        self.next_revision();
+        let (mut bytes_left, mut keys_left) =
+            (limits::LOANS_BYTES_MAX, limits::LOANS_KEYS_EXAMINED_MAX);
+        for group in groups.iter().take(limits::LOANS_PER_COMMAND_MAX) {
+            let spec = self.known.keyspaces.spec(group.keyspace);
+            if !spec.is_some_and(KeyspaceSpec::lends) {
+                continue;
+            }
+            let slot = group.slot();
+            let store = self.modes.slots.store(group.keyspace, slot);
+            let records = match store {
+                Some(store) if store.count > keys_left => continue,
+                Some(store) => {
+                    keys_left -= store.count;
+                    self.records_of(store.generation, group)?
+                }
+                None => BTreeMap::new(),
+            };
+            let bytes: usize = records.iter().map(|(key, row)| key.len() + row.len()).sum();
+            if bytes > bytes_left {
+                continue;
+            }
+            let token = self.modes.holding(slot).token;
+            let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
+            let known = registry.version;
+            if self.by_rule(|fences| lent.lend(token, to, known, fences))?.is_none() {
+                continue;
+            }
+            bytes_left -= bytes;
+            let keys = records.len() as u64;
+            let row = lent.row.map(|row| LentRow { row, fed: 0, keys, is_taken: false });
+            self.set_lent(group, row, lent.count);
+        }
+        Ok(self.done_now())
+    }
+
+    /// The records of a group, among those of its slot.
+    fn records_of(
+        &self,
+        generation: u64,
+        group: &Group,
+    ) -> Result<BTreeMap<Bytes, Bytes>, MachineError> {
+        group_records(&self.overlay, generation, &group.tag)
+    }
+
+    /// A borrower has answered offers: it has the groups, or is past the loans.
+    fn loans_answered(&mut self, by: SiteId, parts: &[LoanTaken]) -> Result<Answer, Stopped> {
+        self.next_revision();
+        for LoanTaken { group, loan, part } in parts {
+            let slot = group.slot();
+            let Some(row) = self.modes.loans.row(Whose::Own, slot, group) else { continue };
+            if row.row.to != by {
+                continue;
+            }
+            let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
+            if row.row.loan == *loan && *part != Part::Never {
+                if !row.is_taken {
+                    self.set_lent(group, Some(LentRow { is_taken: true, ..row }), lent.count);
+                }
+                continue;
+            }
+            let token = self.modes.holding(slot).token;
+            let borrowed = Borrowed { loan: *loan, part: *part, ..Borrowed::default() };
+            if self.by_rule(|fences| lent.clear(token, &borrowed, fences))? {
+                self.set_lent(group, None, lent.count);
+            }
+        }
+        Ok(self.done_now())
+    }
+
+    /// A borrower reports what it has of groups of this site's slots.
+    fn take_reports(
+        &mut self,
+        by: SiteId,
+        (revision, log_time_ms): (Revision, u64),
+        parts: &[LoanReport],
+    ) -> Result<Answer, Stopped> {
+        self.member()?;
+        self.pass_revision(revision);
+        let elsewhere = self.elsewhere(log_time_ms);
+        let (mut states, mut others) = (Vec::new(), Vec::new());
+        for report in parts {
+            let (group, slot) = (&report.group, report.group.slot());
+            let token = self.modes.holding(slot).token;
+            let Right::Held(epoch) = token else {
+                others.extend(self.modes.holder(slot).map(|owner| (slot, owner)));
+                continue;
+            };
+            let (loan, part) = (report.loan, report.part);
+            let borrowed = Borrowed { loan, part, ..Borrowed::default() };
+            let from = FromBorrower { site: by, borrowed, slot: report.slot };
+            // An answer says what is so between two sites that may do without a third one.
+            if epoch < report.slot || self.by_rule(|fences| fences.part_from(by))? {
+                continue;
+            }
+            let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
+            let may_stream = self.by_rule(|fences| lent.may_stream(token, from, fences))?;
+            let row = self.modes.loans.row(Whose::Own, slot, group);
+            if let (Some(records), Some(row), true) = (&report.records, row, may_stream)
+                && row.fed <= revision.0
+            {
+                let keys = self.replace_group(group, records, elsewhere)?;
+                for item in records {
+                    self.take_answer(item, slot, Whose::Own, elsewhere);
+                }
+                let is_home = self.by_rule(|fences| lent.take_home(token, from, fences))?;
+                let fed = LentRow { fed: revision.0, keys, is_taken: true, ..row };
+                self.set_lent(group, (!is_home).then_some(fed), lent.count);
+            }
+            // What was sent before the row came home may come again.
+            let fed = self.modes.loans.row(Whose::Own, slot, group).map_or(0, |row| row.fed);
+            let (count, stands) = (lent.count, lent.is(loan, by));
+            let group = group.clone();
+            states.push(LoanState { group, loan, epoch, count, stands, fed });
+        }
+        let revision = self.known.head.revision;
+        Ok(Answer::Lent { revision, states, elsewhere: others })
+    }
+
+    /// Remembers what another site has answered a client about a slot.
+    pub(super) fn take_answer(
+        &mut self,
+        item: &StagedItem,
+        of: model::Slot,
+        whose: Whose,
+        elsewhere: Elsewhere,
+    ) {
+        if let StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } = item
+            && *slot == of
+        {
+            let asker = Asker { whose, slot: Some(of), client: *client };
+            self.take_over_answer(asker, *sequence, *floor, elsewhere.moment(*seen_ms), row);
+        }
+    }
+
+    /// A group's records come into the place of what the slot has of it. How many they are.
+    pub(super) fn replace_group(
+        &mut self,
+        group: &Group,
+        records: &[StagedItem],
+        elsewhere: Elsewhere,
+    ) -> Result<u64, MachineError> {
+        let (keyspace, slot) = (group.keyspace, group.slot());
+        let generation = self.place_in_slot(keyspace, slot).generation;
+        let old = self.records_of(generation, group)?;
+        let mut new = BTreeMap::new();
+        for item in records {
+            if let StagedItem::Record { keyspace, key, row } = item
+                && Group::of_key(*keyspace, key) == *group
+            {
+                new.insert(key.clone(), elsewhere.row(row)?);
+            }
+        }
+        for key in old.keys().filter(|key| !new.contains_key(*key)) {
+            self.put_at_home((keyspace, slot), key, None)?;
+        }
+        for (key, row) in &new {
+            if old.get(key) != Some(row) {
+                self.put_at_home((keyspace, slot), key, Some(row))?;
+            }
+        }
+        Ok(new.len() as u64)
+    }
+
+    fn put_at_home(
+        &mut self,
+        (keyspace, slot): (model::KeyspaceId, model::Slot),
+        key: &Bytes,
+        row: Option<&Bytes>,
+    ) -> Result<(), MachineError> {
+        let Some(store) = self.modes.slots.store(keyspace, slot) else { return Ok(()) };
+        let count = match self.stage(store, key, row) {
+            Ok(count) => count,
+            Err(Stopped::Failed(error)) => return Err(error),
+            Err(_) => return Ok(()),
+        };
+        self.modes.slots.recount(keyspace, slot, count as i64 - store.count as i64);
+        let change = match row.map(|row| Record::decode_head(row)).transpose()? {
+            None => ChangeKind::Delete,
+            Some(record) if record.kind == Kind::Hash => ChangeKind::HashSet,
+            Some(_) => ChangeKind::Put,
+        };
+        self.log_change(keyspace, key, change);
+        Ok(())
+    }
+
+    /// Settles the rows of slots by this site's own registry, as these slots come or it does.
+    pub(super) fn settle_loans(&mut self, run: SlotRun) {
+        let rows = self.modes.loans.rows_of(Whose::Own, run);
+        let groups: Vec<Group> = rows.map(|(group, _)| group.clone()).collect();
+        for group in groups {
+            if let Err(error) = self.settle_loan(&group) {
+                self.failed = Some(error);
+            }
+        }
+    }
+
+    fn settle_loan(&mut self, group: &Group) -> Result<(), MachineError> {
+        let slot = group.slot();
+        let Some((_, registry)) = self.modes.place() else { return Ok(()) };
+        let token = self.modes.holding(slot).token;
+        let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
+        let had = lent.row;
+        let part = self.modes.loans.part(group);
+        let mut borrowed = part.map(|part| part.borrowed).unwrap_or_default();
+        let failed = |site| last_failover(&registry, site);
+        let settled = self.by_rule(|fences| lent.settle(token, &mut borrowed, failed, fences));
+        let Ok(settled) = settled else { return Ok(()) };
+        if lent.row == had {
+            return Ok(());
+        }
+        match part {
+            Some(part) => {
+                if settled == Settled::Join {
+                    self.join(group, &part)?;
+                }
+                let back = None;
+                self.set_part(group, Some(super::loans::PartRow { borrowed, back, ..part }));
+            }
+            None if borrowed != Borrowed::default() => self.note_loan(group, borrowed),
+            None => {}
+        }
+        self.set_lent(group, None, lent.count);
+        Ok(())
+    }
+
+    /// What this site has borrowed comes into the place of the slot's records, which are its own now.
+    fn join(&mut self, group: &Group, part: &super::loans::PartRow) -> Result<(), MachineError> {
+        let slot = group.slot();
+        let records = group_records(&self.overlay, part.generation, &group.tag)?;
+        let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
+        let records: Vec<StagedItem> = records.into_iter().map(record).collect();
+        self.replace_group(group, &records, Elsewhere::default())?;
+        let whose = Whose::Borrowed(part.generation);
+        for asker in self.known.clients.askers(whose, SlotRun::one(slot)) {
+            for (sequence, floor, seen_ms, row) in self.take_answers(asker)? {
+                let asker = Asker { whose: Whose::Own, ..asker };
+                self.take_over_answer(asker, sequence, floor, seen_ms, &row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records of a group among those of a generation.
+pub(super) fn group_records(
+    read: &impl Read,
+    generation: u64,
+    of: &[u8],
+) -> Result<BTreeMap<Bytes, Bytes>, MachineError> {
+    let (from, until) = tables::records(generation);
+    let prefix_bytes = tables::record_prefix_bytes(generation);
+    let mut records = BTreeMap::new();
+    read.scan(&from, Some(&until), &mut |at, row| {
+        let key = at.slice(prefix_bytes..);
+        if tag(&key) == of {
+            records.insert(key, row);
+        }
+        true
+    })?;
+    Ok(records)
+}
+
+impl<S: State> Machine<S> {
+    /// The groups that this site lends out of its slots, with their rows.
+    pub fn lent(&self) -> impl Iterator<Item = (&Group, &LentRow)> + '_ {
+        self.modes.loans.own_rows()
+    }
+
+    /// The borrower of a group of a slot that is here.
+    pub fn borrower_of(&self, group: &Group) -> Option<(SiteId, model::Loan)> {
+        let row = self.modes.loans.row(Whose::Own, group.slot(), group)?;
+        Some((row.row.to, row.row.loan))
+    }
+
+    /// The borrowers that have to be asked whether they have taken groups.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = (SiteId, &Group)> + '_ {
+        self.modes.loans.offered().filter_map(|group| {
+            let row = self.modes.loans.row(Whose::Own, group.slot(), group)?;
+            Some((row.row.to, group))
+        })
+    }
+
+    /// The loan of a group, for its borrower; `None`: it is not this site's to lend.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub(crate) fn offer(&self, group: &Group) -> Result<Option<LoanOffer>, MachineError> {
+        let slot = group.slot();
+        let Some((own, registry)) = self.modes.place() else { return Ok(None) };
+        let open = registry.failovers.open.as_ref();
+        let fences = Fences::new(own, open, of_rules(self.modes.planted));
+        let token = self.modes.holding(slot).token;
+        let lent = self.modes.loans.lent(Whose::Own, slot, group);
+        let offer = lent.offer(token, &fences.restored(self.modes.deployment.restored));
+        let Some(offer) = offer else { return Ok(None) };
+        let mut records = Vec::new();
+        if let Some(store) = self.modes.slots.store(group.keyspace, slot) {
+            let found = group_records(&self.state, store.generation, &group.tag)?;
+            let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
+            records.extend(found.into_iter().map(record));
+        }
+        records.extend(self.known.clients.of_slot(&self.state, slot, Whose::Own)?);
+        let group = group.clone();
+        Ok(Some(LoanOffer { group, row: offer.row, epoch: offer.epoch, records }))
+    }
+
+    /// Log time, for times in what is sent to other sites.
+    pub(crate) fn time_to_say(&self) -> u64 {
+        self.now_ms.max(self.known.head.log_time_ms)
+    }
+}

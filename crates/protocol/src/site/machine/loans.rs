@@ -1,0 +1,607 @@
+//! Loans of groups, as a site records them: the rows of groups that a slot's records name as lent, and this
+//! site's parts in groups that it borrows or has borrowed.
+//!
+//! Rows belong to the slot's records and go where these go: every set of records of a slot ([`Whose`]) has
+//! rows of its own. So they move with the slot, come to its mirror, are a copy's and are served with it.
+//! The records of a lent group stay among those of its slot, as their copy.
+//!
+//! A part has its records under a generation of its own, so that it comes and goes as a whole.
+//!
+//! ```text
+//! L [whose] slot keyspace tag → format 1 ‖ loan ‖ borrower ‖ known ‖ fed ‖ keys (varints) ‖ 1: the borrower has it
+//! N [whose] slot              → format 1 ‖ count of loans ‖ revision of the last change of rows (varints)
+//! P slot keyspace tag         → format 1 ‖ loan ‖ part ‖ known ‖ confirmed ‖ owner ‖ since ‖ changed ‖ fed ‖
+//!                               0 or 1 more than the owner's revision without the row ‖ generation ‖ keys (varints)
+//! ```
+
+use super::Applying;
+use super::Owner;
+use super::lineage::Whose;
+use super::stores::EMPTY;
+use super::{MachineError, tables};
+use crate::global::ownership::lending::{Borrowed, Lent, Part, Row};
+use model::{Bytes, ChangeKind, Group, KeyspaceId, SiteId, Slot, SlotRun, StagedItem};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::{Read, State};
+use wire::entry::{
+    put_ballot, put_loan, put_loan_row, put_varint, take_ballot, take_loan, take_loan_row,
+    take_varint,
+};
+
+const FORMAT: u8 = 1;
+
+/// The slot's record of a lent group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LentRow {
+    /// The loan.
+    pub row: Row,
+    /// The borrower's revision up to which the slot's records have its writes.
+    pub fed: u64,
+    /// How many keys of the group are among the slot's records.
+    pub keys: u64,
+    /// Whether the borrower has the group for certain.
+    pub is_taken: bool,
+}
+
+/// A part of this site in a group of another site's slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartRow {
+    /// The part.
+    pub borrowed: Borrowed,
+    /// The owner of the slot, as far as it is known.
+    pub owner: SiteId,
+    /// The revision at which it came: what clients were answered since is news for the owner.
+    pub since: u64,
+    /// The revision of the last write.
+    pub changed: u64,
+    /// The revision up to which the owner has everything.
+    pub fed: u64,
+    /// Of a part that is over: a revision of the owner by which it had no such row.
+    pub back: Option<u64>,
+    /// Where its records lie.
+    pub generation: u64,
+    /// How many they are.
+    pub keys: u64,
+}
+
+impl PartRow {
+    /// Whether the owner of the slot is to get a report of it.
+    fn is_due(&self) -> bool {
+        match self.borrowed.part {
+            Part::Never => false,
+            Part::Held => self.changed > self.fed,
+            Part::Unconfirmed | Part::Frozen => true,
+            Part::Retained => self.back.is_none(),
+        }
+    }
+}
+
+/// The count of loans in a slot's records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) loans: u64,
+    /// The revision at which the last row came or went.
+    pub(super) changed: u64,
+}
+
+/// All loans that this site records.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Loans {
+    rows: BTreeMap<(Whose, Slot, Group), LentRow>,
+    counts: BTreeMap<(Whose, Slot), Count>,
+    parts: BTreeMap<(Slot, Group), PartRow>,
+    /// The groups of the slots here with a row whose borrower has to be asked yet.
+    offered: BTreeSet<(Slot, Group)>,
+    /// The parts of which the owner is to get a report.
+    due: BTreeSet<(Slot, Group)>,
+    /// The parts that the batch under way writes to.
+    touched: BTreeSet<Group>,
+    /// Whose rows in the state are older than these.
+    stale: Stale,
+    /// The groups about which readers have to learn.
+    pub(super) news: BTreeSet<Group>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Stale {
+    rows: BTreeSet<(Whose, Slot, Group)>,
+    counts: BTreeSet<(Whose, Slot)>,
+    parts: BTreeSet<(Slot, Group)>,
+}
+
+fn encode_row(lent: &LentRow) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    put_loan_row(&lent.row, &mut row);
+    put_varint(lent.fed, &mut row);
+    put_varint(lent.keys, &mut row);
+    row.push(u8::from(lent.is_taken));
+    row
+}
+
+fn decode_row(row: &[u8]) -> Option<LentRow> {
+    let (&format, rest) = row.split_first()?;
+    let (row, len) = take_loan_row(rest)?;
+    let mut rest = &rest[len..];
+    let fed = take(&mut rest)?;
+    let keys = take(&mut rest)?;
+    let is_taken = *rest.first()? == 1;
+    (format == FORMAT).then_some(LentRow { row, fed, keys, is_taken })
+}
+
+fn encode_count(count: Count) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    put_varint(count.loans, &mut row);
+    put_varint(count.changed, &mut row);
+    row
+}
+
+fn decode_count(row: &[u8]) -> Option<Count> {
+    let (&format, mut rest) = row.split_first()?;
+    let (loans, changed) = (take(&mut rest)?, take(&mut rest)?);
+    (format == FORMAT).then_some(Count { loans, changed })
+}
+
+const PARTS: [Part; 5] = [Part::Never, Part::Held, Part::Unconfirmed, Part::Frozen, Part::Retained];
+
+fn encode_part(part: &PartRow) -> Vec<u8> {
+    let Borrowed { loan, part: kind, known, confirmed } = &part.borrowed;
+    let mut row = vec![FORMAT];
+    put_loan(loan, &mut row);
+    row.push(PARTS.iter().position(|one| one == kind).expect("all are there") as u8);
+    put_ballot(known, &mut row);
+    put_ballot(confirmed, &mut row);
+    let back = part.back.map_or(0, |revision| revision + 1);
+    let owner = u64::from(part.owner.0);
+    for number in [owner, part.since, part.changed, part.fed, back, part.generation, part.keys] {
+        put_varint(number, &mut row);
+    }
+    row
+}
+
+pub(super) fn decode_part(row: &[u8]) -> Option<PartRow> {
+    let (&format, rest) = row.split_first()?;
+    let (loan, len) = take_loan(rest)?;
+    let part = *PARTS.get(usize::from(*rest.get(len)?))?;
+    let rest = &rest[len + 1..];
+    let (known, len) = take_ballot(rest)?;
+    let rest = &rest[len..];
+    let (confirmed, len) = take_ballot(rest)?;
+    let mut rest = &rest[len..];
+    let owner = SiteId(u32::try_from(take(&mut rest)?).ok()?);
+    let (since, changed, fed) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+    let back = take(&mut rest)?.checked_sub(1);
+    let (generation, keys) = (take(&mut rest)?, take(&mut rest)?);
+    let borrowed = Borrowed { loan, part, known, confirmed };
+    let part = PartRow { borrowed, owner, since, changed, fed, back, generation, keys };
+    (format == FORMAT).then_some(part)
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let (number, len) = take_varint(rest)?;
+    *rest = &rest[len..];
+    Some(number)
+}
+
+/// The row of a group among the records that a site serves, by the state.
+pub(super) fn find_lent(
+    state: &impl Read,
+    slot: Slot,
+    group: &Group,
+) -> Result<Option<LentRow>, MachineError> {
+    let damaged = MachineError::Damaged { table: tables::LENT as char };
+    let row = state.get(&tables::lent(Whose::Own, slot, group))?;
+    row.map(|row| decode_row(&row).ok_or(damaged)).transpose()
+}
+
+/// The part in a group, by the state.
+pub(super) fn find_part(
+    state: &impl Read,
+    slot: Slot,
+    group: &Group,
+) -> Result<Option<PartRow>, MachineError> {
+    let damaged = MachineError::Damaged { table: tables::PARTS as char };
+    let row = state.get(&tables::part(slot, group))?;
+    row.map(|row| decode_part(&row).ok_or(damaged)).transpose()
+}
+
+/// The lent groups of a keyspace's slot, by the state.
+pub(super) fn lent_of(
+    state: &impl Read,
+    slot: Slot,
+    keyspace: KeyspaceId,
+) -> Result<Vec<(Group, LentRow)>, MachineError> {
+    let from = tables::lent(Whose::Own, slot, &Group { keyspace, ..FIRST });
+    let next = Group { keyspace: KeyspaceId(keyspace.0.saturating_add(1)), ..FIRST };
+    let until = tables::lent(Whose::Own, slot, &next);
+    let mut rows = Vec::new();
+    let mut is_damaged = false;
+    state.scan(&from, Some(&until), &mut |key, row| {
+        let read = tables::parse_lent(&key).zip(decode_row(&row));
+        is_damaged |= read.is_none();
+        rows.extend(read.map(|((.., group), lent)| (group, lent)));
+        !is_damaged
+    })?;
+    match is_damaged {
+        true => Err(MachineError::Damaged { table: tables::LENT as char }),
+        false => Ok(rows),
+    }
+}
+
+/// The groups of a keyspace that are served here for the owners of their slots, by the state.
+pub(super) fn parts_of_keyspace(
+    state: &impl Read,
+    keyspace: KeyspaceId,
+) -> Result<Vec<(Group, PartRow)>, MachineError> {
+    let mut parts = Vec::new();
+    for (key, row) in super::rows(state, tables::PARTS)? {
+        let read = tables::parse_part(&key).zip(decode_part(&row));
+        let ((_, group), part) =
+            read.ok_or(MachineError::Damaged { table: tables::PARTS as char })?;
+        if group.keyspace == keyspace && part.borrowed.part == Part::Held {
+            parts.push((group, part));
+        }
+    }
+    Ok(parts)
+}
+
+impl Loans {
+    pub(super) fn load(state: &impl Read) -> Result<Loans, MachineError> {
+        let damaged = |table: u8| MachineError::Damaged { table: table as char };
+        let mut all = Loans::default();
+        for (key, row) in super::rows(state, tables::LENT)? {
+            let read = tables::parse_lent(&key).zip(decode_row(&row));
+            let (at, lent) = read.ok_or_else(|| damaged(tables::LENT))?;
+            all.put_row(at, Some(lent));
+        }
+        for (key, row) in super::rows(state, tables::LOANS)? {
+            let read = tables::parse_loans(&key).zip(decode_count(&row));
+            let (at, count) = read.ok_or_else(|| damaged(tables::LOANS))?;
+            all.counts.insert(at, count);
+        }
+        for (key, row) in super::rows(state, tables::PARTS)? {
+            let read = tables::parse_part(&key).zip(decode_part(&row));
+            let (at, part) = read.ok_or_else(|| damaged(tables::PARTS))?;
+            all.put_part(at, Some(part));
+        }
+        all.stale = Stale::default();
+        Ok(all)
+    }
+
+    /// What the rules look at.
+    pub(super) fn lent(&self, whose: Whose, slot: Slot, group: &Group) -> Lent {
+        let row = self.row(whose, slot, group).map(|lent| lent.row);
+        Lent { row, count: self.count(whose, slot).loans }
+    }
+
+    pub(super) fn row(&self, whose: Whose, slot: Slot, group: &Group) -> Option<LentRow> {
+        // The usual case is that nothing is lent anywhere.
+        if self.rows.is_empty() {
+            return None;
+        }
+        self.rows.get(&(whose, slot, group.clone())).copied()
+    }
+
+    pub(super) fn count(&self, whose: Whose, slot: Slot) -> Count {
+        self.counts.get(&(whose, slot)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn part(&self, group: &Group) -> Option<PartRow> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        self.parts.get(&(group.slot(), group.clone())).copied()
+    }
+
+    /// The rows among some records of slots.
+    pub(super) fn rows_of(
+        &self,
+        whose: Whose,
+        run: SlotRun,
+    ) -> impl Iterator<Item = (&Group, &LentRow)> + '_ {
+        let first = (whose, run.first, FIRST);
+        let all = self.rows.range(first..);
+        let all = all.take_while(move |((of, slot, _), _)| *of == whose && *slot <= run.last);
+        all.map(|((_, _, group), lent)| (group, lent))
+    }
+
+    /// The parts in groups of these slots.
+    pub(super) fn parts_of(&self, run: SlotRun) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
+        let all = self.parts.range((run.first, FIRST)..);
+        let all = all.take_while(move |((slot, _), _)| *slot <= run.last);
+        all.map(|((_, group), part)| (group, part))
+    }
+
+    /// The keys of a keyspace's lent groups among the records that this site serves.
+    pub(super) fn lent_keys(&self, keyspace: KeyspaceId, serves: impl Fn(Slot) -> bool) -> u64 {
+        let own = self.rows.range((Whose::Own, SlotRun::ALL.first, FIRST)..);
+        let own = own.take_while(|((whose, ..), _)| *whose == Whose::Own);
+        let of_keyspace =
+            own.filter(|((_, slot, group), _)| group.keyspace == keyspace && serves(*slot));
+        of_keyspace.map(|(_, lent)| lent.keys).sum()
+    }
+
+    /// The groups with rows whose borrowers have to be asked yet.
+    pub(super) fn offered(&self) -> impl Iterator<Item = &Group> + '_ {
+        self.offered.iter().map(|(_, group)| group)
+    }
+
+    /// The groups with parts of which the owners are to get a report.
+    pub(super) fn due(&self) -> impl Iterator<Item = &Group> + '_ {
+        self.due.iter().map(|(_, group)| group)
+    }
+
+    /// All rows among the records that this site has itself.
+    pub(super) fn own_rows(&self) -> impl Iterator<Item = (&Group, &LentRow)> + '_ {
+        self.rows_of(Whose::Own, SlotRun::ALL)
+    }
+
+    /// All parts.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
+        self.parts_of(SlotRun::ALL)
+    }
+
+    fn put_row(&mut self, at: (Whose, Slot, Group), lent: Option<LentRow>) {
+        if at.0 == Whose::Own {
+            let one = (at.1, at.2.clone());
+            match lent.is_some_and(|lent| !lent.is_taken) {
+                true => self.offered.insert(one),
+                false => self.offered.remove(&one),
+            };
+            self.news.insert(at.2.clone());
+        }
+        match lent {
+            Some(lent) => drop(self.rows.insert(at.clone(), lent)),
+            None => drop(self.rows.remove(&at)),
+        }
+        self.stale.rows.insert(at);
+    }
+
+    fn put_count(&mut self, at: (Whose, Slot), count: Count) {
+        match count == Count::default() {
+            true => drop(self.counts.remove(&at)),
+            false => drop(self.counts.insert(at, count)),
+        }
+        self.stale.counts.insert(at);
+    }
+
+    fn put_part(&mut self, at: (Slot, Group), part: Option<PartRow>) {
+        match part.is_some_and(|part| part.is_due()) {
+            true => drop(self.due.insert(at.clone())),
+            false => drop(self.due.remove(&at)),
+        }
+        self.news.insert(at.1.clone());
+        match part {
+            Some(part) => drop(self.parts.insert(at.clone(), part)),
+            None => drop(self.parts.remove(&at)),
+        }
+        self.stale.parts.insert(at);
+    }
+
+    /// Changes a part that is there.
+    pub(super) fn change_part(&mut self, group: &Group, change: impl FnOnce(&mut PartRow)) {
+        let Some(mut part) = self.part(group) else { return };
+        change(&mut part);
+        self.put_part((group.slot(), group.clone()), Some(part));
+    }
+
+    /// A part is written to by the batch under way.
+    pub(super) fn touch(&mut self, group: Group) {
+        self.touched.insert(group);
+    }
+
+    /// A part has so many keys more or less.
+    pub(super) fn recount_part(&mut self, slot: Slot, generation: u64, by: i64) {
+        let mut parts = self.parts_of(SlotRun::one(slot));
+        let part = parts.find(|(_, part)| part.generation == generation);
+        let Some(at) = part.map(|(group, _)| (slot, group.clone())) else { return };
+        drop(parts);
+        if let Some(part) = self.parts.get_mut(&at) {
+            part.keys = part.keys.saturating_add_signed(by);
+            self.stale.parts.insert(at);
+        }
+    }
+
+    /// Whether nothing is lent or borrowed.
+    pub(super) fn is_idle(&self) -> bool {
+        let mut own = self.rows_of(Whose::Own, SlotRun::ALL);
+        own.next().is_none() && self.parts.values().all(|part| part.borrowed.part == Part::Never)
+    }
+
+    /// The generations under which parts lie, and their owners.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+        let parts = self.parts.iter().filter(|(_, part)| part.generation != EMPTY);
+        parts.map(|((_, group), part)| {
+            (part.generation, Owner::Borrowed { keyspace: group.keyspace })
+        })
+    }
+
+    /// A lent group has so many keys more or less among the records of its slot here.
+    pub(super) fn recount(&mut self, slot: Slot, group: &Group, by: i64) {
+        let at = (Whose::Own, slot, group.clone());
+        if let Some(lent) = self.rows.get_mut(&at) {
+            lent.keys = lent.keys.saturating_add_signed(by);
+            self.stale.rows.insert(at);
+        }
+    }
+
+    /// What another site is told of the loans of a slot.
+    pub(super) fn items_of(&self, whose: Whose, slot: Slot) -> Vec<StagedItem> {
+        let count = self.count(whose, slot).loans;
+        if count == 0 {
+            return Vec::new();
+        }
+        let rows = self.rows_of(whose, SlotRun::one(slot));
+        let rows = rows.map(|(group, lent)| StagedItem::Lent {
+            group: group.clone(),
+            row: Some(lent.row),
+            fed: lent.fed,
+            keys: lent.keys,
+        });
+        [StagedItem::Loans { slot, count }].into_iter().chain(rows).collect()
+    }
+
+    /// The same of one group, also when it is at home.
+    pub(super) fn item_of(&self, group: &Group) -> [StagedItem; 2] {
+        let slot = group.slot();
+        let lent = self.row(Whose::Own, slot, group);
+        let (row, fed) = (lent.map(|lent| lent.row), lent.map_or(0, |lent| lent.fed));
+        let keys = lent.map_or(0, |lent| lent.keys);
+        let count = self.count(Whose::Own, slot).loans;
+        [
+            StagedItem::Loans { slot, count },
+            StagedItem::Lent { group: group.clone(), row, fed, keys },
+        ]
+    }
+}
+
+/// Before all groups.
+const FIRST: Group = Group { keyspace: KeyspaceId(0), tag: Bytes::new() };
+
+impl<S: State> Applying<'_, S> {
+    /// Gives a group a row among the records that this site has itself, or none.
+    pub(super) fn set_lent(&mut self, group: &Group, lent: Option<LentRow>, loans: u64) {
+        let slot = group.slot();
+        let had = self.modes.loans.row(Whose::Own, slot, group);
+        let changed = self.known.head.revision.0;
+        if had.map(|lent| lent.row) != lent.map(|lent| lent.row) {
+            self.modes.loans.put_count((Whose::Own, slot), Count { loans, changed });
+        }
+        self.modes.loans.put_row((Whose::Own, slot, group.clone()), lent);
+        self.log_change(group.keyspace, &group.tag, ChangeKind::Loan);
+    }
+
+    /// Gives this site a part in a group, or none.
+    pub(super) fn set_part(&mut self, group: &Group, part: Option<PartRow>) {
+        self.modes.loans.put_part((group.slot(), group.clone()), part);
+    }
+
+    /// Takes in what another site has said of the loans of a slot's records.
+    pub(super) fn take_loan_item(&mut self, whose: Whose, item: &StagedItem) {
+        match item {
+            StagedItem::Lent { group, row, fed, keys } => {
+                if !self.known.keyspaces.is_global(group.keyspace) {
+                    return;
+                }
+                // Its next owner asks the borrower again.
+                let lent = row.map(|row| LentRow { row, fed: *fed, keys: *keys, is_taken: false });
+                self.modes.loans.put_row((whose, group.slot(), group.clone()), lent);
+            }
+            StagedItem::Loans { slot, count } => {
+                let known = self.modes.loans.count(whose, *slot);
+                let count = Count { loans: known.loans.max(*count), ..known };
+                self.modes.loans.put_count((whose, *slot), count);
+            }
+            _ => {}
+        }
+    }
+
+    /// Records of slots become others, or go: their rows go along.
+    pub(super) fn move_loans(&mut self, run: SlotRun, from: Whose, to: Option<Whose>) {
+        let rows = self.modes.loans.rows_of(from, run);
+        let rows: Vec<_> = rows.map(|(group, lent)| (group.clone(), *lent)).collect();
+        for (group, lent) in rows {
+            let slot = group.slot();
+            self.modes.loans.put_row((from, slot, group.clone()), None);
+            if let Some(to) = to {
+                self.modes.loans.put_row((to, slot, group), Some(lent));
+            }
+        }
+        let changed = self.known.head.revision.0;
+        let counts = self.modes.loans.counts.range((from, run.first)..=(from, run.last));
+        let counts: Vec<_> = counts.map(|((_, slot), count)| (*slot, *count)).collect();
+        for (slot, count) in counts {
+            self.modes.loans.put_count((from, slot), Count::default());
+            if let Some(to) = to {
+                self.modes.loans.put_count((to, slot), Count { changed, ..count });
+            }
+        }
+    }
+
+    /// A keyspace is dropped, with all its groups.
+    pub(super) fn drop_loans_of(&mut self, keyspace: KeyspaceId) {
+        let rows = self.modes.loans.rows.keys();
+        let rows: Vec<_> = rows.filter(|(.., group)| group.keyspace == keyspace).cloned().collect();
+        rows.into_iter().for_each(|at| self.modes.loans.put_row(at, None));
+        let parts = self.modes.loans.parts().map(|(group, _)| group);
+        let parts: Vec<Group> = parts.filter(|one| one.keyspace == keyspace).cloned().collect();
+        parts.iter().for_each(|group| self.drop_part_records(group));
+        parts.iter().for_each(|group| self.set_part(group, None));
+    }
+
+    /// The copy of a lent group's key expires: only its borrower reports that to other sites.
+    pub(super) fn expire_lent(&mut self, group: &Group, generation: u64, key: &[u8]) {
+        self.overlay.remove(tables::record(generation, key));
+        self.modes.slots.recount(group.keyspace, group.slot(), -1);
+        self.modes.loans.recount(group.slot(), group, -1);
+    }
+
+    /// Brings what changed into the state.
+    pub(super) fn write_loans(&mut self) {
+        let revision = self.known.head.revision.0;
+        for group in std::mem::take(&mut self.modes.loans.touched) {
+            self.modes.loans.change_part(&group, |part| part.changed = revision);
+        }
+        let stale = std::mem::take(&mut self.modes.loans.stale);
+        let (loans, overlay) = (&self.modes.loans, &mut self.overlay);
+        for at in stale.rows {
+            let key = tables::lent(at.0, at.1, &at.2);
+            match loans.rows.get(&at) {
+                Some(lent) => overlay.put(key, encode_row(lent)),
+                None => overlay.remove(key),
+            }
+        }
+        for at in stale.counts {
+            let key = tables::loans(at.0, at.1);
+            match loans.counts.get(&at) {
+                Some(count) => overlay.put(key, encode_count(*count)),
+                None => overlay.remove(key),
+            }
+        }
+        for at in stale.parts {
+            let key = tables::part(at.0, &at.1);
+            match loans.parts.get(&at) {
+                Some(part) => overlay.put(key, encode_part(part)),
+                None => overlay.remove(key),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::global::ownership::lending::Loan;
+    use model::{Ballot, Epoch};
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let loan = Loan { epoch: Epoch::counted(3), count: 300 };
+        let known = Ballot { round: 5, ..Ballot::FIRST };
+        let row = Row { loan, to: SiteId(2), known };
+        let lent = LentRow { row, fed: 7, keys: 2, is_taken: true };
+        let encoded = encode_row(&lent);
+        assert_eq!(encoded, [1, 3, 0xac, 2, 2, 0, 0, 5, 0, 7, 2, 1]);
+        assert_eq!(decode_row(&encoded), Some(lent));
+        let count = Count { loans: 300, changed: 4 };
+        assert_eq!(encode_count(count), [1, 0xac, 2, 4]);
+        assert_eq!(decode_count(&encode_count(count)), Some(count));
+        let borrowed = Borrowed { loan, part: Part::Frozen, known, confirmed: Ballot::FIRST };
+        let part = PartRow {
+            borrowed,
+            owner: SiteId(4),
+            since: 5,
+            changed: 6,
+            fed: 7,
+            back: Some(8),
+            generation: 9,
+            keys: 10,
+        };
+        let encoded = encode_part(&part);
+        assert_eq!(encoded[..5], [1, 3, 0xac, 2, 3]);
+        assert_eq!(encoded[encoded.len() - 7..], [4, 5, 6, 7, 9, 9, 10]);
+        assert_eq!(decode_part(&encoded), Some(part));
+        for cut in 0..encoded.len() {
+            assert_eq!(decode_part(&encoded[..cut]), None);
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Groups that are lent: the machines of up to three sites, and what passes between them.
+
+use super::super::copying::Position;
+use super::moves::{A, B};
+use super::*;
+use crate::global::ownership::lending::Part;
+use model::{
+    Ballot, ClientId, DeploymentId, Epoch, Group, Keyspace, KeyspaceSpec, Lending, Loan, LoanOffer,
+    LoanState, LoanTaken, MoveId, Placement, Receiving, Registry, RegistryChange, ScanFilter,
+    SiteEntry, Slot,
+};
+
+const CARS: KeyspaceId = KeyspaceId(1);
+const C: SiteId = SiteId(3);
+
+fn lending(step: Lending) -> Command {
+    Command::Global(GlobalCommand::Lending(step))
+}
+
+fn group(key: &'static str) -> Group {
+    Group::of_key(CARS, &key.into())
+}
+
+fn set(key: &'static str, value: &'static str) -> Command {
+    Command::Write { keyspace: CARS, write: put(key, value), request: None }
+}
+
+fn add(key: &'static str, sequence: u64) -> Command {
+    let request = RequestId { client: ClientId(8), sequence, acknowledged_below: 0 };
+    let write = Write::Add { key: key.into(), delta: 1 };
+    Command::Write { keyspace: CARS, write, request: Some(request) }
+}
+
+impl Site {
+    fn get(&self, key: &'static str) -> Result<Option<String>, Refusal> {
+        let answer = self.ask_in(CARS, Query::Get { key: key.into() })?;
+        let Answer::Value(value) = answer else { panic!("{answer:?}") };
+        // Past what is published, from the state alone.
+        let many = Query::Exists { keys: vec![key.into(), key.into()] };
+        assert_eq!(self.ask_in(CARS, many), Ok(Answer::Integer(2 * i64::from(value.is_some()))));
+        Ok(value.map(|found| String::from_utf8(found.value.to_vec()).unwrap()))
+    }
+
+    fn learns(&mut self, registry: &Registry) {
+        let registry = Box::new(registry.clone());
+        self.run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
+    }
+
+    fn newest(&self) -> Registry {
+        (*self.machine.membership().unwrap().registry).clone()
+    }
+
+    /// Every key that a scan of this site finds, in pages of so many.
+    fn keys(&self, examine_max: usize) -> Vec<String> {
+        let (mut from, mut keys) = (Bytes::new(), Vec::new());
+        loop {
+            let filter = ScanFilter::default();
+            let scan = Query::Scan { from, until: None, examine_max, filter, with_values: false };
+            let Ok(Answer::Page { items, next }) = self.ask_in(CARS, scan) else { panic!() };
+            let text = |item: model::Item| String::from_utf8(item.key.to_vec()).unwrap();
+            keys.extend(items.into_iter().map(text));
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        assert_eq!(self.machine.reader().count(CARS).unwrap(), keys.len() as u64);
+        keys.sort();
+        keys
+    }
+
+    fn part_of(&self, key: &'static str) -> Part {
+        self.machine.part(&group(key)).map(|part| part.borrowed.part).unwrap_or_default()
+    }
+
+    fn lend(&mut self, to: SiteId, key: &'static str) -> LoanOffer {
+        self.run(lending(Lending::Lend { to, groups: vec![group(key)] })).unwrap();
+        self.machine.offer(&group(key)).unwrap().expect("it is lent")
+    }
+
+    fn offer(&self, from: SiteId, offer: &LoanOffer) -> Command {
+        let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
+        lending(Lending::Offer { from, revision, log_time_ms, offers: vec![offer.clone()] })
+    }
+
+    fn report(&self, by: SiteId, key: &'static str) -> Command {
+        let parts = self.machine.loan_report(&group(key)).unwrap();
+        let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
+        let parts = parts.into_iter().collect();
+        lending(Lending::Report { by, revision, log_time_ms, parts })
+    }
+
+    fn give_back(&mut self, key: &'static str) {
+        let loan = self.machine.part(&group(key)).unwrap().borrowed.loan;
+        self.run(lending(Lending::GiveBack { loans: vec![(group(key), loan)] })).unwrap();
+    }
+
+    fn reopened(mut self) -> Site {
+        self.reopen();
+        self
+    }
+}
+
+fn taken(answer: Result<Answer, Refusal>) -> Vec<LoanTaken> {
+    match answer {
+        Ok(Answer::Borrowed(taken)) => taken,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first site owns all slots and has keys of two groups. The keyspace is adaptive, which no client can ask
+/// for yet.
+fn sites() -> (Site, Site, Site) {
+    let (mut a, mut b, mut c) = (Site::new(), Site::new(), Site::new());
+    let deployment = DeploymentId(7);
+    a.run(Command::Deployment(DeploymentCommand::Found { deployment, site: entry("a") })).unwrap();
+    for name in ["b", "c"] {
+        let join = RegistryChange::Join(SiteEntry { incarnation: 1, ..entry(name) });
+        a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(join))).unwrap();
+    }
+    let mut registry = a.newest();
+    let cars = KeyspaceSpec::linearizable_global("cars", "car:");
+    let spec = KeyspaceSpec { placement: Placement::Adaptive, ..cars };
+    registry.keyspaces.push(Keyspace { id: CARS, spec });
+    registry.keyspace_next = CARS.0 + 1;
+    registry.version.round += 1;
+    a.learns(&registry);
+    for (site, own) in [(&mut b, B), (&mut c, C)] {
+        let registry = Box::new(registry.clone());
+        site.run(Command::Deployment(DeploymentCommand::Enter { site: own, registry })).unwrap();
+    }
+    for (key, value) in [("x{7}", "1"), ("y{7}", "2"), ("z{8}", "3")] {
+        a.run(set(key, value)).unwrap();
+    }
+    (a, b, c)
+}
+
+/// The owner takes the borrower's report, and the borrower follows its answer.
+fn settle(owner: &mut Site, at: SiteId, borrower: &mut Site, by: SiteId, key: &'static str) {
+    let answer = owner.run(borrower.report(by, key)).unwrap();
+    let Answer::Lent { revision, states, .. } = answer else { panic!("{answer:?}") };
+    borrower.run(lending(Lending::Follow { owner: at, revision, states })).unwrap();
+}
+
+fn lent(a: &mut Site, b: &mut Site, key: &'static str) -> LoanOffer {
+    let offer = a.lend(B, key);
+    let parts = taken(b.run(a.offer(A, &offer)));
+    assert_eq!(parts[0].part, Part::Held);
+    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    offer
+}
+
+#[test]
+fn a_group_is_served_by_its_borrower_and_comes_back() {
+    let (mut a, mut b, _) = sites();
+    let slot = Slot::of_key(b"x{7}");
+    let offer = a.lend(B, "x{7}");
+    assert_eq!(a.get("x{7}"), Err(Refusal::NotHeld(slot)));
+    assert_eq!(a.run(set("y{7}", "9")), Err(Refusal::NotHeld(slot)));
+    assert_eq!(a.get("z{8}"), Ok(Some("3".into())), "the other groups stay");
+    assert_eq!(b.get("x{7}"), Err(Refusal::NotHeld(slot)), "it has not arrived");
+    // Twice: the second one changes nothing.
+    for _ in 0..2 {
+        let parts = taken(b.run(a.offer(A, &offer)));
+        assert_eq!((parts[0].part, parts[0].loan), (Part::Held, offer.row.loan));
+        a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+        b = b.reopened();
+    }
+    assert_eq!(a.machine.offered().count(), 0);
+    assert_eq!(b.get("x{7}"), Ok(Some("1".into())));
+    b.run(set("x{7}", "4")).unwrap();
+    b.run(set("w{7}", "5")).unwrap();
+    b.write_in(CARS, Write::Delete { keys: vec!["y{7}".into()] }).unwrap();
+    assert_eq!(
+        (a.keys(1), b.keys(1)),
+        (vec!["z{8}".to_owned()], vec!["w{7}".into(), "x{7}".into()])
+    );
+
+    // Its writes come to the slot's owner, which does not serve them.
+    assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(b.machine.parts_due().count(), 0);
+    assert_eq!((a.keys(5), a.get("x{7}")), (vec!["z{8}".to_owned()], Err(Refusal::NotHeld(slot))));
+
+    b.run(set("x{7}", "6")).unwrap();
+    b.give_back("x{7}");
+    assert_eq!(b.get("x{7}"), Err(Refusal::NotHeld(slot)), "it waits for the owner");
+    let late = b.report(B, "x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let all = || vec!["w{7}".to_owned(), "x{7}".into(), "z{8}".into()];
+    assert_eq!((a.keys(2), a.get("x{7}")), (all(), Ok(Some("6".into()))));
+    a.run(set("x{7}", "7")).unwrap();
+    a.run(late).unwrap();
+    assert_eq!(a.reopened().get("x{7}"), Ok(Some("7".into())), "a late report brings nothing back");
+
+    // What was borrowed stays until the owner's mirror has it.
+    assert_eq!(b.part_of("x{7}"), Part::Retained);
+    let back = b.machine.part(&group("x{7}")).unwrap().back.unwrap();
+    for (position, part) in [(back - 1, Part::Retained), (back, Part::Never)] {
+        let slots = model::SlotEpochs::gather([(slot, Epoch::counted(1))]);
+        let supersede = GlobalCommand::Supersede { slots, generation: 9, position };
+        b.run(Command::Global(supersede)).unwrap();
+        assert_eq!(b.part_of("x{7}"), part);
+    }
+    assert_eq!(b.keys(3), Vec::<String>::new());
+}
+
+#[test]
+fn no_offer_is_taken_that_is_late_or_for_another_site() {
+    let (mut a, mut b, mut c) = sites();
+    let first = lent(&mut a, &mut b, "x{7}");
+    b.run(set("x{7}", "4")).unwrap();
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(taken(b.run(a.offer(A, &first)))[0].part, Part::Retained, "it had that loan");
+    let second = a.lend(C, "x{7}");
+    assert!(second.row.loan > first.row.loan);
+    assert_eq!(taken(b.run(a.offer(A, &second)))[0].part, Part::Retained, "it is for another one");
+    assert_eq!(taken(c.run(a.offer(A, &second)))[0].part, Part::Held);
+    assert_eq!(c.get("x{7}"), Ok(Some("4".into())));
+    // A report of the loan before is not one of this.
+    let answer = a.run(b.report(B, "x{7}")).unwrap();
+    let Answer::Lent { states, .. } = answer else { panic!("{answer:?}") };
+    let [LoanState { stands: false, loan, .. }] = states[..] else { panic!("{states:?}") };
+    assert_eq!(loan, first.row.loan);
+    // The row stays until the borrower is past it.
+    let part = LoanTaken { group: group("7"), loan: second.row.loan, part: Part::Held };
+    a.run(lending(Lending::Answered { by: C, parts: vec![part.clone()] })).unwrap();
+    assert!(a.get("x{7}").is_err());
+    let past = Loan { count: part.loan.count + 1, ..part.loan };
+    let parts = vec![LoanTaken { loan: past, part: Part::Never, ..part }];
+    a.run(lending(Lending::Answered { by: C, parts })).unwrap();
+    assert_eq!(a.get("x{7}"), Ok(Some("4".into())), "the borrower has something else");
+}
+
+#[test]
+fn a_repeated_write_is_applied_once_wherever_the_group_is() {
+    let (mut a, mut b, _) = sites();
+    assert_eq!(a.run(add("n{7}", 1)), Ok(Answer::Integer(1)));
+    lent(&mut a, &mut b, "n{7}");
+    assert_eq!(b.run(add("n{7}", 1)), Ok(Answer::Integer(1)), "done by the owner");
+    assert_eq!(b.run(add("n{7}", 2)), Ok(Answer::Integer(2)));
+    let mut b = b.reopened();
+    b.give_back("n{7}");
+    settle(&mut a, A, &mut b, B, "n{7}");
+    assert_eq!(a.run(add("n{7}", 2)), Ok(Answer::Integer(2)), "done by the borrower");
+    assert_eq!(a.run(add("n{7}", 3)), Ok(Answer::Integer(3)));
+}
+
+#[test]
+fn versions_go_on_and_what_was_watched_does_not_outlive_a_loan() {
+    let (mut a, mut b, _) = sites();
+    let watch = |site: &Site| match site.ask_in(CARS, Query::Watch { keys: vec!["q{7}".into()] }) {
+        Ok(Answer::Watched { versions, point }) => (versions[0], point),
+        other => panic!("{other:?}"),
+    };
+    let put_if = |site: &mut Site, (version, point)| {
+        let key = Bytes::from("q{7}");
+        let guards = vec![model::Guard { key, version, absent_since: Some(point) }];
+        let steps = vec![model::Step::Write(put("q{7}", "v"))];
+        let request = None;
+        site.run(Command::Transaction { keyspace: CARS, guards, steps, request }).unwrap()
+    };
+    let at_home = watch(&a);
+    let version = a.machine.revision();
+    lent(&mut a, &mut b, "x{7}");
+    assert_eq!(put_if(&mut b, at_home), Answer::Aborted, "it was watched elsewhere");
+    let here = watch(&b);
+    assert!(matches!(put_if(&mut b, here), Answer::Steps(_)));
+    b.write_in(CARS, Write::Delete { keys: vec!["q{7}".into()] }).unwrap();
+    b.run(set("x{7}", "5")).unwrap();
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(put_if(&mut a, at_home), Answer::Aborted, "it was there in between");
+    let again = watch(&a);
+    assert!(matches!(put_if(&mut a, again), Answer::Steps(_)));
+    let versions = a.ask_in(CARS, Query::Versions { keys: vec!["x{7}".into()] });
+    let Ok(Answer::Versions(versions)) = versions else { panic!("{versions:?}") };
+    assert!(versions[0] > version && a.machine.revision() > versions[0]);
+}
+
+#[test]
+fn a_key_expires_where_it_is_served_and_as_late_as_it_would_have() {
+    let (mut a, mut b, _) = sites();
+    b.now_ms = 50_000;
+    let with_expiry = put_with("x{7}", "1", Condition::Always, Expiry::AfterMs(1_000));
+    a.write_in(CARS, with_expiry).unwrap();
+    a.now_ms = 1_400;
+    a.tick();
+    lent(&mut a, &mut b, "x{7}");
+    b.now_ms = 50_599;
+    b.tick();
+    assert_eq!(b.get("x{7}"), Ok(Some("1".into())));
+    // Its copy at home goes by itself, and comes again with the next report if it was prolonged.
+    a.now_ms = 3_000;
+    a.tick();
+    let expiry = Expiry::AfterMs(10_000);
+    let condition = model::ExpiryCondition::Always;
+    b.write_in(CARS, Write::SetExpiry { key: "x{7}".into(), expiry, condition }).unwrap();
+    settle(&mut a, A, &mut b, B, "x{7}");
+    b.now_ms = 60_599;
+    b.tick();
+    assert_eq!(b.get("x{7}"), Ok(None));
+    assert_eq!(b.keys(5), ["y{7}"]);
+    assert_eq!(b.machine.parts_due().count(), 1, "the owner gets to know");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!((a.get("x{7}"), a.keys(5)), (Ok(None), vec!["y{7}".to_owned(), "z{8}".into()]));
+}
+
+#[test]
+fn keys_of_several_groups_are_not_one_request() {
+    let (mut a, b, _) = sites();
+    // Two tags of one slot.
+    let other = (0..)
+        .map(|n| format!("{{{n}}}"))
+        .find(|key| Slot::of_key(key.as_bytes()) == Slot::of_key(b"{7}") && key != "{7}");
+    let keys: Vec<Bytes> = vec!["{7}".into(), other.unwrap().into()];
+    assert_eq!(a.ask_in(CARS, Query::GetMany { keys: keys.clone() }), Err(Refusal::CrossSlot));
+    assert_eq!(a.write_in(CARS, Write::Delete { keys: keys.clone() }), Err(Refusal::CrossSlot));
+    drop(b);
+}
+
+/// Hands slots of the first site to another one.
+fn hand_over(a: &mut Site, to: &mut Site, at: SiteId, key: &'static str) {
+    let slots = [Slot::of_key(key.as_bytes())].into_iter().collect();
+    let begin = model::Giving::Begin { slots, to: at, pinned: false };
+    let begin = Command::Global(GlobalCommand::Giving { number: 0, step: begin });
+    let Ok(Answer::Done(number)) = a.run(begin) else { panic!() };
+    let (number, id) = (number.0, MoveId { from: A, number: number.0 });
+    let one = a.machine.giving()[&number].clone();
+    let slots = a.machine.epochs_to_give(number, &one);
+    let receive =
+        |to: &mut Site, step| to.run(Command::Global(GlobalCommand::Receiving { id, step }));
+    receive(to, Receiving::Begin { slots, open_from: number, pinned: false }).unwrap();
+    let (mut at, mut sequence) = (Position::first(&one), 0);
+    for round in 0..2 {
+        loop {
+            let piece = a.machine.piece(number, &one, &at).unwrap();
+            if piece.items.is_empty() && piece.next == at {
+                break;
+            }
+            let resume = piece.next.encode();
+            receive(to, Receiving::Piece { sequence, resume, items: piece.items }).unwrap();
+            (at, sequence) = (piece.next, sequence + 1);
+        }
+        if round == 0 {
+            a.give(number, model::Giving::Freeze).unwrap();
+        }
+    }
+    let revision = a.machine.revision();
+    let install = Receiving::Install { pieces: sequence, log_time_ms: 0, revision, registry: None };
+    assert_eq!(receive(to, install), Ok(Answer::Installed));
+    a.give(number, model::Giving::Release).unwrap();
+}
+
+#[test]
+fn a_slot_moves_under_its_lent_groups() {
+    let (mut a, mut b, mut c) = sites();
+    let offer = lent(&mut a, &mut b, "x{7}");
+    b.run(set("x{7}", "4")).unwrap();
+    hand_over(&mut a, &mut c, C, "x{7}");
+    let mut c = c.reopened();
+    assert_eq!(c.machine.borrower_of(&group("7")), Some((B, offer.row.loan)));
+    assert!(c.get("x{7}").is_err() && a.get("x{7}").is_err());
+    assert_eq!(b.get("x{7}"), Ok(Some("4".into())));
+    // The former owner names the next one.
+    let answer = a.run(b.report(B, "x{7}")).unwrap();
+    let Answer::Lent { states, elsewhere, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!((states, elsewhere[0].1.0), (vec![], C));
+    b.give_back("x{7}");
+    settle(&mut c, C, &mut b, B, "x{7}");
+    assert_eq!((c.get("x{7}"), b.part_of("x{7}")), (Ok(Some("4".into())), Part::Retained));
+    assert!(a.machine.lent().next().is_none(), "its rows are its copy's");
+}
+
+#[test]
+fn the_borrower_becomes_the_owner_of_the_slot() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "n{7}");
+    assert_eq!(b.run(add("n{7}", 1)), Ok(Answer::Integer(1)));
+    hand_over(&mut a, &mut b, B, "n{7}");
+    let mut b = b.reopened();
+    assert_eq!((b.get("n{7}"), b.part_of("n{7}")), (Ok(Some("1".into())), Part::Retained));
+    assert_eq!(b.run(add("n{7}", 1)), Ok(Answer::Integer(1)), "done as the borrower");
+    assert_eq!(b.keys(2), ["n{7}", "x{7}", "y{7}"]);
+}
+
+#[test]
+fn a_dropped_keyspace_takes_its_loans_along() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let mut registry = a.newest();
+    registry.keyspaces.clear();
+    registry.version = Ballot { round: registry.version.round + 1, ..registry.version };
+    for site in [&mut a, &mut b] {
+        site.learns(&registry);
+        assert!(site.machine.lent().next().is_none() && site.machine.parts().next().is_none());
+        assert_eq!((site.rows(tables::LENT), site.rows(tables::PARTS)), (0, 0));
+    }
+}
