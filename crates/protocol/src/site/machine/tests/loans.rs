@@ -32,7 +32,7 @@ fn add(key: &'static str, sequence: u64) -> Command {
 }
 
 impl Site {
-    fn get(&self, key: &'static str) -> Result<Option<String>, Refusal> {
+    fn value(&self, key: &'static str) -> Result<Option<String>, Refusal> {
         let answer = self.ask_in(CARS, Query::Get { key: key.into() })?;
         let Answer::Value(value) = answer else { panic!("{answer:?}") };
         // Past what is published, from the state alone.
@@ -78,7 +78,7 @@ impl Site {
         self.machine.offer(&group(key)).unwrap().expect("it is lent")
     }
 
-    fn offer(&self, from: SiteId, offer: &LoanOffer) -> Command {
+    fn offered_by(&self, from: SiteId, offer: &LoanOffer) -> Command {
         let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
         lending(Lending::Offer { from, revision, log_time_ms, offers: vec![offer.clone()] })
     }
@@ -144,7 +144,7 @@ fn settle(owner: &mut Site, at: SiteId, borrower: &mut Site, by: SiteId, key: &'
 
 fn lent(a: &mut Site, b: &mut Site, key: &'static str) -> LoanOffer {
     let offer = a.lend(B, key);
-    let parts = taken(b.run(a.offer(A, &offer)));
+    let parts = taken(b.run(a.offered_by(A, &offer)));
     assert_eq!(parts[0].part, Part::Held);
     a.run(lending(Lending::Answered { by: B, parts })).unwrap();
     offer
@@ -155,19 +155,19 @@ fn a_group_is_served_by_its_borrower_and_comes_back() {
     let (mut a, mut b, _) = sites();
     let slot = Slot::of_key(b"x{7}");
     let offer = a.lend(B, "x{7}");
-    assert_eq!(a.get("x{7}"), Err(Refusal::NotHeld(slot)));
+    assert_eq!(a.value("x{7}"), Err(Refusal::NotHeld(slot)));
     assert_eq!(a.run(set("y{7}", "9")), Err(Refusal::NotHeld(slot)));
-    assert_eq!(a.get("z{8}"), Ok(Some("3".into())), "the other groups stay");
-    assert_eq!(b.get("x{7}"), Err(Refusal::NotHeld(slot)), "it has not arrived");
+    assert_eq!(a.value("z{8}"), Ok(Some("3".into())), "the other groups stay");
+    assert_eq!(b.value("x{7}"), Err(Refusal::NotHeld(slot)), "it has not arrived");
     // Twice: the second one changes nothing.
     for _ in 0..2 {
-        let parts = taken(b.run(a.offer(A, &offer)));
+        let parts = taken(b.run(a.offered_by(A, &offer)));
         assert_eq!((parts[0].part, parts[0].loan), (Part::Held, offer.row.loan));
         a.run(lending(Lending::Answered { by: B, parts })).unwrap();
         b = b.reopened();
     }
     assert_eq!(a.machine.offered().count(), 0);
-    assert_eq!(b.get("x{7}"), Ok(Some("1".into())));
+    assert_eq!(b.value("x{7}"), Ok(Some("1".into())));
     b.run(set("x{7}", "4")).unwrap();
     b.run(set("w{7}", "5")).unwrap();
     b.write_in(CARS, Write::Delete { keys: vec!["y{7}".into()] }).unwrap();
@@ -180,18 +180,25 @@ fn a_group_is_served_by_its_borrower_and_comes_back() {
     assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(b.machine.parts_due().count(), 0);
-    assert_eq!((a.keys(5), a.get("x{7}")), (vec!["z{8}".to_owned()], Err(Refusal::NotHeld(slot))));
+    assert_eq!(
+        (a.keys(5), a.value("x{7}")),
+        (vec!["z{8}".to_owned()], Err(Refusal::NotHeld(slot)))
+    );
 
     b.run(set("x{7}", "6")).unwrap();
     b.give_back("x{7}");
-    assert_eq!(b.get("x{7}"), Err(Refusal::NotHeld(slot)), "it waits for the owner");
+    assert_eq!(b.value("x{7}"), Err(Refusal::NotHeld(slot)), "it waits for the owner");
     let late = b.report(B, "x{7}");
     settle(&mut a, A, &mut b, B, "x{7}");
     let all = || vec!["w{7}".to_owned(), "x{7}".into(), "z{8}".into()];
-    assert_eq!((a.keys(2), a.get("x{7}")), (all(), Ok(Some("6".into()))));
+    assert_eq!((a.keys(2), a.value("x{7}")), (all(), Ok(Some("6".into()))));
     a.run(set("x{7}", "7")).unwrap();
     a.run(late).unwrap();
-    assert_eq!(a.reopened().get("x{7}"), Ok(Some("7".into())), "a late report brings nothing back");
+    assert_eq!(
+        a.reopened().value("x{7}"),
+        Ok(Some("7".into())),
+        "a late report brings nothing back"
+    );
 
     // What was borrowed stays until the owner's mirror has it.
     assert_eq!(b.part_of("x{7}"), Part::Retained);
@@ -212,12 +219,16 @@ fn no_offer_is_taken_that_is_late_or_for_another_site() {
     b.run(set("x{7}", "4")).unwrap();
     b.give_back("x{7}");
     settle(&mut a, A, &mut b, B, "x{7}");
-    assert_eq!(taken(b.run(a.offer(A, &first)))[0].part, Part::Retained, "it had that loan");
+    assert_eq!(taken(b.run(a.offered_by(A, &first)))[0].part, Part::Retained, "it had that loan");
     let second = a.lend(C, "x{7}");
     assert!(second.row.loan > first.row.loan);
-    assert_eq!(taken(b.run(a.offer(A, &second)))[0].part, Part::Retained, "it is for another one");
-    assert_eq!(taken(c.run(a.offer(A, &second)))[0].part, Part::Held);
-    assert_eq!(c.get("x{7}"), Ok(Some("4".into())));
+    assert_eq!(
+        taken(b.run(a.offered_by(A, &second)))[0].part,
+        Part::Retained,
+        "it is for another one"
+    );
+    assert_eq!(taken(c.run(a.offered_by(A, &second)))[0].part, Part::Held);
+    assert_eq!(c.value("x{7}"), Ok(Some("4".into())));
     // A report of the loan before is not one of this.
     let answer = a.run(b.report(B, "x{7}")).unwrap();
     let Answer::Lent { states, .. } = answer else { panic!("{answer:?}") };
@@ -226,11 +237,11 @@ fn no_offer_is_taken_that_is_late_or_for_another_site() {
     // The row stays until the borrower is past it.
     let part = LoanTaken { group: group("7"), loan: second.row.loan, part: Part::Held };
     a.run(lending(Lending::Answered { by: C, parts: vec![part.clone()] })).unwrap();
-    assert!(a.get("x{7}").is_err());
+    assert!(a.value("x{7}").is_err());
     let past = Loan { count: part.loan.count + 1, ..part.loan };
     let parts = vec![LoanTaken { loan: past, part: Part::Never, ..part }];
     a.run(lending(Lending::Answered { by: C, parts })).unwrap();
-    assert_eq!(a.get("x{7}"), Ok(Some("4".into())), "the borrower has something else");
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())), "the borrower has something else");
 }
 
 #[test]
@@ -290,7 +301,7 @@ fn a_key_expires_where_it_is_served_and_as_late_as_it_would_have() {
     lent(&mut a, &mut b, "x{7}");
     b.now_ms = 50_599;
     b.tick();
-    assert_eq!(b.get("x{7}"), Ok(Some("1".into())));
+    assert_eq!(b.value("x{7}"), Ok(Some("1".into())));
     // Its copy at home goes by itself, and comes again with the next report if it was prolonged.
     a.now_ms = 3_000;
     a.tick();
@@ -300,12 +311,12 @@ fn a_key_expires_where_it_is_served_and_as_late_as_it_would_have() {
     settle(&mut a, A, &mut b, B, "x{7}");
     b.now_ms = 60_599;
     b.tick();
-    assert_eq!(b.get("x{7}"), Ok(None));
+    assert_eq!(b.value("x{7}"), Ok(None));
     assert_eq!(b.keys(5), ["y{7}"]);
     assert_eq!(b.machine.parts_due().count(), 1, "the owner gets to know");
     b.give_back("x{7}");
     settle(&mut a, A, &mut b, B, "x{7}");
-    assert_eq!((a.get("x{7}"), a.keys(5)), (Ok(None), vec!["y{7}".to_owned(), "z{8}".into()]));
+    assert_eq!((a.value("x{7}"), a.keys(5)), (Ok(None), vec!["y{7}".to_owned(), "z{8}".into()]));
 }
 
 #[test]
@@ -362,15 +373,15 @@ fn a_slot_moves_under_its_lent_groups() {
     hand_over(&mut a, &mut c, C, "x{7}");
     let mut c = c.reopened();
     assert_eq!(c.machine.borrower_of(&group("7")), Some((B, offer.row.loan)));
-    assert!(c.get("x{7}").is_err() && a.get("x{7}").is_err());
-    assert_eq!(b.get("x{7}"), Ok(Some("4".into())));
+    assert!(c.value("x{7}").is_err() && a.value("x{7}").is_err());
+    assert_eq!(b.value("x{7}"), Ok(Some("4".into())));
     // The former owner names the next one.
     let answer = a.run(b.report(B, "x{7}")).unwrap();
     let Answer::Lent { states, elsewhere, .. } = answer else { panic!("{answer:?}") };
     assert_eq!((states, elsewhere[0].1.0), (vec![], C));
     b.give_back("x{7}");
     settle(&mut c, C, &mut b, B, "x{7}");
-    assert_eq!((c.get("x{7}"), b.part_of("x{7}")), (Ok(Some("4".into())), Part::Retained));
+    assert_eq!((c.value("x{7}"), b.part_of("x{7}")), (Ok(Some("4".into())), Part::Retained));
     assert!(a.machine.lent().next().is_none(), "its rows are its copy's");
 }
 
@@ -381,7 +392,7 @@ fn the_borrower_becomes_the_owner_of_the_slot() {
     assert_eq!(b.run(add("n{7}", 1)), Ok(Answer::Integer(1)));
     hand_over(&mut a, &mut b, B, "n{7}");
     let mut b = b.reopened();
-    assert_eq!((b.get("n{7}"), b.part_of("n{7}")), (Ok(Some("1".into())), Part::Retained));
+    assert_eq!((b.value("n{7}"), b.part_of("n{7}")), (Ok(Some("1".into())), Part::Retained));
     assert_eq!(b.run(add("n{7}", 1)), Ok(Answer::Integer(1)), "done as the borrower");
     assert_eq!(b.keys(2), ["n{7}", "x{7}", "y{7}"]);
 }
