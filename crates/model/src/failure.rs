@@ -1,6 +1,6 @@
 //! What comes back when it did not go well. Each text has what happened and what to do.
 
-use crate::{KeyspaceError, NodeId, RegistryError, SessionError, SiteId, Slot, limits};
+use crate::{KeyspaceError, Loan, NodeId, RegistryError, SessionError, SiteId, Slot, limits};
 
 /// Why a request has no answer.
 ///
@@ -122,6 +122,16 @@ pub enum Refusal {
     /// The slot is not served here, or not at this moment: another site is to be asked.
     #[error("slot {0} is not served by this site now")]
     NotHeld(Slot),
+    /// The group of these keys is lent: its borrower is to be asked. Between sites only.
+    #[error("keys of slot {slot} are lent to site {to} now")]
+    Lent {
+        /// The slot.
+        slot: Slot,
+        /// The borrower.
+        to: SiteId,
+        /// The loan.
+        loan: Loan,
+    },
     /// What a global keyspace does not do.
     #[error("a global keyspace cannot {0}")]
     NotGlobal(&'static str),

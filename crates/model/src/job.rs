@@ -23,6 +23,8 @@ pub enum JobName {
     Failover,
     /// Finds slots that would be better at another site.
     Place,
+    /// Brings lent groups to their borrowers, and what these write back.
+    Lend,
     /// Offers this site's causal writes to the root of its region.
     Export,
     /// Sends the region's order to its sites.
@@ -37,7 +39,7 @@ pub enum JobName {
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 15] = [
+    pub const ALL: [JobName; 16] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -48,6 +50,7 @@ impl JobName {
         JobName::Release,
         JobName::Failover,
         JobName::Place,
+        JobName::Lend,
         JobName::Export,
         JobName::Distribute,
         JobName::Import,
@@ -68,6 +71,7 @@ impl JobName {
             JobName::Release => "release",
             JobName::Failover => "failover",
             JobName::Place => "place",
+            JobName::Lend => "lend",
             JobName::Export => "export",
             JobName::Distribute => "distribute",
             JobName::Import => "import",
@@ -81,6 +85,7 @@ impl JobName {
         match self {
             JobName::Handover | JobName::Reclaim | JobName::Release | JobName::Place => "slots",
             JobName::Mirror => "revisions",
+            JobName::Lend => "groups",
             JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
             JobName::Distribute | JobName::Import | JobName::Root => "writes",
@@ -107,6 +112,9 @@ impl JobName {
             JobName::Failover => "has other sites take over from a lost one, as an operator asks",
             JobName::Place => {
                 "finds slots that would be better at another site; it moves nothing yet"
+            }
+            JobName::Lend => {
+                "brings lent groups to their borrowers, and what these write to the slots' owners"
             }
             JobName::Export => "offers this site's causal writes to the root of its region",
             JobName::Distribute => "sends the region's order to its sites, at the root",

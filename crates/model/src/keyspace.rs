@@ -187,9 +187,23 @@ impl KeyspaceSpec {
         KeyspaceSpec::linearizable_site("default", Bytes::new())
     }
 
-    /// Whether the statement can be served. The default keyspace's empty prefix is not allowed
-    /// here, as it is never created.
+    /// Whether it asks for what is served.
+    ///
+    /// # Errors
+    /// What is wrong with it.
     pub fn check(&self) -> Result<(), KeyspaceError> {
+        self.check_form()?;
+        match self.lends() {
+            true => Err(KeyspaceError::Placement(self.name.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// The same, without what is not ready for use.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_form(&self) -> Result<(), KeyspaceError> {
         let starts_well = self.name.starts_with(|c: char| c.is_ascii_lowercase());
         let all_well = self
             .name
@@ -215,9 +229,6 @@ impl KeyspaceSpec {
                 if self.placement != Placement::Off =>
             {
                 Err(KeyspaceError::PlacementScope(self.name.clone()))
-            }
-            (Consistency::Linearizable, Scope::Global) if self.placement == Placement::Adaptive => {
-                Err(KeyspaceError::Placement(self.name.clone()))
             }
             (Consistency::Linearizable, Scope::Site | Scope::Global)
             | (Consistency::Causal, Scope::Region) => Ok(()),

@@ -75,6 +75,8 @@ pub const LOANS_BYTES_MAX: usize = 1 << 20;
 pub const LOANS_KEYS_EXAMINED_MAX: u64 = 65_536;
 /// Groups that a site borrows, or remembers to have borrowed.
 pub const LOANS_MAX: usize = 1 << 18;
+/// Borrowers of groups that a node remembers, so that requests go there at once.
+pub const BORROWERS_KNOWN_MAX: usize = 65_536;
 /// Commands of loans under way between two sites.
 pub const LOANS_INFLIGHT_MAX: usize = 2;
 

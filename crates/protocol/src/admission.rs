@@ -18,8 +18,8 @@
 
 use crate::replica::ReadGate;
 use model::{
-    Body, Command, Failure, KeyspaceId, KeyspaceSpec, ReadConsistency, Refusal, SiteId, Slot,
-    Spread,
+    Body, Command, Failure, Group, KeyspaceId, KeyspaceSpec, Loan, ReadConsistency, Refusal,
+    SiteId, Slot, Spread,
 };
 use std::time::Duration;
 
@@ -45,8 +45,21 @@ pub(crate) enum Sender {
     Site,
 }
 
+/// Where a group is, as far as that is known to differ from where its slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupAt {
+    /// Where its slot is.
+    Slot,
+    /// This site borrows it.
+    Here,
+    /// Another site borrows it, by the loan of this number if this site owns the slot.
+    At(SiteId, Option<Loan>),
+    /// It changes hands.
+    Between,
+}
+
 /// A request, as far as admission looks at it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) target: Target,
     /// The keyspace and the consistency of a read.
@@ -56,6 +69,8 @@ pub(crate) struct Arrival {
     pub(crate) returns: u32,
     /// Whether the ring was asked for the owner.
     pub(crate) is_looked_up: bool,
+    /// The group of its keys, if that may be lent.
+    pub(crate) group: Option<Group>,
 }
 
 impl Arrival {
@@ -65,7 +80,7 @@ impl Arrival {
             Body::Read { keyspace, consistency, .. } => Some((*keyspace, *consistency)),
             _ => None,
         };
-        Arrival { target, read, sender, returns: 0, is_looked_up: false }
+        Arrival { target, read, sender, returns: 0, is_looked_up: false, group: None }
     }
 }
 
@@ -145,6 +160,10 @@ pub(crate) trait Context {
     fn own_site(&self) -> Option<SiteId>;
     /// Whether a slot is served here.
     fn serves(&self, slot: Slot) -> bool;
+    /// Where a group is.
+    fn group_at(&self, _: &Group) -> GroupAt {
+        GroupAt::Slot
+    }
     /// Whether there is a fact or a guess about the owner of a slot.
     fn knows(&self, slot: Slot) -> bool;
     /// The other site to ask about a slot, by a request that came back so often.
@@ -155,6 +174,27 @@ pub(crate) trait Context {
     fn driver_of_failover(&self, lost: SiteId, by: Option<SiteId>) -> Result<SiteId, Refusal>;
     /// What may be answered from the state here.
     fn admit_read(&self, keyspace: KeyspaceId, consistency: ReadConsistency) -> Admission;
+}
+
+/// The group that a request is about, if its keyspace lends groups.
+pub(crate) fn group_of(body: &Body, context: &impl Context) -> Option<Group> {
+    let (keyspace, tag) = match body {
+        Body::Read { keyspace, query, .. } => {
+            (*keyspace, lends(*keyspace, context)?.then(|| query.one_tag()))
+        }
+        Body::Write(command) => match command {
+            Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. } => {
+                (*keyspace, lends(*keyspace, context)?.then(|| command.one_tag()))
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Group { keyspace, tag: tag?? })
+}
+
+fn lends(keyspace: KeyspaceId, context: &impl Context) -> Option<bool> {
+    context.spec(keyspace).map(KeyspaceSpec::lends)
 }
 
 /// What a request is about.
@@ -183,11 +223,24 @@ pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, R
         _ => return Ok(Target::Own),
     };
     match spread {
+        // Groups of one slot may be at different sites.
+        Spread::One(_) if has_several_groups(body, context) => Err(Refusal::CrossSlot),
         Spread::One(slot) => Ok(Target::Slot(slot)),
         Spread::Several => Err(Refusal::CrossSlot),
         // About what this site holds of it.
         Spread::Nowhere => Ok(Target::Own),
     }
+}
+
+fn has_several_groups(body: &Body, context: &impl Context) -> bool {
+    let keyspace = match body {
+        Body::Read { keyspace, .. }
+        | Body::Write(Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. }) => {
+            *keyspace
+        }
+        _ => return false,
+    };
+    lends(keyspace, context) == Some(true) && group_of(body, context).is_none()
 }
 
 /// Decides of a request.
@@ -200,10 +253,28 @@ pub(crate) fn admit(arrival: &Arrival, context: &impl Context) -> Admission {
         Target::Own => return own(),
         Target::Site(site) if context.own_site() == Some(site) => return own(),
         Target::Site(site) => return Admission::At(site),
-        Target::Slot(slot) if context.serves(slot) => return own(),
         Target::Slot(slot) => slot,
     };
     let by_client = arrival.sender == Sender::Client;
+    let group_at = arrival.group.as_ref().map_or(GroupAt::Slot, |group| context.group_at(group));
+    match (group_at, arrival.sender) {
+        (GroupAt::Here, _) => return own(),
+        (GroupAt::Between, _) => return Admission::Wait(Wait::Owner(slot)),
+        (GroupAt::At(to, Some(loan)), Sender::Site) => {
+            return Admission::Refuse(Refusal::Lent { slot, to, loan }.into());
+        }
+        (GroupAt::At(site, _), Sender::Client | Sender::Redirected) => {
+            return match context.is_fenced(site) {
+                true => Admission::Wait(Wait::Failover(site)),
+                false => Admission::At(site),
+            };
+        }
+        // What this site has been told about a slot of another one is of no use to a third one.
+        (GroupAt::Slot, _) | (GroupAt::At(_, None), Sender::Site) => {}
+    }
+    if context.serves(slot) {
+        return own();
+    }
     if by_client && !arrival.is_looked_up && !context.knows(slot) {
         return Admission::Wait(Wait::Lookup(slot));
     }

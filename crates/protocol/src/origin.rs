@@ -2,7 +2,7 @@
 
 use crate::admission::Sender;
 use crate::placement::Sampler;
-use model::{JobName, NodeId, SiteId, Slot};
+use model::{Ballot, JobName, NodeId, SiteId, Slot};
 
 /// The shell's name for a request; it comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +29,15 @@ pub(crate) enum Origin {
     Node { node: NodeId, id: u64 },
     /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
     /// About which slot, if about one.
-    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, slot: Option<Slot> },
+    Across {
+        site: SiteId,
+        node: NodeId,
+        id: u64,
+        in_doubt: bool,
+        slot: Option<Slot>,
+        /// About a group that this site borrows: the failover under which it was served as the request came.
+        lent: Option<Ballot>,
+    },
     /// A request of [`crate::global::routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
     /// A job of this site's leader, under its number.
@@ -53,8 +61,8 @@ impl Origin {
     pub(crate) fn in_doubt(self) -> Origin {
         match self {
             Origin::Client(ticket) => Origin::Doubtful(ticket),
-            Origin::Across { site, node, id, slot, .. } => {
-                Origin::Across { site, node, id, in_doubt: true, slot }
+            Origin::Across { site, node, id, slot, lent, .. } => {
+                Origin::Across { site, node, id, in_doubt: true, slot, lent }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,

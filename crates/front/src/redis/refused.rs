@@ -139,7 +139,9 @@ pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
         Refusal::NotAnInteger => Refused::NOT_AN_INTEGER.0,
         Refusal::Overflow => "ERR increment or decrement would overflow".into(),
         Refusal::CrossSlot => Refused::CROSS_SLOT.0,
-        Refusal::NotHeld(_) | Refusal::Unordered(_) => format!("TRYAGAIN {refusal}").into(),
+        Refusal::NotHeld(_) | Refusal::Lent { .. } | Refusal::Unordered(_) => {
+            format!("TRYAGAIN {refusal}").into()
+        }
         Refusal::Leaving => format!("CLUSTERDOWN {refusal}").into(),
         // It may have been applied when it was first asked.
         Refusal::RequestForgotten => format!("UNKNOWN the outcome is unknown ({refusal})").into(),

@@ -168,6 +168,8 @@ pub struct Settings {
     pub log_entries_kept: u64,
     /// Sites of a deployment have their global keys mirrored by their backups.
     pub mirrors: bool,
+    /// Keyspaces may be adaptive.
+    pub lends: bool,
     /// Bytes of a region's order that are kept for sites that are away.
     pub causal_kept_bytes_max: u64,
     /// About how much a piece of causal keyspaces takes that a site gets anew.
@@ -196,6 +198,7 @@ impl Default for Settings {
             log_bytes_before_snapshot: 1 << 30,
             log_entries_kept: 10_000,
             mirrors: true,
+            lends: false,
             causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
             // Small segments, so that a short run sees many.
@@ -457,6 +460,16 @@ impl<C> Simulation<C> {
     pub fn held_slots(&self, node: NodeIndex) -> (Vec<Slot>, Vec<Slot>) {
         let process = self.nodes[node].process.as_ref();
         process.map(|process| process.site.held_slots()).unwrap_or_default()
+    }
+
+    /// The part of a node's site in a group of another site's slot.
+    #[must_use]
+    pub fn part(
+        &self,
+        node: NodeIndex,
+        group: &model::Group,
+    ) -> Option<protocol::site::machine::loans::PartRow> {
+        self.nodes[node].process.as_ref()?.site.part(group)
     }
 
     /// The moves under way that give slots of a node's site away.

@@ -26,6 +26,7 @@ pub mod accesses;
 pub mod backups;
 pub mod cache;
 pub mod failover;
+pub(crate) mod groups;
 pub mod handover;
 pub mod homes;
 pub mod map;

@@ -201,6 +201,8 @@ fn way_of(request: &Request, context: &AtFront<'_>) -> Option<(SiteId, NodeId)> 
         return None;
     };
     let may = context.spec(*keyspace)?.cache == Cache::Off
+        // Routes are by slot.
+        && !context.spec(*keyspace)?.lends()
         && !request.redirect
         // What its session has seen is for the core to wait for.
         && request.token.is_none()

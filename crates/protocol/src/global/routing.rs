@@ -17,6 +17,7 @@ mod copies;
 mod told;
 
 use super::cache::{Asked, Copies};
+use super::groups::Borrowers;
 use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::proxy_reads::Routes;
 use super::round_trips::RoundTrips;
@@ -25,8 +26,8 @@ pub(crate) use crate::deployment::reach::PATIENCE;
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
 use model::{
-    Body, ClientId, Epoch, Failure, KeyspaceId, NodeId, OperatorCommand, Query, ReadConsistency,
-    Request, RequestId, SiteId, Slot, limits,
+    Body, ClientId, Epoch, Failure, Group, KeyspaceId, NodeId, OperatorCommand, Query,
+    ReadConsistency, Request, RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,6 +89,8 @@ struct Routed {
     index: u64,
     /// The answer, at [`At::Told`].
     told: Option<Told>,
+    /// The group that it is about, if that may be lent.
+    group: Option<Group>,
 }
 
 /// The outcome of a request, for its origin.
@@ -106,6 +109,8 @@ pub(crate) struct Routing {
     /// The owners of slots, as far as this node has learned them.
     pub(crate) map: SlotMap,
     routes: Arc<Routes>,
+    /// The borrowers of groups, as far as this node has learned of them.
+    pub(crate) borrowers: Borrowers,
     /// The node to ask at a site: its last known leader.
     near: BTreeMap<SiteId, NodeId>,
     /// Those with an answer, by the read index that it waits for.
@@ -129,6 +134,7 @@ impl Routing {
             resting: BTreeSet::new(),
             map: SlotMap::default(),
             routes: Arc::default(),
+            borrowers: Borrowers::default(),
             near: BTreeMap::new(),
             told: BTreeSet::new(),
             direct: 0,
@@ -193,6 +199,7 @@ impl Routing {
             copies,
             index,
             told,
+            group: None,
         };
         self.routed.insert(self.last_id, one);
         self.due.push(self.last_id);
@@ -278,6 +285,7 @@ impl Routing {
     /// Forgets guesses that name sites that are gone: their slots are elsewhere.
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.map.forget_gone(&is_there);
+        self.borrowers.clear();
         self.near.retain(|site, _| is_there(*site));
         self.round_trips().forget_gone(&is_there);
         self.routes.forget_all();
@@ -485,7 +493,26 @@ impl Routing {
         if let (At::Sent(_, _, since), Body::Read { .. }) = (one.at, &one.body) {
             self.routes.round_trips().measured(site, now.saturating_sub(since), now);
         }
+        let group = one.group.clone();
         match (&outcome, one.target) {
+            (Err(Failure::Refused(model::Refusal::Lent { to, loan, .. })), Target::Slot(_)) => {
+                let rests = one.returns >= 4;
+                if let Some(group) = group {
+                    self.borrowers.learn(group, *to, *loan);
+                }
+                match rests {
+                    true => self.rest(id, now),
+                    false => self.follow(id),
+                }
+                None
+            }
+            (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(_))
+                if group.as_ref().is_some_and(|group| self.borrowers.drop_at(group, site)) =>
+            {
+                // The owner of its slot knows better, once the loan has come to its end there.
+                self.rest(id, now);
+                None
+            }
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
                 // The first few follow at once; a request that is sent in circles rests.
                 let rests = one.returns >= 4;
@@ -544,6 +571,9 @@ impl Routing {
             // A guess without an answer is dropped: other sites are asked as well.
             if let Target::Slot(slot) = one.target {
                 self.map.drop_guess(slot, site);
+            }
+            if let Some(group) = &one.group {
+                self.borrowers.drop_at(group, site);
             }
             one.at = At::Due;
             self.due.push(*id);
@@ -611,6 +641,18 @@ impl Routing {
         let one = self.routed.get(&id)?;
         let arrival = Arrival::new(one.target, &one.body, one.origin.sender());
         Some(Arrival { returns: one.returns, ..arrival })
+    }
+
+    /// A request is about a group that may be lent.
+    pub(crate) fn note_group(&mut self, id: u64, group: Option<Group>) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.group = group;
+        }
+    }
+
+    /// Whether a request is about a group that may be lent.
+    pub(crate) fn is_of_group(&self, id: u64) -> bool {
+        self.routed.get(&id).is_some_and(|one| one.group.is_some())
     }
 
     /// The origin of a request.

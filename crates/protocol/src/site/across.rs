@@ -6,10 +6,12 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::admission::{Admission, Arrival, Sender, Target, Wait, admit, target_of};
+use crate::admission::{Admission, Arrival, Sender, Target, Wait, admit, group_of, target_of};
 use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
-use model::{Answer, Body, Bytes, Epoch, Failure, NodeId, Refusal, SiteId, Slot, limits};
+use model::{
+    Answer, Ballot, Body, Bytes, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId, Slot, limits,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -40,7 +42,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request of a client that goes where its keys are by itself: it is redirected, unless the
     /// keys are here or their owner is unknown for the moment.
     pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        // Clients do not learn where a group is: it is forwarded, whatever they can do.
         if let Ok(target @ Target::Slot(slot)) = target_of(&body, self)
+            && group_of(&body, self).is_none()
             && let Admission::At(site) =
                 admit(&Arrival::new(target, &body, Sender::Redirected), self)
             && let Some(address) = self.cluster_address_at(site)
@@ -84,13 +88,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn route_due(&mut self) {
         for id in self.global.routing.take_due(self.now.monotonic) {
             if let Some(arrival) = self.global.routing.arrival(id) {
-                self.route_one(id, arrival);
+                let body = self.global.routing.body(id);
+                let group = body.and_then(|body| group_of(body, self));
+                self.global.routing.note_group(id, group.clone());
+                self.route_one(id, Arrival { group, ..arrival });
             }
         }
     }
 
     fn route_one(&mut self, id: u64, arrival: Arrival) {
         let now = self.now.monotonic;
+        let is_of_group = arrival.group.is_some();
         match (admit(&arrival, self), arrival.target) {
             (here @ (Admission::Here | Admission::Wait(Wait::Index | Wait::Applied)), _) => {
                 // What a leader puts into its own log it need not send again.
@@ -113,7 +121,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.settle(settled.into_iter().collect());
             }
             (Admission::At(site) | Admission::Wait(Wait::Failover(site)), Target::Slot(slot))
-                if self.reads_from_backup(id, slot, site) => {}
+                if !is_of_group && self.reads_from_backup(id, slot, site) => {}
             (Admission::At(site), _) => self.send_request_to(site, id),
             (Admission::Wait(Wait::Owner(_) | Wait::Failover(_)), _) => {
                 self.global.routing.rest(id, now);
@@ -222,7 +230,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Ok(Ok(Target::Slot(slot))) => Some(slot),
             _ => None,
         };
-        let origin = Origin::Across { site, node, id: request.id, in_doubt: false, slot };
+        let group = decoded.as_ref().ok().and_then(|request| group_of(&request.body, self));
+        let part = group.and_then(|group| self.machine.part(&group));
+        let lent = part.filter(|part| part.borrowed.part == LoanPart::Held);
+        let lent = lent.map(|part| part.borrowed.confirmed);
+        let id = request.id;
+        let origin = Origin::Across { site, node, id, in_doubt: false, slot, lent };
         if let Err(failure) = self.session_begins(origin, request.token) {
             return self.settle(vec![(origin, Err(failure))]);
         }
@@ -304,13 +317,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn answer_across(
         &mut self,
         (site, node): (SiteId, NodeId),
-        (id, slot): (u64, Option<Slot>),
+        (id, slot, lent): (u64, Option<Slot>, Option<Ballot>),
         outcome: Result<Answer, Failure>,
         token: Option<Bytes>,
     ) {
         let served = slot.filter(|slot| self.machine.token(*slot).serves());
         let served = served.map(|slot| self.machine.token(slot).epoch().failover);
-        let served = served.and_then(put_failover);
+        let served = served.or(lent).and_then(put_failover);
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_told(*slot),
             _ => None,

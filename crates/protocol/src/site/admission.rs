@@ -1,9 +1,9 @@
 //! What a site's core sees when it admits a request ([`crate::admission`]).
 
 use super::{ReadGate, Site};
-use crate::admission::{Admission, Context, Right};
+use crate::admission::{Admission, Context, GroupAt, Right};
 use crate::bugs::Bug;
-use model::{KeyspaceId, KeyspaceSpec, ReadConsistency, Refusal, SiteId, Slot};
+use model::{Group, KeyspaceId, KeyspaceSpec, LoanPart, ReadConsistency, Refusal, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -19,6 +19,29 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
 
     fn serves(&self, slot: Slot) -> bool {
         self.machine.serves(slot)
+    }
+
+    fn group_at(&self, group: &Group) -> GroupAt {
+        let machine = &self.machine;
+        let part = machine.part(group).map(|part| part.borrowed.part);
+        match part {
+            Some(LoanPart::Held) if machine.serves_borrowed(group) => return GroupAt::Here,
+            Some(LoanPart::Held | LoanPart::Unconfirmed | LoanPart::Frozen) => {
+                return GroupAt::Between;
+            }
+            Some(LoanPart::Never | LoanPart::Retained) | None => {}
+        }
+        if machine.serves(group.slot()) {
+            return match machine.borrower_of(group) {
+                Some((_, _, false)) => GroupAt::Between,
+                Some((site, loan, true)) => GroupAt::At(site, Some(loan)),
+                None => GroupAt::Slot,
+            };
+        }
+        let hint = self.global.routing.borrowers.of(group);
+        let own = machine.membership().map(|member| member.own);
+        let hint = hint.filter(|site| Some(*site) != own);
+        hint.map_or(GroupAt::Slot, |site| GroupAt::At(site, None))
     }
 
     fn knows(&self, slot: Slot) -> bool {

@@ -87,6 +87,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.route_due();
         self.run_job(JobName::Handover);
         self.run_job(JobName::Mirror);
+        self.run_job(JobName::Lend);
         self.run_causal_jobs();
         self.propose_writes();
         self.begin_reads();

@@ -93,6 +93,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.outputs.push_back(Output::Holds(held));
             }
         }
+        if self.machine.take_changed_loans() {
+            self.global.routing.wake();
+        }
         self.follow_ring();
         let Some(member) = self.machine.membership() else { return };
         let version = member.registry.version;

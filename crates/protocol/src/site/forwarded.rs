@@ -37,10 +37,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let settled = match is_void {
                 true => self.global.routing.void(id, now),
                 false => {
-                    if told.is_ok {
+                    // A group's borrower says nothing of its slot.
+                    let is_of_slot = told.is_ok && !self.global.routing.is_of_group(id);
+                    if is_of_slot {
                         self.learn_by_detour(told.slot, told.site);
                     }
-                    if told.is_ok && told.leads && !self.machine.serves(told.slot) {
+                    if is_of_slot && told.leads && !self.machine.serves(told.slot) {
                         self.global.routing.routes().set(told.slot, told.site, told.node);
                     }
                     let token = self.global.routing.token_told(id);

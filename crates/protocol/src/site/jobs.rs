@@ -10,6 +10,7 @@ use super::balancing::Balancing;
 use super::confirming::Confirming;
 use super::counting::Counting;
 use super::leaving::Leaving;
+use super::lending::Loans;
 use super::placing::Placing;
 use super::registering::Registering;
 use super::release::Release;
@@ -89,6 +90,7 @@ pub(super) struct Jobs {
     release: Release,
     pub(super) failover: FailoverJobs,
     pub(super) place: Placing,
+    lend: Loans,
     export: Export,
     pub(super) distribute: Distribute,
     pub(super) import: Import,
@@ -114,6 +116,7 @@ impl Jobs {
             release: Release::default(),
             failover: FailoverJobs::new(of_rules(options.planted)),
             place: Placing::new(Counting::new(options.seed, options.profiles_max)),
+            lend: Loans::default(),
             export: Export::new(of_causal(options.planted)),
             distribute: Distribute::new(of_causal(options.planted)),
             import: Import::new(of_causal(options.planted)),
@@ -134,6 +137,7 @@ impl Jobs {
             JobName::Release => &self.release,
             JobName::Failover => &self.failover,
             JobName::Place => &self.place,
+            JobName::Lend => &self.lend,
             JobName::Export => &self.export,
             JobName::Distribute => &self.distribute,
             JobName::Import => &self.import,
@@ -154,6 +158,7 @@ impl Jobs {
             JobName::Release => &mut self.release,
             JobName::Failover => &mut self.failover,
             JobName::Place => &mut self.place,
+            JobName::Lend => &mut self.lend,
             JobName::Export => &mut self.export,
             JobName::Distribute => &mut self.distribute,
             JobName::Import => &mut self.import,

@@ -8,6 +8,8 @@
 //!
 //! Left out: which group is lent to whom is not decided here.
 
+use super::Site;
+use super::machine::loans::PartRow;
 use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;
 use model::{
@@ -16,6 +18,8 @@ use model::{
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
 use storage::state::State;
 
 /// How long the outcome of an answer may take to show in the state.
@@ -165,6 +169,13 @@ fn report_bytes(report: &LoanReport) -> usize {
 
 fn propose(step: Lending) -> Effect {
     Effect::Propose(Command::Global(GlobalCommand::Lending(step)))
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// This site's part in a group of another site's slot.
+    pub fn part(&self, group: &Group) -> Option<PartRow> {
+        self.machine.part(group)
+    }
 }
 
 impl<S: State> Job<S> for Loans {

@@ -39,6 +39,7 @@ mod deployment;
 mod forwarded;
 mod jobs;
 mod leaving;
+mod lending;
 pub mod machine;
 mod maps;
 mod own_life;

@@ -56,7 +56,8 @@ impl<S: State> Job<S> for Release {
         let (own, registry) = (member.own, &member.registry);
         let is_leaving = registry.site(own).is_some_and(|site| site.leaving);
         let frozen: BTreeMap<Slot, Epoch> = stranded(machine).into_values().flatten().collect();
-        let is_idle = machine.unfed().is_empty() && frozen.is_empty();
+        let retained = machine.retained_slots();
+        let is_idle = machine.unfed().is_empty() && frozen.is_empty() && retained.is_empty();
         if is_idle || registry.failovers.open.is_some() {
             return Vec::new();
         }
@@ -73,6 +74,15 @@ impl<S: State> Job<S> for Release {
             let known = known.filter(|site| *site == own || registry.site(*site).is_some());
             if let Some(owner) = known.or(turn) {
                 by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
+            }
+        }
+        // What was borrowed is given up when the owner's mirror has it.
+        for slot in retained.iter().filter(|slot| !machine.unfed().contains(*slot)).take(SLOTS_MAX)
+        {
+            if let Some((owner, epoch)) = machine.owner_of_parts(slot)
+                && registry.site(owner).is_some()
+            {
+                by_owner.entry(owner).or_default().push((slot, epoch));
             }
         }
         // Their destination is gone: the asked site may have a record of the owner by now.

@@ -5,7 +5,7 @@ use super::backups::Promotion;
 use super::machine;
 use super::registrars::as_change;
 use super::{Origin, Output, Site, Ticket};
-use crate::admission::{Admission, Arrival, Target, Wait, admit, target_of};
+use crate::admission::{Admission, Arrival, Target, Wait, admit, group_of, target_of};
 use crate::bugs::Bug;
 use crate::replica::heard::silence_of_the_lost;
 use crate::replica::leader_transfer::Asked;
@@ -15,9 +15,9 @@ use crate::replica::moments;
 use crate::replica::reads::{Due, WaitingRead};
 use crate::replica::writes::{self, Settled, Waiting};
 use model::{
-    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
-    OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SessionToken, SiteId,
-    limits,
+    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceError, KeyspaceId,
+    MembershipError, NodeId, OperatorCommand, Query, ReadConsistency, Refusal, RegistryChange,
+    RegistryError, Request, RequestId, SessionToken, SiteId, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -58,6 +58,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             body if self.causal_keyspace(&body).is_some() => {
                 return self.take_in_session(origin, body, deadline);
             }
+            Body::Registry { change: RegistryChange::CreateKeyspace(spec), .. }
+                if spec.lends() && !self.options.lends =>
+            {
+                let error = RegistryError::Keyspace(KeyspaceError::Placement(spec.name));
+                return self.settle(vec![(origin, Err(Refusal::Registry(error).into()))]);
+            }
             body => body,
         };
         match target_of(&body, self) {
@@ -79,7 +85,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn take(&mut self, origin: Origin, body: Body, target: Target, deadline: Duration) {
-        match admit(&Arrival::new(target, &body, origin.sender()), self) {
+        let group = group_of(&body, self);
+        let arrival = Arrival { group, ..Arrival::new(target, &body, origin.sender()) };
+        match admit(&arrival, self) {
             Admission::Refuse(failure) if target == Target::Own => {
                 self.settle(vec![(origin, Err(failure))]);
             }
@@ -533,10 +541,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let answer = peer::ForwardedAnswer { id, outcome, members, token };
                     self.replica.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Across { site, node, id, in_doubt, slot } => {
+                Origin::Across { site, node, id, in_doubt, slot, lent } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     let token = token.map(SessionToken::into_bytes);
-                    self.answer_across((site, node), (id, slot), outcome, token);
+                    self.answer_across((site, node), (id, slot, lent), outcome, token);
                 }
                 Origin::Routed { id, in_doubt } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };

@@ -9,6 +9,7 @@ mod crashes;
 mod forwards;
 mod leases;
 mod leaving;
+mod lending;
 mod maps;
 mod moments;
 mod moves;

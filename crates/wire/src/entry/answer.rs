@@ -114,6 +114,7 @@ code_enum!(Refusal as "refusal" {
     140 => NotCausal(what),
     141 => Unordered(bytes),
     142 => Leaving,
+    150 => Lent { slot, to, loan },
 });
 
 code_enum!(KeyspaceError as "keyspace error" {

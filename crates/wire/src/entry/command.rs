@@ -256,6 +256,7 @@ code_enum!(JobName as "job" {
     7 => Release,
     8 => Failover,
     9 => Place,
+    130 => Lend,
     10 => Export,
     11 => Distribute,
     12 => Import,

@@ -169,7 +169,7 @@ fn of_refusal(refusal: &Refusal) -> Reason {
         Refusal::ChangesTrimmed { .. } => Reason::ChangesTrimmed,
         Refusal::Keyspace(_) | Refusal::KeyTooLong(_) | Refusal::ValueTooLong(_) => Reason::Invalid,
         Refusal::CrossSlot => Reason::CrossSlot,
-        Refusal::NotHeld(_) => Reason::Unreachable,
+        Refusal::NotHeld(_) | Refusal::Lent { .. } => Reason::Unreachable,
         Refusal::Registry(_) | Refusal::NoDeployment | Refusal::Move(_) | Refusal::Backup(_) => {
             Reason::Deployment
         }

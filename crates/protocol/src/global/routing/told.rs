@@ -121,8 +121,12 @@ impl Routing {
         let one = self.routed.get_mut(&id)?;
         one.told = None;
         let is_read = matches!(one.body, Body::Read { .. });
+        let group = one.group.clone();
         if let (Target::Slot(slot), At::Told(site, _)) = (one.target, one.at) {
-            self.not_held(slot, site, None, now);
+            match group {
+                Some(group) if self.borrowers.drop_at(&group, site) => {}
+                _ => drop(self.not_held(slot, site, None, now)),
+            }
         }
         if is_read {
             self.rest(id, now);
@@ -134,5 +138,6 @@ impl Routing {
 }
 
 fn is_not_held(outcome: &Outcome) -> bool {
-    matches!(outcome, Err(Failure::Refused(model::Refusal::NotHeld(_))))
+    use model::Refusal::{Lent, NotHeld};
+    matches!(outcome, Err(Failure::Refused(NotHeld(_) | Lent { .. })))
 }

@@ -271,6 +271,15 @@ impl<S: State> Machine<S> {
         Ok(Some(LoanReport { group, loan, part: kind, slot: epoch, records }))
     }
 
+    /// The owner of a slot with parts here, and the epoch that is known of it.
+    pub(crate) fn owner_of_parts(&self, slot: model::Slot) -> Option<(SiteId, Epoch)> {
+        let mut parts = self.modes.loans.parts_of(SlotRun::one(slot));
+        let (_, part) = parts.find(|(_, part)| part.back.is_some())?;
+        let epoch = part.borrowed.loan.epoch;
+        let known = self.modes.holder(slot).filter(|(_, later)| *later > epoch);
+        Some(known.unwrap_or((part.owner, epoch)))
+    }
+
     /// The slots with parts here that are over and wait for the owner's mirror.
     pub(crate) fn retained_slots(&self) -> SlotSet {
         let parts = self.modes.loans.parts();

@@ -339,15 +339,20 @@ pub(super) fn group_records(
 }
 
 impl<S: State> Machine<S> {
+    /// Whether loans changed since this was asked last.
+    pub(crate) fn take_changed_loans(&mut self) -> bool {
+        std::mem::take(&mut self.modes.loans.has_changed)
+    }
+
     /// The groups that this site lends out of its slots, with their rows.
     pub fn lent(&self) -> impl Iterator<Item = (&Group, &LentRow)> + '_ {
         self.modes.loans.own_rows()
     }
 
-    /// The borrower of a group of a slot that is here.
-    pub fn borrower_of(&self, group: &Group) -> Option<(SiteId, model::Loan)> {
-        let row = self.modes.loans.row(Whose::Own, group.slot(), group)?;
-        Some((row.row.to, row.row.loan))
+    /// The borrower of a group of a slot that is here, the loan, and whether it has the group for certain.
+    pub fn borrower_of(&self, group: &Group) -> Option<(SiteId, model::Loan, bool)> {
+        let lent = self.modes.loans.row(Whose::Own, group.slot(), group)?;
+        Some((lent.row.to, lent.row.loan, lent.is_taken))
     }
 
     /// The borrowers that have to be asked whether they have taken groups.

@@ -98,6 +98,8 @@ pub(super) struct Loans {
     touched: BTreeSet<Group>,
     /// Whose rows in the state are older than these.
     stale: Stale,
+    /// Whether a row or a part came, went or changed hands since that was asked last.
+    pub(super) has_changed: bool,
     /// The groups about which readers have to learn.
     pub(super) news: BTreeSet<Group>,
 }
@@ -348,6 +350,7 @@ impl Loans {
                 false => self.offered.remove(&one),
             };
             self.news.insert(at.2.clone());
+            self.has_changed = true;
         }
         match lent {
             Some(lent) => drop(self.rows.insert(at.clone(), lent)),
@@ -369,6 +372,8 @@ impl Loans {
             true => drop(self.due.insert(at.clone())),
             false => drop(self.due.remove(&at)),
         }
+        let kind = |part: Option<&PartRow>| part.map(|part| part.borrowed.part);
+        self.has_changed |= kind(self.parts.get(&at)) != kind(part.as_ref());
         self.news.insert(at.1.clone());
         match part {
             Some(part) => drop(self.parts.insert(at.clone(), part)),

@@ -233,13 +233,6 @@ impl Published {
             },
         }
     }
-
-    /// Whether the group of a key is served here, if it is not where its slot is.
-    pub(super) fn group_is_here(&self, keyspace: KeyspaceId, tag: &[u8]) -> Option<bool> {
-        let directory = self.directory.read().expect("the writer does not panic with the lock");
-        let at = directory.groups.get(&keyspace)?.get(tag)?;
-        Some(matches!(at, Whereabouts::Here(..)) && !directory.is_fenced)
-    }
 }
 
 impl Directory {

@@ -372,7 +372,7 @@ fn a_slot_moves_under_its_lent_groups() {
     b.run(set("x{7}", "4")).unwrap();
     hand_over(&mut a, &mut c, C, "x{7}");
     let mut c = c.reopened();
-    assert_eq!(c.machine.borrower_of(&group("7")), Some((B, offer.row.loan)));
+    assert_eq!(c.machine.borrower_of(&group("7")), Some((B, offer.row.loan, false)));
     assert!(c.value("x{7}").is_err() && a.value("x{7}").is_err());
     assert_eq!(b.value("x{7}"), Ok(Some("4".into())));
     // The former owner names the next one.
