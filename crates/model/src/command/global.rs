@@ -2,8 +2,9 @@
 
 use super::Properties;
 use crate::{
-    Ballot, Fencing, Group, Loan, LoanOffer, LoanReport, LoanState, LoanTaken, Mirroring, MoveId,
-    Promotion, Receiving, Registry, RequestId, Revision, SiteId, SlotEpochs, SlotSet, StagedItem,
+    Ballot, Fencing, Group, Loan, LoanClaim, LoanOffer, LoanReport, LoanState, LoanTaken,
+    Mirroring, MoveId, Promotion, Receiving, Registry, RequestId, Revision, SiteId, SlotEpochs,
+    SlotSet, StagedItem,
 };
 use std::fmt;
 
@@ -54,6 +55,9 @@ pub enum Lending {
     Offer { from: SiteId, revision: Revision, log_time_ms: u64, offers: Vec<LoanOffer> },
     /// The borrower stops serving groups, to give them back. [`crate::Answer::Borrowed`].
     GiveBack { loans: Vec<(Group, Loan)> },
+    /// The site may take slots in the open failover that this version opened: these sites have parts in groups
+    /// of them, as they have reported.
+    Prepare { opened: Ballot, claims: Vec<(Group, LoanClaim)> },
     /// The owner of their slots has answered a report, at a revision of its own.
     Follow { owner: SiteId, revision: Revision, states: Vec<LoanState> },
 }
@@ -124,7 +128,10 @@ impl Lending {
     fn properties(&self) -> Properties {
         let crosses = match self {
             Lending::Lend { .. } | Lending::Answered { .. } | Lending::Follow { .. } => false,
-            Lending::Report { .. } | Lending::Offer { .. } | Lending::GiveBack { .. } => true,
+            Lending::Report { .. }
+            | Lending::Offer { .. }
+            | Lending::GiveBack { .. }
+            | Lending::Prepare { .. } => true,
         };
         let items =
             |items: &[StagedItem]| -> usize { items.iter().map(StagedItem::payload_bytes).sum() };
@@ -133,6 +140,9 @@ impl Lending {
             Lending::Answered { parts, .. } => parts.iter().map(|one| one.group.tag.len()).sum(),
             Lending::Follow { states, .. } => states.iter().map(|one| one.group.tag.len()).sum(),
             Lending::GiveBack { loans } => loans.iter().map(|(group, _)| group.tag.len()).sum(),
+            Lending::Prepare { claims, .. } => {
+                claims.iter().map(|(group, _)| group.tag.len()).sum()
+            }
             Lending::Report { parts, .. } => {
                 let bytes = |one: &LoanReport| {
                     one.group.tag.len() + one.records.as_deref().map_or(0, items)
@@ -161,6 +171,7 @@ impl fmt::Display for Lending {
                 write!(f, "borrow {} groups of {from}", offers.len())
             }
             Lending::GiveBack { loans } => write!(f, "give back {} groups", loans.len()),
+            Lending::Prepare { claims, .. } => write!(f, "prepare for {} claims", claims.len()),
             Lending::Follow { owner, states, .. } => {
                 write!(f, "{owner} has answered {} parts", states.len())
             }

@@ -22,9 +22,9 @@ use crate::job::{Effect, Job, Progress, View};
 use crate::origin::Origin;
 use closing::Closing;
 use model::{
-    Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Inventory, Loss, Refusal,
-    Registry, RegistryChange, RegistryError, RequestId, Revision, SiteId, Slot, SlotCopy, Taken,
-    limits,
+    Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Inventory, Lending,
+    LoanClaim, Loss, Refusal, Registry, RegistryChange, RegistryError, RequestId, Revision, SiteId,
+    Slot, SlotCopy, Taken, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,6 +35,8 @@ const CALL: Duration = Duration::from_millis(1_500);
 
 /// How many may wait for one failover.
 const WAITING_MAX: usize = 64;
+/// Claims of one command.
+const CLAIMS_MAX: usize = 4_096;
 
 #[derive(Debug)]
 enum Stage {
@@ -45,7 +47,11 @@ enum Stage {
         opened: Option<Ballot>,
         missing: BTreeSet<SiteId>,
         told: BTreeMap<SiteId, Inventory>,
+        /// The highest loan that a site has a part in, of each group.
+        claims: BTreeMap<Group, LoanClaim>,
     },
+    /// The sites that are to take slots get the claims to groups of these; so many have no answer.
+    Preparing { opened: Ballot, taken: Vec<Taken>, missing: usize },
     /// It is to be opened.
     Opening,
     /// The decision is on its way.
@@ -251,7 +257,8 @@ impl FailoverJobs {
         let is_silent = |site: &SiteId| opened.is_none() && one.loss.silent.contains(site);
         let missing: BTreeSet<SiteId> =
             asked(view, lost, &one.without).filter(|site| !is_silent(site)).collect();
-        one.stage = Stage::Gathering { opened, missing: missing.clone(), told: BTreeMap::new() };
+        let (told, claims) = (BTreeMap::new(), BTreeMap::new());
+        one.stage = Stage::Gathering { opened, missing: missing.clone(), told, claims };
         let mut effects = Vec::new();
         for site in missing {
             let registry = Box::new(view.registry.clone());
@@ -283,6 +290,22 @@ impl FailoverJobs {
                 told.insert(site, *inventory);
                 if missing.is_empty() { self.gathered(lost, view) } else { Vec::new() }
             }
+            (
+                Stage::Gathering { missing, told, claims, .. },
+                Ok(Answer::InventoryOfLoans(inventory, more)),
+            ) => {
+                missing.remove(&site);
+                told.insert(site, *inventory);
+                for (group, claim) in more {
+                    let known = claims.get(&group).copied();
+                    claims.extend(LoanClaim::higher(known, Some(claim)).map(|one| (group, one)));
+                }
+                if missing.is_empty() { self.gathered(lost, view) } else { Vec::new() }
+            }
+            (Stage::Preparing { missing, .. }, Ok(Answer::Done(_))) => {
+                *missing -= 1;
+                if *missing == 0 { self.decide(lost, view) } else { Vec::new() }
+            }
             (Stage::Opening, Ok(_)) => match &view.registry.failovers.open {
                 Some(open) if open.lost == lost && open.without == one.without => {
                     let opened = open.opened;
@@ -306,8 +329,10 @@ impl FailoverJobs {
     /// The inventories of all sites that were asked are there.
     fn gathered(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
-        let Stage::Gathering { opened, told, .. } = &one.stage else { return Vec::new() };
-        let opened = *opened;
+        let Stage::Gathering { opened, told, claims, .. } = &mut one.stage else {
+            return Vec::new();
+        };
+        let (opened, claims) = (*opened, std::mem::take(claims));
         let has_left = |site| view.registry.has_left(site);
         let all_asked = one.without.is_empty();
         let taken = plan(told, &mut one.loss, all_asked, has_left, self.planted);
@@ -339,9 +364,45 @@ impl FailoverJobs {
         if is_worse(&one.accepted, &by_slot(&taken)) {
             return self.end(lost, view, Err(failed(BackupError::Worse)));
         }
+        self.prepare(lost, (opened, taken), claims, view)
+    }
+
+    /// Each site that is to take slots gets the claims to groups of these, before the decision.
+    fn prepare(
+        &mut self,
+        lost: SiteId,
+        (opened, taken): (Ballot, Vec<Taken>),
+        claims: BTreeMap<Group, LoanClaim>,
+        view: &Sight<'_>,
+    ) -> Vec<Effect> {
+        let mut by_taker: BTreeMap<SiteId, Vec<(Group, LoanClaim)>> = BTreeMap::new();
+        for (group, claim) in claims {
+            let slot = group.slot();
+            if let Some(taken) = taken.iter().find(|taken| taken.slots.contains(slot)) {
+                by_taker.entry(taken.by).or_default().push((group, claim));
+            }
+        }
+        let mut effects = Vec::new();
+        for (taker, claims) in by_taker {
+            for claims in claims.chunks(CLAIMS_MAX) {
+                let claims = claims.to_vec();
+                let command =
+                    Command::Global(GlobalCommand::Lending(Lending::Prepare { opened, claims }));
+                effects.push(Effect::ask(self.next_id(lost, taker), taker, command));
+            }
+        }
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        one.stage = Stage::Preparing { opened, taken, missing: effects.len() };
+        if effects.is_empty() { self.decide(lost, view) } else { effects }
+    }
+
+    fn decide(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        let Stage::Preparing { opened, taken, .. } = &mut one.stage else { return Vec::new() };
+        let change =
+            RegistryChange::DecideFailover { opened: *opened, taken: std::mem::take(taken) };
         one.stage = Stage::Deciding;
         let request = one.request;
-        let change = RegistryChange::DecideFailover { opened, taken };
         vec![change_under(self.next_id(lost, view.own), change, request)]
     }
 
@@ -359,7 +420,10 @@ impl FailoverJobs {
         let open = view.registry.failovers.open.as_ref().filter(|open| open.lost == lost);
         let is_opened = match one.stage {
             Stage::Calling { .. } | Stage::Gathering { opened: None, .. } => false,
-            Stage::Gathering { .. } | Stage::Opening | Stage::Deciding => true,
+            Stage::Gathering { .. }
+            | Stage::Opening
+            | Stage::Preparing { .. }
+            | Stage::Deciding => true,
         };
         // The registry orders this and a decision that may be on its way.
         if let Some(open) = open.filter(|_| is_opened && outcome.is_err()) {

@@ -39,6 +39,7 @@
 //! L [whose] slot keyspace tag      → the row of a lent group                       (loans.rs)
 //! N [whose] slot                   → the count of loans of a slot's records
 //! P slot keyspace tag              → this site's part in a group of another site's slot
+//! X slot keyspace tag              → the part of another site, for a failover      (claims.rs)
 //! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
@@ -115,6 +116,7 @@ pub(crate) const CAUSAL: u8 = b'K';
 pub(crate) const LENT: u8 = b'L';
 pub(crate) const LOANS: u8 = b'N';
 pub(crate) const PARTS: u8 = b'P';
+pub(crate) const CLAIMS: u8 = b'X';
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
 pub(crate) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
@@ -322,7 +324,14 @@ pub(crate) fn part(slot: Slot, group: &Group) -> Vec<u8> {
     key
 }
 
-/// The slot and the group in the key of one.
+/// The key of a claim to a group.
+pub(crate) fn claim(slot: Slot, group: &Group) -> Vec<u8> {
+    let mut key = part(slot, group);
+    key[0] = CLAIMS;
+    key
+}
+
+/// The slot and the group in the key of one, or of a claim.
 pub(crate) fn parse_part(key: &Bytes) -> Option<(Slot, Group)> {
     Some((parse_slot(key.get(1..)?)?, parse_group(key, key.get(3..)?)?))
 }

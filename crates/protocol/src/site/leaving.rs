@@ -28,8 +28,8 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, BySlot, Command, Epoch, Failure, GlobalCommand, HandedOn, Inventory, MoveId, Receiving,
-    RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Answer, BySlot, Command, Epoch, Failure, GlobalCommand, HandedOn, Inventory, LoanPart, MoveId,
+    Receiving, RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -101,6 +101,10 @@ impl<S: State> Job<S> for Leaving {
             return effects;
         }
         if is_needed_as_root(member) {
+            return effects;
+        }
+        // What it borrows goes back first (site::lending), and stays until the owners' mirrors have it.
+        if view.machine.parts().any(|(_, part)| part.borrowed.part != LoanPart::Never) {
             return effects;
         }
         // Its causal writes are in the region's order before it goes.

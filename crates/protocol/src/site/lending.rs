@@ -13,8 +13,8 @@ use super::machine::loans::PartRow;
 use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;
 use model::{
-    Answer, Command, Failure, GlobalCommand, Group, Lending, LoanOffer, LoanReport, SiteId,
-    SlotEpochs, StagedItem, limits,
+    Answer, Command, Failure, GlobalCommand, Group, Lending, LoanOffer, LoanPart, LoanReport,
+    SiteId, SlotEpochs, StagedItem, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub(super) struct Loans {
     /// No group is asked about again before.
     not_before: BTreeMap<(Side, Group), Duration>,
     sent_bytes: u64,
+    /// A site that leaves gives nothing more back before.
+    gives_back: Option<Duration>,
 }
 
 impl Loans {
@@ -191,6 +193,16 @@ impl<S: State> Job<S> for Loans {
         let due = machine.parts_due().filter(|(to, _)| is_there(*to));
         let due = self.next(view.now, Side::Borrower, due);
         let mut effects = Vec::new();
+        if member.registry.site(own).is_some_and(|site| site.leaving) {
+            let held = machine.parts().filter(|(_, part)| part.borrowed.part == LoanPart::Held);
+            let loans = held.take(limits::LOANS_PER_COMMAND_MAX);
+            let loans: Vec<_> =
+                loans.map(|(group, part)| (group.clone(), part.borrowed.loan)).collect();
+            if !loans.is_empty() && self.gives_back.is_none_or(|at| at <= view.now) {
+                self.gives_back = Some(view.now + TIMEOUT);
+                effects.push(propose(Lending::GiveBack { loans }));
+            }
+        }
         for one in offered {
             effects.extend(self.offer(view, own, one));
         }

@@ -40,6 +40,7 @@ code_enum!(Answer as "answer" {
     240 => Placement(explained),
     241 => PlacementLedger(ledger),
     130 => Borrowed(parts),
+    132 => InventoryOfLoans(inventory, claims),
     131 => Lent { revision, states, elsewhere },
 });
 

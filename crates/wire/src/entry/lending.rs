@@ -30,6 +30,7 @@ code_enum!(Lending as "step of the loan of groups" {
     4 => Offer { from, revision, log_time_ms, offers },
     5 => GiveBack { loans },
     6 => Follow { owner, revision, states },
+    7 => Prepare { opened, claims },
 });
 
 /// Appends the row of a lent group.
@@ -49,6 +50,16 @@ pub fn put_loan(loan: &Loan, out: &mut Vec<u8>) {
 
 /// Reads what [`put_loan`] wrote from the beginning of `bytes`, and how long it is.
 pub fn take_loan(bytes: &[u8]) -> Option<(Loan, usize)> {
+    take(bytes)
+}
+
+/// Appends a claim.
+pub fn put_claim(claim: &LoanClaim, out: &mut Vec<u8>) {
+    claim.put(out);
+}
+
+/// Reads what [`put_claim`] wrote from the beginning of `bytes`, and how long it is.
+pub fn take_claim(bytes: &[u8]) -> Option<(LoanClaim, usize)> {
     take(bytes)
 }
 
@@ -103,6 +114,7 @@ mod tests {
         let taken = LoanTaken { group: group(), loan: loan(), part };
         let offer = LoanOffer { group: group(), row: row(), epoch: slot, records: items };
         let revision = Revision(8);
+        let claim = LoanClaim { loan: loan(), to: SiteId(2), confirmed: Ballot::FIRST };
         vec![
             Lending::Lend { to: SiteId(2), groups: vec![group()] },
             Lending::Answered { by: SiteId(2), parts: vec![taken] },
@@ -110,6 +122,7 @@ mod tests {
             Lending::Offer { from: SiteId(1), revision, log_time_ms: 7, offers: vec![offer] },
             Lending::GiveBack { loans: vec![(group(), loan())] },
             Lending::Follow { owner: SiteId(1), revision, states: vec![state] },
+            Lending::Prepare { opened: row().known, claims: vec![(group(), claim)] },
         ]
     }
 

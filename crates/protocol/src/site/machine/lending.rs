@@ -49,6 +49,7 @@ impl<S: State> Applying<'_, S> {
                 self.take_offers(*from, (*revision, *log_time_ms), offers)
             }
             Lending::GiveBack { loans } => self.give_back(loans),
+            Lending::Prepare { opened, claims } => self.prepare(*opened, claims),
             Lending::Follow { owner, revision, states } => {
                 self.follow_owner(*owner, *revision, states)
             }

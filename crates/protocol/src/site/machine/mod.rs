@@ -10,7 +10,7 @@
 //! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
-//! | `loans`, `lending`, `borrowing` | groups that are lent to other sites, and those that come from them |
+//! | `loans`, `lending`, `borrowing`, `claims` | groups that are lent to other sites, and those that come from them |
 //! | [`causal`] | causal keys: this site's part in its region's order |
 //! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
 //! | `ownership` | the owners of slots: the rules, failovers |
@@ -20,6 +20,7 @@
 
 mod borrowing;
 pub mod causal;
+mod claims;
 pub mod copies;
 pub mod copying;
 pub mod deployment;

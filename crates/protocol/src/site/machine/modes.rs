@@ -2,6 +2,7 @@
 //! of slots lie.
 
 use super::causal::{self, Causal};
+use super::claims::Claims;
 use super::copies::Copies;
 use super::deployment::{self, Deployment};
 use super::giving::{self, Move};
@@ -36,6 +37,7 @@ pub struct Modes {
     pub(super) copies: Copies,
     pub(super) causal: Causal,
     pub(super) loans: Loans,
+    pub(super) claims: Claims,
     /// What an earlier version kept of moves, until the next entry.
     pub(super) kept: BTreeMap<u64, SlotEpochs>,
     pub(super) orders: Orders,
@@ -90,6 +92,7 @@ impl ModeState for Modes {
             copies,
             causal: Causal::load(state)?,
             loans,
+            claims: Claims::load(state)?,
             kept: kept::load(state)?,
             orders: orders::load(state)?,
             arrivals,

@@ -6,6 +6,7 @@
 //! open failover fences sites, and what was decided meanwhile takes slots and gives them away.
 
 use super::Applying;
+use super::claims;
 use super::deployment::Membership;
 use super::lineage::Whose;
 use super::tokens::Token;
@@ -179,6 +180,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.loans_failed();
         self.settle_loans(SlotRun::ALL);
+        self.follow_claims();
         // Of versions that knew no failovers.
         for promotion in &registry.backups.promotions {
             if before.backups.promotion(promotion.lost) != Some(promotion) {
@@ -202,10 +204,16 @@ impl<S: State> Applying<'_, S> {
         let (mut any_taken, mut away) = (false, SlotSet::default());
         for taken in &one.taken {
             for run in self.alike(&taken.slots) {
-                let was_own = self.modes.holding(run.first).token.is_own();
+                let before = self.modes.holding(run.first);
+                let was_own = before.token.is_own();
+                let from = claims::From::of(&before);
+                let counts = self.counts_before(run, &from);
                 let taker = (taken.by, taken.from);
                 let changed =
                     self.step(run, |holding, fences| holding.follow(decided, taker, fences));
+                if changed && taken.by == own {
+                    self.adopt_claims((run, one.opened), &from, &counts);
+                }
                 any_taken |= changed && taken.by == own;
                 if changed && was_own && taken.by != own {
                     away.insert_run(run);
@@ -329,7 +337,12 @@ impl<S: State> Applying<'_, S> {
         };
         let copies = copies.into_iter().map(run).collect();
         let frozen = frozen.into_iter().collect();
-        Ok(Answer::Inventory(Box::new(Inventory { owners, copies, frozen })))
+        let inventory = Box::new(Inventory { owners, copies, frozen });
+        let claims = self.own_claims();
+        Ok(match failover.is_some() && !claims.is_empty() {
+            true => Answer::InventoryOfLoans(inventory, claims),
+            false => Answer::Inventory(inventory),
+        })
     }
 
     fn keys_of(&self, run: SlotRun, own: bool) -> u64 {

@@ -410,3 +410,129 @@ fn a_dropped_keyspace_takes_its_loans_along() {
         assert_eq!((site.rows(tables::LENT), site.rows(tables::PARTS)), (0, 0));
     }
 }
+
+/// The registry, with a failover that is open, or one that is decided so.
+fn failover(registry: &Registry, lost: SiteId, taken: Option<(SiteId, &str, bool)>) -> Registry {
+    let mut next = registry.clone();
+    next.version.round += 1;
+    let version = next.version;
+    let Some((by, key, has_copy)) = taken else {
+        assert_eq!(next.failovers.open(version, lost, &[]), Ok(true));
+        return next;
+    };
+    let opened = next.failovers.open.as_ref().unwrap().opened;
+    let slots = [Slot::of_key(key.as_bytes())].into_iter().collect();
+    let from = has_copy.then(|| (Epoch::counted(1), 0));
+    assert!(next.failovers.decide(version, opened, vec![model::Taken { by, slots, from }]));
+    next
+}
+
+/// What a site reports in the open failover.
+fn claims(site: &mut Site, registry: &Registry, lost: SiteId) -> Vec<(Group, model::LoanClaim)> {
+    let failover = registry.failovers.open.as_ref().map(|open| open.opened);
+    let registry = Box::new(registry.clone());
+    match site.run(Command::Global(GlobalCommand::Inventory { registry, lost, failover })) {
+        Ok(Answer::InventoryOfLoans(_, claims)) => claims,
+        Ok(Answer::Inventory(_)) => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_failover_of_the_owner_adopts_what_its_borrowers_claim() {
+    for is_prepared in [true, false] {
+        let (mut a, mut b, mut c) = sites();
+        let offer = lent(&mut a, &mut b, "x{7}");
+        b.run(set("x{7}", "4")).unwrap();
+        let open = failover(&a.newest(), A, None);
+        let claimed = claims(&mut b, &open, A);
+        assert_eq!((claimed[0].0.clone(), claimed[0].1.loan), (group("7"), offer.row.loan));
+        assert_eq!(claims(&mut c, &open, A), []);
+        assert_eq!(b.value("x{7}"), Ok(Some("4".into())), "it serves on meanwhile");
+        let opened = open.failovers.open.as_ref().unwrap().opened;
+        let other = Ballot { round: opened.round + 9, ..opened };
+        let prepare = |opened| lending(Lending::Prepare { opened, claims: claimed.clone() });
+        assert!(c.run(prepare(other)).is_err(), "no such failover is open");
+        if is_prepared {
+            c.run(prepare(opened)).unwrap();
+            c = c.reopened();
+            assert_eq!(c.machine.claims(), 1);
+        }
+        let decided = failover(&open, A, Some((C, "x{7}", false)));
+        for site in [&mut b, &mut c] {
+            site.learns(&decided);
+        }
+        assert_eq!(c.machine.claims(), 0);
+        assert_eq!(b.part_of("x{7}"), Part::Unconfirmed);
+        assert!(b.value("x{7}").is_err(), "the taker has to confirm it");
+        // Without the claim the taker serves the group, empty, and the borrower does not.
+        assert_eq!(c.value("x{7}").is_err(), is_prepared);
+        settle(&mut c, C, &mut b, B, "x{7}");
+        let part = if is_prepared { Part::Held } else { Part::Retained };
+        assert_eq!(b.part_of("x{7}"), part);
+        if is_prepared {
+            assert_eq!(b.value("x{7}"), Ok(Some("4".into())));
+            b.give_back("x{7}");
+            settle(&mut c, C, &mut b, B, "x{7}");
+            assert_eq!(c.value("x{7}"), Ok(Some("4".into())));
+        }
+        // The former owner follows.
+        a.learns(&decided);
+        assert!(a.value("x{7}").is_err() && a.machine.lent().next().is_none());
+    }
+}
+
+#[test]
+fn what_was_given_back_after_the_copy_comes_again() {
+    let (mut a, mut b, mut c) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    hand_over(&mut a, &mut c, C, "x{7}");
+    b.run(set("x{7}", "4")).unwrap();
+    b.give_back("x{7}");
+    settle(&mut c, C, &mut b, B, "x{7}");
+    assert_eq!((b.part_of("x{7}"), c.value("x{7}")), (Part::Retained, Ok(Some("4".into()))));
+    // The new owner is lost; what the source has retained has the loan, and not what came back.
+    let open = failover(&c.newest(), C, None);
+    let claimed = claims(&mut b, &open, C);
+    claims(&mut a, &open, C);
+    let opened = open.failovers.open.as_ref().unwrap().opened;
+    a.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    let decided = failover(&open, C, Some((A, "x{7}", true)));
+    for site in [&mut a, &mut b] {
+        site.learns(&decided);
+    }
+    assert!(a.value("x{7}").is_err(), "its borrower has the only copy");
+    assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!((a.value("x{7}"), b.part_of("x{7}")), (Ok(Some("4".into())), Part::Retained));
+}
+
+#[test]
+fn a_group_of_a_lost_borrower_is_home_with_what_it_has_sent() {
+    let (mut a, mut b, mut c) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    b.run(set("x{7}", "4")).unwrap();
+    settle(&mut a, A, &mut b, B, "x{7}");
+    b.run(set("x{7}", "5")).unwrap();
+    let open = failover(&a.newest(), B, None);
+    for site in [&mut a, &mut c] {
+        claims(site, &open, B);
+    }
+    assert!(a.value("x{7}").is_err());
+    let decided = failover(&open, B, Some((C, "nothing", false)));
+    a.learns(&decided);
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())), "and not what only the borrower had");
+    let again = a.lend(C, "x{7}");
+    assert_eq!(taken(c.run(a.offered_by(A, &again)))[0].part, Part::Held);
+    // It comes back: what it has is not served, and kept.
+    b.learns(&decided);
+    assert!(b.value("x{7}").is_err());
+    assert_eq!(b.part_of("x{7}"), Part::Retained);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!((b.part_of("x{7}"), c.value("x{7}")), (Part::Retained, Ok(Some("4".into()))));
+    // An offer from before its failover is void, whatever its number.
+    let mut late = again;
+    (late.row.to, late.row.loan.count) = (B, 99);
+    late.row.known = Ballot { round: 0, ..Ballot::FIRST };
+    assert_eq!(taken(b.run(a.offered_by(A, &late)))[0].part, Part::Retained);
+}

@@ -1,0 +1,203 @@
+//! What borrowers claim while a failover is open, at the sites that may take slots by it.
+//!
+//! Each site reports in its inventory the loans in which it has a part. The driver of the failover sends the
+//! highest claim to each group to the site that is to take its slot, before the decision. The taker adopts those
+//! that its copy has not seen ([`crate::global::ownership::lending`]) in the command that brings the decision, so
+//! that no group is served at two sites. Claims go when their failover is decided or called off.
+//!
+//! ```text
+//! X slot keyspace tag → format 1 ‖ the version that opened the failover ‖ claim (varints)
+//! ```
+
+use super::Applying;
+use super::lending::group_records;
+use super::lineage::Whose;
+use super::loans::LentRow;
+use super::{Machine, MachineError, Stopped, tables};
+use crate::global::ownership::lending::{Claim, Part, TakenFrom};
+use crate::global::ownership::{Holding, Token as Right};
+use model::{Answer, Ballot, Group, Refusal, RegistryError, Slot, SlotRun};
+use std::collections::BTreeMap;
+use storage::state::{Read, State};
+use wire::entry::{put_ballot, put_claim, take_ballot, take_claim};
+
+const FORMAT: u8 = 1;
+
+/// The claims of the open failover.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Claims {
+    opened: Option<Ballot>,
+    by_group: BTreeMap<(Slot, Group), Claim>,
+}
+
+fn decode(row: &[u8]) -> Option<(Ballot, Claim)> {
+    let (&format, rest) = row.split_first()?;
+    let (opened, len) = take_ballot(rest)?;
+    let (claim, _) = take_claim(&rest[len..])?;
+    (format == FORMAT).then_some((opened, claim))
+}
+
+fn encode(opened: &Ballot, claim: &Claim) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    put_ballot(opened, &mut row);
+    put_claim(claim, &mut row);
+    row
+}
+
+impl Claims {
+    pub(super) fn load(state: &impl Read) -> Result<Claims, MachineError> {
+        let mut all = Claims::default();
+        for (key, row) in super::rows(state, tables::CLAIMS)? {
+            let read = tables::parse_part(&key).zip(decode(&row));
+            let damaged = MachineError::Damaged { table: tables::CLAIMS as char };
+            let (at, (opened, claim)) = read.ok_or(damaged)?;
+            all.opened = Some(opened);
+            all.by_group.insert(at, claim);
+        }
+        Ok(all)
+    }
+}
+
+/// The failover of the records that a taker goes on from, and what it takes of them.
+pub(super) struct From {
+    failover: Ballot,
+    whose: Whose,
+}
+
+impl From {
+    /// By what the site has of slots before it takes them.
+    pub(super) fn of(before: &Holding) -> From {
+        let own = matches!(before.token, Right::Held(_) | Right::Frozen { .. });
+        match before.copy.filter(|copy| !own || copy.tag.epoch > before.token.epoch()) {
+            Some(copy) => From { failover: copy.tag.epoch.failover, whose: Whose::Copied },
+            None => From { failover: before.token.epoch().failover, whose: Whose::Own },
+        }
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    /// Takes in what borrowers claim of slots that this site may take.
+    pub(super) fn prepare(
+        &mut self,
+        opened: Ballot,
+        claims: &[(Group, Claim)],
+    ) -> Result<Answer, Stopped> {
+        let registry = self.member()?.registry.clone();
+        let open = registry.failovers.open.as_ref().filter(|open| open.opened == opened);
+        if open.is_none() {
+            return Err(Refusal::Registry(RegistryError::NoFailover).into());
+        }
+        if self.modes.claims.opened != Some(opened) {
+            self.drop_claims();
+            self.modes.claims.opened = Some(opened);
+        }
+        for (group, claim) in claims {
+            let at = (group.slot(), group.clone());
+            let known = self.modes.claims.by_group.get(&at).copied();
+            if let Some(claim) = Claim::higher(known, Some(*claim)) {
+                self.overlay.put(tables::claim(at.0, group), encode(&opened, &claim));
+                self.modes.claims.by_group.insert(at, claim);
+            }
+        }
+        Ok(self.done_now())
+    }
+
+    /// Claims of a failover that is not open any more go.
+    pub(super) fn follow_claims(&mut self) {
+        let Some((_, registry)) = self.modes.place() else { return };
+        let open = registry.failovers.open.as_ref().map(|open| open.opened);
+        if self.modes.claims.opened.is_some_and(|opened| Some(opened) != open) {
+            self.drop_claims();
+        }
+    }
+
+    fn drop_claims(&mut self) {
+        let claims = std::mem::take(&mut self.modes.claims);
+        for (slot, group) in claims.by_group.keys() {
+            self.overlay.remove(tables::claim(*slot, group));
+        }
+    }
+
+    /// The counts of loans of these slots, in the records that this site goes on from.
+    pub(super) fn counts_before(&self, run: SlotRun, from: &From) -> BTreeMap<Slot, u64> {
+        let claimed = self.modes.claims.by_group.keys().map(|(slot, _)| *slot);
+        let claimed = claimed.filter(|slot| run.contains(*slot));
+        claimed.map(|slot| (slot, self.modes.loans.count(from.whose, slot).loans)).collect()
+    }
+
+    /// Adopts the loans that the taken records have not seen, in slots that are this site's from here on.
+    pub(super) fn adopt_claims(
+        &mut self,
+        (run, opened): (SlotRun, Ballot),
+        from: &From,
+        counts: &BTreeMap<Slot, u64>,
+    ) {
+        let Right::Held(epoch) = self.modes.holding(run.first).token else { return };
+        if self.modes.claims.opened != Some(opened) {
+            return;
+        }
+        let claims = self.modes.claims.by_group.iter();
+        let claims = claims.filter(|((slot, _), _)| run.contains(*slot));
+        let claims: Vec<_> = claims.map(|((_, group), claim)| (group.clone(), *claim)).collect();
+        for (group, claim) in claims {
+            let slot = group.slot();
+            let count = counts.get(&slot).copied().unwrap_or_default();
+            let taken = TakenFrom { failover: from.failover, count };
+            let had = self.modes.loans.row(Whose::Own, slot, &group);
+            let mut lent = self.modes.loans.lent(Whose::Own, slot, &group);
+            let adopted = self.by_rule(|fences| lent.adopt(claim, taken, epoch.failover, fences));
+            let Some(row) = lent.row.filter(|_| adopted.is_ok()) else { continue };
+            let keys = match had {
+                Some(had) => had.keys,
+                None => self.keys_of_group(&group),
+            };
+            let fed = had.filter(|had| had.row.loan == row.loan).map_or(0, |had| had.fed);
+            self.set_lent(&group, Some(LentRow { row, fed, keys, is_taken: true }), lent.count);
+        }
+    }
+
+    fn keys_of_group(&mut self, group: &Group) -> u64 {
+        let Some(store) = self.modes.slots.store(group.keyspace, group.slot()) else { return 0 };
+        match group_records(&self.overlay, store.generation, &group.tag) {
+            Ok(records) => records.len() as u64,
+            Err(error) => {
+                self.failed = Some(error);
+                0
+            }
+        }
+    }
+
+    /// What this site claims in a failover: its parts, whatever they are.
+    pub(super) fn own_claims(&self) -> Vec<(Group, Claim)> {
+        let parts = self.modes.loans.parts();
+        let parts = parts.filter(|(_, part)| part.borrowed.part != Part::Never);
+        let claim = |borrowed: crate::global::ownership::lending::Borrowed| {
+            self.by_rule(|fences| borrowed.claim(fences)).ok().flatten()
+        };
+        parts.filter_map(|(group, part)| Some((group.clone(), claim(part.borrowed)?))).collect()
+    }
+}
+
+impl<S: State> Machine<S> {
+    /// How many claims are kept for the open failover.
+    pub fn claims(&self) -> usize {
+        self.modes.claims.by_group.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Epoch, Loan, SiteId};
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let loan = Loan { epoch: Epoch::counted(3), count: 300 };
+        let claim = Claim { loan, to: SiteId(2), confirmed: Ballot::FIRST };
+        let opened = Ballot { round: 5, ..Ballot::FIRST };
+        let row = encode(&opened, &claim);
+        assert_eq!(row, [1, 0, 0, 5, 0, 3, 0xac, 2, 2, 0, 0, 0, 0]);
+        assert_eq!(decode(&row), Some((opened, claim)));
+        assert_eq!(decode(&row[..5]), None);
+    }
+}
