@@ -183,9 +183,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 impl<S: State> Job<S> for Loans {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let machine = view.machine;
-        let Some(member) = machine.membership().filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
+        let may = machine.has_loans() && !view.disk_is_full;
+        let Some(member) = machine.membership().filter(|_| may) else { return Vec::new() };
         let own = member.own;
         let is_there = |to: SiteId| to == own || member.registry.site(to).is_some();
         let offered = machine.offered().filter(|(to, _)| is_there(*to));

@@ -345,6 +345,11 @@ impl<S: State> Machine<S> {
         std::mem::take(&mut self.modes.loans.has_changed)
     }
 
+    /// Whether anything is lent or borrowed here, or ever was.
+    pub(crate) fn has_loans(&self) -> bool {
+        self.modes.loans.has_any()
+    }
+
     /// The groups that this site lends out of its slots, with their rows.
     pub fn lent(&self) -> impl Iterator<Item = (&Group, &LentRow)> + '_ {
         self.modes.loans.own_rows()

@@ -406,6 +406,11 @@ impl Loans {
         }
     }
 
+    /// Whether anything is lent or borrowed, or ever was.
+    pub(super) fn has_any(&self) -> bool {
+        !self.rows.is_empty() || !self.parts.is_empty()
+    }
+
     /// Whether nothing is lent or borrowed.
     pub(super) fn is_idle(&self) -> bool {
         let mut own = self.rows_of(Whose::Own, SlotRun::ALL);
@@ -502,6 +507,10 @@ impl<S: State> Applying<'_, S> {
 
     /// Records of slots become others, or go: their rows go along.
     pub(super) fn move_loans(&mut self, run: SlotRun, from: Whose, to: Option<Whose>) {
+        // Nothing was ever lent: the usual case, and this is asked of every slot.
+        if self.modes.loans.counts.is_empty() && self.modes.loans.rows.is_empty() {
+            return;
+        }
         let rows = self.modes.loans.rows_of(from, run);
         let rows: Vec<_> = rows.map(|(group, lent)| (group.clone(), *lent)).collect();
         for (group, lent) in rows {
