@@ -15,9 +15,9 @@ use crate::replica::moments;
 use crate::replica::reads::{Due, WaitingRead};
 use crate::replica::writes::{self, Settled, Waiting};
 use model::{
-    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceError, KeyspaceId,
-    MembershipError, NodeId, OperatorCommand, Query, ReadConsistency, Refusal, RegistryChange,
-    RegistryError, Request, RequestId, SessionToken, SiteId, limits,
+    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
+    OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SessionToken, SiteId,
+    limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -57,12 +57,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             body if self.causal_keyspace(&body).is_some() => {
                 return self.take_in_session(origin, body, deadline);
-            }
-            Body::Registry { change: RegistryChange::CreateKeyspace(spec), .. }
-                if spec.lends() && !self.options.lends =>
-            {
-                let error = RegistryError::Keyspace(KeyspaceError::Placement(spec.name));
-                return self.settle(vec![(origin, Err(Refusal::Registry(error).into()))]);
             }
             body => body,
         };
