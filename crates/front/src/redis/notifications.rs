@@ -39,7 +39,7 @@ fn event(kind: ChangeKind) -> Option<&'static str> {
         ChangeKind::HashSet => "hset",
         ChangeKind::HashDelete => "hdel",
         ChangeKind::HashAdd => "hincrby",
-        ChangeKind::Clear => return None,
+        ChangeKind::Clear | ChangeKind::Loan => return None,
     })
 }
 
