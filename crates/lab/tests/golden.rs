@@ -144,12 +144,22 @@ impl Script {
     }
 
     fn put(&mut self, session: &mut Session, site: usize, key: &str, text: &str) {
+        self.put_with(session, site, (key, text), Expiry::Never);
+    }
+
+    fn put_with(
+        &mut self,
+        session: &mut Session,
+        site: usize,
+        (key, text): (&str, &str),
+        expiry: Expiry,
+    ) {
         let keyspace = usize::from(key.starts_with('q'));
         let write = Write::Put {
             key: key.to_owned().into(),
             value: text.to_owned().into(),
             condition: Condition::Always,
-            expiry: Expiry::Never,
+            expiry,
             return_old: false,
         };
         self.write(session, site, keyspace, write);
@@ -302,6 +312,37 @@ fn an_absent_key_has_a_position() {
             expect(&script.get(&mut client, C, "p:x"), &[Found::Nothing], "x at c in the end")
         },
         &[Bug::AbsenceUnseen, Bug::ReadsUnmerged],
+    );
+}
+
+/// The root's time removes a key, at a place of the order: no site shows less before it has that place, and no write
+/// behind it is undone.
+#[test]
+fn a_key_expires_where_the_order_says_so() {
+    golden(
+        |script| {
+            let expiry = Expiry::AfterMs(1_500);
+            script.put_with(&mut Session::begins(), A, ("p:x", "1"), expiry);
+            script.pass(1_000);
+            expect(&script.get(&mut Session::begins(), C, "p:x"), &[value("1")], "x at c")?;
+            script.lab.part_sites_one_way(ROOT, C);
+            script.pass(2_000);
+            let mut reader = Session::begins();
+            expect(&script.get(&mut reader, A, "p:x"), &[Found::Nothing], "x at a")?;
+            let x = script.get(&mut Session::begins(), C, "p:x");
+            expect(&x, &[value("1")], "x at c, whose clock says that it is gone")?;
+            let x = script.get(&mut reader.clone(), C, "p:x");
+            expect(&x, &[Found::Waits], "x at c, for who has seen that it is gone")?;
+            // Behind the removal, as it turns out.
+            script.put(&mut Session::begins(), C, "p:x", "2");
+            script.mend();
+            for site in [ROOT, A, C] {
+                let x = script.get(&mut Session::begins(), site, "p:x");
+                expect(&x, &[value("2")], "x in the end")?;
+            }
+            expect(&script.get(&mut reader, C, "p:x"), &[value("2")], "x at c in the end")
+        },
+        &[Bug::ExpireByOwnClock],
     );
 }
 

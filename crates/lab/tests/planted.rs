@@ -7,7 +7,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it, where many before it do not), and
 /// how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 47] = [
+const BUGS: [(Bug, &str, u64, u64); 48] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -52,16 +52,19 @@ const BUGS: [(Bug, &str, u64, u64); 47] = [
     (Bug::ResyncUnordered, "causal", 1, 20),
     (Bug::ResyncSwitchedEarly, "causal", 50, 40),
     (Bug::ResyncKeepsDeleted, "causal", 1, 40),
+    (Bug::ExpireByOwnClock, "causal", 1, 10),
     (Bug::RootUndrained, "causal", 1, 40),
     (Bug::RootOrdersOn, "causal", 1, 40),
     (Bug::RootForgetsOrdered, "causal", 1, 40),
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 3] = [
+const SCRIPTED: [Bug; 4] = [
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,
+    // The moment has to come between an order at the root and its import: `site::machine::tests::causal_expiry`.
+    Bug::ExpireUnseen,
     // 20 seeds of `causal` do not find it: `golden.rs` does.
     Bug::AbsenceUnseen,
 ];
@@ -153,6 +156,7 @@ found! {
     keys_that_come_anew_without_what_is_ordered: ResyncUnordered,
     keys_that_come_anew_and_are_shown_too_soon: ResyncSwitchedEarly,
     a_removed_key_that_comes_anew: ResyncKeepsDeleted,
+    a_site_by_whose_clock_keys_expire: ExpireByOwnClock,
     a_root_that_does_not_wait_for_the_next: RootUndrained,
     a_root_that_orders_on: RootOrdersOn,
     a_next_root_that_orders_again: RootForgetsOrdered,

@@ -5,17 +5,20 @@
 //! [`Position`]. A write is a list of blind assignments ([`Effect`]): its outcome depends on no other write, so
 //! that every site that folds the same writes in the same order has the same keys.
 //!
-//! A key is a set of *registers*: its string, and each field of its hash. An effect assigns registers, and an
-//! absent register is assigned like any other value:
+//! A key is a set of *registers*: its string, each field of its hash, and its expiry. An effect assigns registers,
+//! and an absent register is assigned like any other value:
 //!
-//! | effect | string | fields |
-//! | --- | --- | --- |
-//! | [`Effect::Put`] | the value | all absent |
-//! | [`Effect::Delete`] | absent | all absent |
-//! | [`Effect::SetFields`] | absent | those named, the others stay |
-//! | [`Effect::DeleteFields`] | stays | those named are absent, the others stay |
+//! | effect | string | fields | expiry |
+//! | --- | --- | --- | --- |
+//! | [`Effect::Put`] | the value | all absent | none |
+//! | [`Effect::Replace`] | the value | all absent | stays |
+//! | [`Effect::Delete`], [`Effect::Expire`] | absent | all absent | none |
+//! | [`Effect::SetFields`] | absent | those named, the others stay | stays |
+//! | [`Effect::DeleteFields`] | stays | those named are absent, the others stay | stays |
+//! | [`Effect::SetExpiry`] | stays | stay | the moment, or none |
 //!
-//! Of each register the last effect in the order counts. A key with neither a string nor a field is absent.
+//! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
+//! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
 //!
 //! Source: Gesto (multipart timestamps); the assignments are those of the Global Sequence Protocol
 //! (Burckhardt 2015).
@@ -230,6 +233,30 @@ pub enum Effect {
         /// Each once.
         fields: Vec<Bytes>,
     },
+    /// The key is this string, and expires as before.
+    Replace {
+        /// The key.
+        key: Bytes,
+        /// Its string.
+        value: Bytes,
+    },
+    /// The key expires then.
+    SetExpiry {
+        /// The key.
+        key: Bytes,
+        /// Milliseconds since 1970; `None`: it does not.
+        at_ms: Option<u64>,
+    },
+    /// The moment has come that a write has set: the key is absent. The root orders it where that write is still the
+    /// last one to have set the key's expiry.
+    Expire {
+        /// The key.
+        key: Bytes,
+        /// The site of that write.
+        site: SiteId,
+        /// Its revision there.
+        revision: Revision,
+    },
 }
 
 impl Effect {
@@ -239,7 +266,10 @@ impl Effect {
             Effect::Put { key, .. }
             | Effect::Delete { key }
             | Effect::SetFields { key, .. }
-            | Effect::DeleteFields { key, .. } => key,
+            | Effect::DeleteFields { key, .. }
+            | Effect::Replace { key, .. }
+            | Effect::SetExpiry { key, .. }
+            | Effect::Expire { key, .. } => key,
         }
     }
 
@@ -247,8 +277,8 @@ impl Effect {
     pub fn payload_bytes(&self) -> usize {
         self.key().len()
             + match self {
-                Effect::Put { value, .. } => value.len(),
-                Effect::Delete { .. } => 0,
+                Effect::Put { value, .. } | Effect::Replace { value, .. } => value.len(),
+                Effect::Delete { .. } | Effect::SetExpiry { .. } | Effect::Expire { .. } => 0,
                 Effect::SetFields { fields, .. } => {
                     fields.iter().map(|(field, value)| field.len() + value.len()).sum()
                 }
@@ -256,6 +286,9 @@ impl Effect {
             }
     }
 }
+
+/// The site of what no site has written: the root makes it as it orders it, and its revision is its position.
+pub const NO_SITE: SiteId = SiteId(0);
 
 /// A write of one site to a causal keyspace, on its way to the order. A transaction is one write.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -49,8 +49,8 @@ pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
 pub use causal::{
-    CausalToken, CausalWrite, EPOCHS_SKIPPED, Effect, Import, Offer, Position, Rebuilt, Region,
-    RegionId,
+    CausalToken, CausalWrite, EPOCHS_SKIPPED, Effect, Import, NO_SITE, Offer, Position, Rebuilt,
+    Region, RegionId,
 };
 pub use change::{Change, ChangeKind};
 pub use command::{

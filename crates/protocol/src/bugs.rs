@@ -111,6 +111,10 @@ pub enum Bug {
     ResyncSwitchedEarly,
     /// A key that is deleted while a site gets its causal keys anew stays there.
     ResyncKeepsDeleted,
+    /// The root of causal keys orders that a key expires by what it has imported, whatever is ordered since.
+    ExpireUnseen,
+    /// A site shows no causal key whose moment has passed by its own log time.
+    ExpireByOwnClock,
     /// The root of causal keys gives the order away before the next one has all of it.
     RootUndrained,
     /// The root of causal keys orders on after it has given the order away.
@@ -121,7 +125,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 50] = [
+    pub const ALL: [Bug; 52] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -169,6 +173,8 @@ impl Bug {
         Bug::ResyncUnordered,
         Bug::ResyncSwitchedEarly,
         Bug::ResyncKeepsDeleted,
+        Bug::ExpireUnseen,
+        Bug::ExpireByOwnClock,
         Bug::RootUndrained,
         Bug::RootOrdersOn,
         Bug::RootForgetsOrdered,
@@ -224,6 +230,8 @@ impl Bug {
             Bug::ResyncUnordered => "resync-unordered",
             Bug::ResyncSwitchedEarly => "resync-switched-early",
             Bug::ResyncKeepsDeleted => "resync-keeps-deleted",
+            Bug::ExpireUnseen => "expire-unseen",
+            Bug::ExpireByOwnClock => "expire-by-own-clock",
             Bug::RootUndrained => "root-undrained",
             Bug::RootOrdersOn => "root-orders-on",
             Bug::RootForgetsOrdered => "root-forgets-ordered",

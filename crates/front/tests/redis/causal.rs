@@ -58,7 +58,9 @@ fn commands_of_a_causal_keyspace() {
     ] {
         assert_eq!(client.raw(command), reply, "{command}");
     }
-    for refused in ["INCR car:1", "APPEND car:1 x", "SET car:1 x NX", "GETSET car:1 x"] {
+    for refused in
+        ["INCR car:1", "APPEND car:1 x", "SET car:1 x NX", "GETSET car:1 x", "EXPIRE car:1 9 NX"]
+    {
         let reply = client.raw(refused);
         assert!(reply.starts_with("-ERR a causal keyspace cannot "), "{refused}: {reply}");
     }
@@ -66,6 +68,34 @@ fn commands_of_a_causal_keyspace() {
     // Steps over all keyspaces are of no session.
     assert_eq!(client.raw("MULTI"), "+OK");
     assert!(client.raw("DBSIZE").starts_with("-ERR") || client.raw("EXEC").contains("session"));
+}
+
+#[test]
+fn causal_keys_expire() {
+    let (fronts, _deployment) = sites(2);
+    let mut client = Client::connect(fronts[1].address());
+    let left = |client: &mut Client, command: &str| -> i64 {
+        client.raw(command)[1..].parse().unwrap_or_else(|_| panic!("{command}"))
+    };
+    for (command, reply) in [
+        ("SET car:1 one EX 10000", "+OK"),
+        ("SET car:1 two KEEPTTL", "+OK"),
+        ("EXPIRE car:2 10000", ":0"),
+        ("HSET car:h f 1", ":1"),
+        ("EXPIRE car:h 10000", ":1"),
+        ("PERSIST car:h", ":1"),
+        ("PERSIST car:h", ":0"),
+        ("TTL car:h", ":-1"),
+        ("TTL car:2", ":-2"),
+        ("GETEX car:1 PX 20000000", "$3 two"),
+    ] {
+        assert_eq!(client.raw(command), reply, "{command}");
+    }
+    assert!((10_001..=20_000).contains(&left(&mut client, "TTL car:1")));
+    assert!(left(&mut client, "PEXPIRETIME car:1") > 1_700_000_000_000);
+    assert_eq!(client.raw("SET car:3 x PX 1"), "+OK");
+    let mut other = Client::connect(fronts[0].address());
+    until(|| client.raw("GET car:3") == "$-1" && other.raw("TTL car:3") == ":-2");
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //! sessions did is told with the places of the writes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use model::KeyspaceId;
 
 use super::form::PATIENCE;
 use super::{Run, digest};
-use crate::clients::sessions::{Audit, Ordering, Told, audits, folded};
+use crate::clients::sessions::{Audit, Ordering, Told, audits, expiring, folded};
 use crate::faults::Kind;
 use crate::history::{History, ReplicaState};
 
@@ -18,7 +19,7 @@ impl Run<'_> {
         if !self.world.has_causal_keys() {
             return;
         }
-        if let Err(why) = self.wait_for_order() {
+        if let Err(why) = self.wait_for_expiry().and_then(|()| self.wait_for_order()) {
             return self.fail(why);
         }
         let Some(sessions) = &self.sessions else { return };
@@ -77,6 +78,23 @@ impl Run<'_> {
         if let Some(wrong) = wrong {
             self.lab.note(|| wrong);
         }
+    }
+
+    /// Waits until the root has let go of all keys that are to expire: soon, by their requests.
+    fn wait_for_expiry(&mut self) -> Result<(), String> {
+        const STEP: Duration = Duration::from_millis(500);
+        let until = self.lab.now() + PATIENCE;
+        while let Some((key, ms)) = expiring(&self.lab.order) {
+            if self.lab.now() >= until {
+                let told = "did not expire after all faults, by the order; its moment is";
+                return Err(format!("{key} {told} {ms} ms"));
+            }
+            self.lab.run(STEP);
+            if let Some(why) = self.lab.failure.take() {
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 
     fn wait_for_order(&mut self) -> Result<(), String> {

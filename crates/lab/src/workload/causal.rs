@@ -14,6 +14,8 @@ use super::{check_keys, check_value_bytes, weighted};
 use crate::random::Random;
 
 const WEIGHT_MAX: u32 = 1_000_000;
+/// A key expires after so many milliseconds, at least and at most.
+const EXPIRES_AFTER_MS: (u64, u64) = (20, 2_500);
 /// Most keys, hashes, and fields of a hash: all of them are read at once.
 const KEYS_MAX: u64 = 1_000;
 
@@ -53,6 +55,12 @@ pub struct Causal {
     pub transaction: u32,
     /// Weight of writes of a string that answer with what was there before; for keyspaces with `rmw` local.
     pub swap: u32,
+    /// Weight of writes of a string that expires soon.
+    pub put_expiring: u32,
+    /// Weight of requests that let a key expire soon, or not any more.
+    pub expire: u32,
+    /// Weight of reads of when a key expires.
+    pub expiry: u32,
     /// Weight of attaches: the token, and nothing else.
     pub attach: u32,
     /// Weight of moves to a site drawn at random; the next request follows at once.
@@ -80,6 +88,9 @@ impl Default for Causal {
             hash_delete: 2,
             transaction: 8,
             swap: 0,
+            put_expiring: 0,
+            expire: 0,
+            expiry: 0,
             attach: 3,
             go: 12,
             renew: 1,
@@ -112,6 +123,12 @@ pub enum Act {
     Transaction(Steps),
     /// Writes a string, and reads what was there before.
     Swap(String),
+    /// Writes a string that expires after so many milliseconds.
+    PutExpiring(String, u64),
+    /// Lets a key expire after so many milliseconds, or not any more.
+    Expire(String, Option<u64>),
+    /// Reads when a key expires.
+    Expiry(String),
     /// Has its token admitted.
     Attach,
     /// Goes to another site.
@@ -134,7 +151,7 @@ pub struct Steps {
 }
 
 impl Causal {
-    fn weights(&self) -> [u32; 14] {
+    fn weights(&self) -> [u32; 17] {
         [
             self.get,
             self.get_many,
@@ -147,6 +164,9 @@ impl Causal {
             self.hash_delete,
             self.transaction,
             self.swap,
+            self.put_expiring,
+            self.expire,
+            self.expiry,
             self.attach,
             self.go,
             self.renew,
@@ -166,13 +186,19 @@ impl Causal {
                 return Err(format!("causal: {name} is 1 to {KEYS_MAX}, is {count}"));
             }
         }
-        if self.weights()[..12].iter().all(|weight| *weight == 0) {
+        if self.weights()[..15].iter().all(|weight| *weight == 0) {
             return Err("causal: a request must have a weight above 0".to_owned());
         }
         if self.weights().iter().any(|weight| *weight > WEIGHT_MAX) {
             return Err(format!("causal: a weight is at most {WEIGHT_MAX}"));
         }
         Ok(())
+    }
+
+    /// Whether keys expire.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.put_expiring > 0 || self.expire > 0
     }
 
     /// The names of all strings.
@@ -210,8 +236,15 @@ impl Causal {
             8 => Act::DeleteFields(self.hash(random), self.some(random, "f", self.fields)),
             9 => Act::Transaction(self.steps(random)),
             10 => Act::Swap(self.key(random)),
-            11 => Act::Attach,
-            12 => Act::Go,
+            11 => Act::PutExpiring(self.key(random), expires_after_ms(random)),
+            12 => {
+                let key = if random.below(3) == 0 { self.hash(random) } else { self.key(random) };
+                let is_for_long = random.below(4) == 0;
+                Act::Expire(key, (!is_for_long).then(|| expires_after_ms(random)))
+            }
+            13 => Act::Expiry(self.key(random)),
+            14 => Act::Attach,
+            15 => Act::Go,
             _ => Act::Renew,
         }
     }
@@ -250,6 +283,11 @@ impl Causal {
     }
 }
 
+fn expires_after_ms(random: &mut Random) -> u64 {
+    let (least, most) = EXPIRES_AFTER_MS;
+    least + random.below(most - least + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Spec;
@@ -265,7 +303,8 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_every_request_comes() {
-        let causal = spec("keys = 4\nseveral = 9\nswap = 5");
+        let causal =
+            spec("keys = 4\nseveral = 9\nswap = 5\nput_expiring = 5\nexpire = 5\nexpiry = 5");
         let mut random = Random::new(1);
         let mut kinds = BTreeSet::new();
         for _ in 0..5_000 {
@@ -284,7 +323,7 @@ mod tests {
             assert_eq!(once.len(), named.len(), "{act:?}");
             kinds.insert(format!("{:?}", std::mem::discriminant(&act)));
         }
-        assert_eq!(kinds.len(), 14);
+        assert_eq!(kinds.len(), 17);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The order on its way from the root to every site: the places, without the writes.
+//! The order on its way from the root to every site: the places, without the writes. Only of what no site has written
+//! ([`NO_SITE`]) the root sends the writes, too, ahead of their places.
 //!
 //! The root's leader has a cursor for each site: where the site is, by its last report, and up to where places
 //! were sent. It sends what is new at once, so many places ahead of what the site has imported. A site that
@@ -8,7 +9,7 @@
 
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
-use model::{NodeId, Position, SiteId, limits};
+use model::{CausalWrite, NO_SITE, NodeId, Position, SiteId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Places, Reached, Where};
@@ -21,6 +22,8 @@ const READ_BYTES: usize = 256 << 10;
 pub(crate) enum Step {
     /// Places for a site's leader.
     Places(SiteId, NodeId, Places),
+    /// Writes of no site, for the same.
+    Writes(SiteId, NodeId, Vec<CausalWrite>),
     /// A site is asked where it is. `again`: it has not answered the last time.
     Ask { to: SiteId, say: Where, again: bool },
 }
@@ -93,7 +96,10 @@ impl Distribute {
             if lacks {
                 continue;
             }
-            while let Some(places) = cursor.next(state, last, epoch) {
+            while let Some((places, writes)) = cursor.next(state, last, epoch) {
+                if !writes.is_empty() {
+                    steps.push(Step::Writes(*site, node, writes));
+                }
                 if cursor.applied == cursor.sent {
                     cursor.since = now;
                 }
@@ -162,12 +168,18 @@ impl Cursor {
     }
 
     /// The next message, if there is one to send.
-    fn next(&self, state: &impl Durable, last: Position, epoch: u32) -> Option<Places> {
+    fn next(
+        &self,
+        state: &impl Durable,
+        last: Position,
+        epoch: u32,
+    ) -> Option<(Places, Vec<CausalWrite>)> {
         let after = self.sent.0;
         let window = limits::CAUSAL_PLACES_INFLIGHT_MAX;
         let ahead = self.sent.count().saturating_sub(self.applied.count());
         let is_new = self.sent < last && ahead < window;
         let mut places = Places { epoch, after, first: 0, ..Places::default() };
+        let mut of_no_site = Vec::new();
         if is_new {
             let room = (window - ahead).min(limits::CAUSAL_BATCH_PLACES_MAX as u64) as usize;
             let all = state.ordered(self.sent, READ_BYTES);
@@ -182,9 +194,12 @@ impl Cursor {
                 }
                 places.sites.push(site.0);
                 places.revisions.push(write.revision.0);
+                if site == NO_SITE {
+                    of_no_site.push(write);
+                }
             }
         }
-        (!places.sites.is_empty() || self.wants_answer).then_some(places)
+        (!places.sites.is_empty() || self.wants_answer).then_some((places, of_no_site))
     }
 }
 
@@ -196,7 +211,7 @@ mod tests {
     fn sent(steps: &[Step]) -> Vec<(u32, u64, usize)> {
         let of_step = |step: &Step| match step {
             Step::Places(site, _, places) => Some((site.0, places.after, places.sites.len())),
-            Step::Ask { .. } => None,
+            Step::Ask { .. } | Step::Writes(..) => None,
         };
         steps.iter().filter_map(of_step).collect()
     }

@@ -342,6 +342,7 @@ impl World {
                 distribute::Step::Places(to, _, places) => {
                     self.say(at, to.0 as usize - 1, CausalStep::Places(places));
                 }
+                distribute::Step::Writes(..) => unreachable!("every write has a site"),
                 distribute::Step::Ask { to, say, .. } => {
                     self.say(at, to.0 as usize - 1, CausalStep::Where(say));
                 }

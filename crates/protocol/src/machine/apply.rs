@@ -69,6 +69,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         let head = &mut self.known.head;
         head.log_time_ms = head.log_time_ms.max(batch.log_time_ms);
         self.expire_due()?;
+        M::pass_time(self)?;
         self.trim_changes()?;
         self.forget_idle();
         for command in &batch.commands {

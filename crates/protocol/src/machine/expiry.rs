@@ -185,24 +185,27 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let Some(record) = cell.record.clone() else { return Ok(Answer::Flag(false)) };
         let old = record.expires_ms;
         let new = self.moment(expiry, old);
-        // No expiry is later than any.
-        let (old_or_end, new_or_end) = (old.unwrap_or(u64::MAX), new.unwrap_or(u64::MAX));
-        let holds = match condition {
-            ExpiryCondition::Always => true,
-            ExpiryCondition::IfNone => old.is_none(),
-            ExpiryCondition::IfSome => old.is_some(),
-            ExpiryCondition::IfLater => new_or_end > old_or_end,
-            ExpiryCondition::IfEarlier => new_or_end < old_or_end,
-            ExpiryCondition::IfSomeEarlier => old.is_some_and(|old| new_or_end < old),
-        };
         // To clear what is not there, or to keep what is, changes nothing.
         let is_idle = expiry == Expiry::Keep || (old.is_none() && new.is_none());
-        if !holds || is_idle {
+        if !holds(condition, old, new) || is_idle {
             return Ok(Answer::Flag(false));
         }
         let change = if new.is_some() { ChangeKind::SetExpiry } else { ChangeKind::ClearExpiry };
         self.store(cell, record.kind, new, &[&record.payload], change);
         Ok(Answer::Flag(true))
+    }
+}
+
+/// Whether a condition on an expiry holds, by what it is and what it is to be. No expiry is later than any.
+pub(crate) fn holds(condition: ExpiryCondition, old: Option<u64>, new: Option<u64>) -> bool {
+    let (old_or_end, new_or_end) = (old.unwrap_or(u64::MAX), new.unwrap_or(u64::MAX));
+    match condition {
+        ExpiryCondition::Always => true,
+        ExpiryCondition::IfNone => old.is_none(),
+        ExpiryCondition::IfSome => old.is_some(),
+        ExpiryCondition::IfLater => new_or_end > old_or_end,
+        ExpiryCondition::IfEarlier => new_or_end < old_or_end,
+        ExpiryCondition::IfSomeEarlier => old.is_some_and(|old| new_or_end < old),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::apply::Applying;
 use super::modes::ModeState;
-use super::records::Record;
+use super::records::{Agreed, Record};
 use super::{MachineError, Stopped, tables};
 use model::{Bytes, ChangeKind, KeyspaceId, Kind, Refusal, Revision, Slot, limits};
 use storage::state::{Read, State};
@@ -27,6 +27,10 @@ pub(crate) struct Cell {
     pub(crate) record: Option<Record>,
     /// What is written has this place in an order beyond this site's; 0: none.
     pub(crate) position: u64,
+    /// An expiry that sites agree on. It may be there without a record.
+    pub(crate) expiry: Option<Agreed>,
+    /// Whether that is all that is there.
+    is_vacant: bool,
 }
 
 impl Cell {
@@ -95,7 +99,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
         let record = row.map(Record::decode).transpose()?;
-        Ok(self.opened(Cell { place, at, record, position: 0 }))
+        Ok(self.opened(place, at, record))
     }
 
     /// Reads a key for a command that does not need its payload, which seems empty.
@@ -104,16 +108,61 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let at = tables::record(place.generation, key);
         let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
         let record = self.overlay.look(&at, head).map_err(MachineError::from)??;
-        Ok(self.opened(Cell { place, at, record, position: 0 }))
+        Ok(self.opened(place, at, record))
     }
 
-    fn opened(&mut self, mut cell: Cell) -> Cell {
-        let record = cell.record.as_ref();
-        let is_expired = record.is_some_and(|r| r.is_expired(self.known.head.log_time_ms));
+    fn opened(&mut self, place: Place, at: Bytes, record: Option<Record>) -> Cell {
+        let expiry = record.as_ref().and_then(Record::agreed);
+        let is_vacant = record.as_ref().is_some_and(|record| record.is_vacant);
+        let is_expired = record.as_ref().is_some_and(|r| r.is_expired(self.known.head.log_time_ms));
+        let record = record.filter(|record| !record.is_vacant);
+        let mut cell = Cell { place, at, record, position: 0, expiry, is_vacant };
         if is_expired {
             self.erase(&mut cell, ChangeKind::Expire);
         }
         cell
+    }
+
+    /// Writes a key with an expiry that sites agree on, or none.
+    pub(crate) fn store_agreed(
+        &mut self,
+        cell: Cell,
+        kind: Kind,
+        payload: &[u8],
+        expiry: Option<Agreed>,
+        change: ChangeKind,
+    ) {
+        if cell.record.is_none() {
+            self.recount(cell.place, 1);
+        }
+        let version = self.known.head.revision;
+        let row = Record::encode_agreed(kind, version, expiry, cell.position, &[payload]);
+        self.log_change(cell.place.keyspace, cell.key(), change);
+        self.overlay.put(cell.at, row);
+    }
+
+    /// Removes a key, and leaves an expiry that sites agree on, or none. Says whether the key was there.
+    pub(crate) fn erase_agreed(
+        &mut self,
+        cell: Cell,
+        expiry: Option<Agreed>,
+        change: ChangeKind,
+    ) -> bool {
+        let version = cell.version();
+        let was_there = cell.record.is_some();
+        if was_there {
+            self.recount(cell.place, -1);
+            self.note_removal(cell.place.keyspace, cell.key(), version);
+            self.log_change(cell.place.keyspace, cell.key(), change);
+        }
+        if let Some(expiry) = expiry {
+            let version = self.known.head.revision;
+            let row = Record::encode_agreed(Kind::Hash, version, Some(expiry), cell.position, &[]);
+            self.overlay.put(cell.at, row);
+        } else if was_there || cell.is_vacant {
+            self.overlay.remove(cell.at);
+        }
+        was_there
     }
 
     /// Writes a key: this payload, in pieces, and this expiry. A moment that has passed removes

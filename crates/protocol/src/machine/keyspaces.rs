@@ -289,7 +289,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         keyspaces.owners.remove(&space.generation);
         keyspaces.recounted.remove(&id);
         keyspaces.changed = true;
-        if space.tally.count > 0 {
+        // What a mode keeps of keys that are absent is not counted.
+        if space.tally.count > 0 || M::owns_writes(&space.keyspace.spec) {
             self.discard(space.generation);
         }
         self.overlay.remove(tables::of_keyspace(tables::KEYSPACES, id));
@@ -376,13 +377,14 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             })?;
             let prefix_bytes = tables::record_prefix_bytes(generation);
             for (key, row) in found {
-                if let Some(ms) = Record::decode(row)?.expires_ms
-                    && self
-                        .overlay
-                        .get(&tables::expiry(ms, generation, &key[prefix_bytes..]))?
-                        .is_some()
+                let record = Record::decode_head(&row)?;
+                let name = &key[prefix_bytes..];
+                if let Some(expiry) = record.agreed() {
+                    M::forget_expiry(self, expiry.ms, generation, name)?;
+                } else if let Some(ms) = record.expires_ms
+                    && self.overlay.get(&tables::expiry(ms, generation, name))?.is_some()
                 {
-                    self.remove_expiry(ms, generation, &key[prefix_bytes..]);
+                    self.remove_expiry(ms, generation, name);
                 }
                 self.overlay.remove(key);
             }

@@ -273,7 +273,8 @@ impl<S: State, M: ModeState> Machine<S, M> {
         if self.known.keyspaces.has_garbage() || self.known.logs.has_trims() {
             return Some(0);
         }
-        self.known.expiry.ms
+        let due = [self.known.expiry.ms, self.modes.time_due_ms()];
+        due.into_iter().flatten().min()
     }
 
     /// The specification of a keyspace.

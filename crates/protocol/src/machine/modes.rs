@@ -37,6 +37,26 @@ pub trait ModeState: Sized + fmt::Debug {
     /// Whether the writes to such a keyspace are applied by the mode: by [`ModeState::execute`].
     fn owns_writes(spec: &KeyspaceSpec) -> bool;
 
+    /// Time has come to where the entry under way says: what of the mode's own is due by then.
+    ///
+    /// # Errors
+    /// When the state fails.
+    fn pass_time<S: State>(at: &mut Applying<'_, S, Self>) -> Result<(), MachineError>;
+
+    /// When an entry should come for [`ModeState::pass_time`], if nothing else brings one.
+    fn time_due_ms(&self) -> Option<u64>;
+
+    /// A record with an expiry that sites agree on goes as garbage.
+    ///
+    /// # Errors
+    /// When the state fails.
+    fn forget_expiry<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        ms: u64,
+        generation: u64,
+        key: &[u8],
+    ) -> Result<(), MachineError>;
+
     /// Applies a command of a family that is not the machine's, or a write to a keyspace that the mode
     /// [owns](ModeState::owns_writes).
     ///

@@ -249,6 +249,10 @@ impl<R: Read> Sight<'_, R> {
     /// Whether a record's time has not come.
     fn is_there(&self, record: &Record) -> Result<bool, Stopped> {
         let Some(ms) = record.expires_ms else { return Ok(true) };
+        if record.expiry_of.is_some() {
+            // It goes when the order of the sites says so.
+            return Ok(!record.is_vacant);
+        }
         if ms <= self.log_time_ms {
             return Ok(false);
         }

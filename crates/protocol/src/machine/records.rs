@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! record  = flags (1 byte) ‖ version (varint) ‖ expiry (varint, milliseconds; if flagged)
-//!           ‖ position (varint; if flagged) ‖ payload
-//! flags   = format 1 in the high four bits ‖ bit 2: it has a position ‖ bit 1: it expires ‖ bit 0: it is a hash
+//!           ‖ who set it: site ‖ revision (varints; if flagged) ‖ position (varint; if flagged) ‖ payload
+//! flags   = format 1 in the high four bits ‖ bit 3: sites agree on its expiry ‖ bit 2: it has a position
+//!           ‖ bit 1: it expires ‖ bit 0: it is a hash
 //! string  = its bytes
 //! hash    = (field length (varint) ‖ field ‖ value length (varint) ‖ value)*, ordered by field
 //! ```
 //!
 //! A position is the place of the record's last write in an order beyond this site's log, if a mode imports it
-//! from there.
+//! from there. An expiry that sites agree on ([`Agreed`]) removes nothing by itself. It may outlive its key: then the
+//! record is a hash without fields, and the key is absent.
 //!
 //! A hash is read and written as a whole. That is right for what hashes are used for at the edge (a
 //! vehicle's handful of attributes) and wrong for one with a million fields, which is what keys are
@@ -17,11 +19,12 @@
 
 use super::{MachineError, tables};
 use bytes::Buf as _;
-use model::{Bytes, Kind, Revision};
+use model::{Bytes, Kind, Revision, SiteId};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
 const FORMAT: u8 = 1 << 4;
 const FORMAT_MASK: u8 = 0xf0;
+const AGREED: u8 = 8;
 const ORDERED: u8 = 4;
 const EXPIRES: u8 = 2;
 const HASH: u8 = 1;
@@ -35,9 +38,21 @@ pub(crate) struct Record {
     /// The revision that wrote it last.
     pub(crate) version: Revision,
     pub(crate) expires_ms: Option<u64>,
+    /// The write that has set the expiry, if sites agree on that.
+    pub(crate) expiry_of: Option<(SiteId, Revision)>,
     /// The place of that write in an order beyond this site's log; 0: it has none.
     pub(crate) position: u64,
     pub(crate) payload: Bytes,
+    /// The key is absent, and only its expiry is there.
+    pub(crate) is_vacant: bool,
+}
+
+/// An expiry that sites agree on: a key goes by an order of theirs, which comes once the moment has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) ms: u64,
+    /// The site of the write that has set it, and its revision there.
+    pub(crate) of: (SiteId, Revision),
 }
 
 impl Record {
@@ -57,7 +72,7 @@ impl Record {
     /// The record without its payload, and where that begins.
     fn parse(bytes: &[u8]) -> Option<(Record, usize)> {
         let flags = *bytes.first()?;
-        if flags & FORMAT_MASK != FORMAT || flags & !(FORMAT_MASK | ORDERED | EXPIRES | HASH) != 0 {
+        if flags & FORMAT_MASK != FORMAT || (flags & AGREED != 0 && flags & EXPIRES == 0) {
             return None;
         }
         let (version, len) = take_varint(&bytes[1..])?;
@@ -68,6 +83,14 @@ impl Record {
             expires_ms = Some(ms);
             at += len;
         }
+        let mut expiry_of = None;
+        if flags & AGREED != 0 {
+            let (site, len) = take_varint(&bytes[at..])?;
+            at += len;
+            let (revision, len) = take_varint(&bytes[at..])?;
+            at += len;
+            expiry_of = Some((SiteId(u32::try_from(site).ok()?), Revision(revision)));
+        }
         let mut position = 0;
         if flags & ORDERED != 0 {
             let (read, len) = take_varint(&bytes[at..])?;
@@ -76,7 +99,15 @@ impl Record {
         }
         let kind = if flags & HASH != 0 { Kind::Hash } else { Kind::String };
         let version = Revision(version);
-        Some((Record { kind, version, expires_ms, position, payload: Bytes::new() }, at))
+        let is_vacant = expiry_of.is_some() && kind == Kind::Hash && at == bytes.len();
+        let payload = Bytes::new();
+        Some((Record { kind, version, expires_ms, expiry_of, position, payload, is_vacant }, at))
+    }
+
+    /// The expiry, if sites agree on it.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        let (ms, of) = self.expires_ms.zip(self.expiry_of)?;
+        Some(Agreed { ms, of })
     }
 
     /// Writes a record whose payload is these pieces.
@@ -97,14 +128,43 @@ impl Record {
         position: u64,
         payload: &[&[u8]],
     ) -> Bytes {
+        Record::encode_with(kind, version, (expires_ms, None), position, payload)
+    }
+
+    /// The same with an expiry that sites agree on, or none.
+    pub(crate) fn encode_agreed(
+        kind: Kind,
+        version: Revision,
+        expiry: Option<Agreed>,
+        position: u64,
+        payload: &[&[u8]],
+    ) -> Bytes {
+        let expiry = expiry.map(|expiry| (expiry.ms, expiry.of)).unzip();
+        Record::encode_with(kind, version, expiry, position, payload)
+    }
+
+    fn encode_with(
+        kind: Kind,
+        version: Revision,
+        (expires_ms, expiry_of): (Option<u64>, Option<(SiteId, Revision)>),
+        position: u64,
+        payload: &[&[u8]],
+    ) -> Bytes {
         let position_bytes = if position > 0 { varint_bytes(position) } else { 0 };
-        let head_bytes =
-            1 + varint_bytes(version.0) + expires_ms.map_or(0, varint_bytes) + position_bytes;
+        let of_bytes = |(site, revision): (SiteId, Revision)| {
+            varint_bytes(site.0.into()) + varint_bytes(revision.0)
+        };
+        let head_bytes = 1
+            + varint_bytes(version.0)
+            + expires_ms.map_or(0, varint_bytes)
+            + expiry_of.map_or(0, of_bytes)
+            + position_bytes;
         let payload_bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         // Exactly as long as it gets: a longer one would cost a second allocation when shared.
         let mut out = Vec::with_capacity(head_bytes + payload_bytes);
         out.push(
             FORMAT
+                | if expiry_of.is_some() { AGREED } else { 0 }
                 | if position > 0 { ORDERED } else { 0 }
                 | if expires_ms.is_some() { EXPIRES } else { 0 }
                 | if kind == Kind::Hash { HASH } else { 0 },
@@ -112,6 +172,10 @@ impl Record {
         put_varint(version.0, &mut out);
         if let Some(ms) = expires_ms {
             put_varint(ms, &mut out);
+        }
+        if let Some((site, revision)) = expiry_of {
+            put_varint(site.0.into(), &mut out);
+            put_varint(revision.0, &mut out);
         }
         if position > 0 {
             put_varint(position, &mut out);
@@ -124,7 +188,7 @@ impl Record {
 
     /// Whether it is gone by this log time.
     pub(crate) fn is_expired(&self, log_time_ms: u64) -> bool {
-        self.expires_ms.is_some_and(|ms| ms <= log_time_ms)
+        self.expiry_of.is_none() && self.expires_ms.is_some_and(|ms| ms <= log_time_ms)
     }
 }
 
@@ -201,11 +265,20 @@ mod tests {
         assert_eq!(&ordered[..], b"\x16\xac\x02\x01\xc8\x01v");
         let record = Record::decode(ordered).unwrap();
         assert_eq!((record.position, &record.payload[..]), (200, &b"v"[..]));
+        let expiry = Some(Agreed { ms: 1_000, of: (SiteId(2), Revision(300)) });
+        let agreed = Record::encode_agreed(Kind::String, Revision(1), expiry, 7, &[b"v"]);
+        assert_eq!(&agreed[..], b"\x1e\x01\xe8\x07\x02\xac\x02\x07v");
+        let record = Record::decode(agreed).unwrap();
+        assert_eq!((record.agreed(), record.is_vacant), (expiry, false));
+        assert!(!record.is_expired(u64::MAX), "no clock removes it");
+        let vacant = Record::encode_agreed(Kind::Hash, Revision(1), expiry, 0, &[]);
+        assert!(Record::decode_head(&vacant).unwrap().is_vacant);
     }
 
     #[test]
     fn a_damaged_record_is_said_to_be_one() {
-        for bytes in [&b""[..], b"\x20\x01", b"\x18\x01", b"\x14\x01", b"\x10", b"\x12\x01"] {
+        for bytes in [&b""[..], b"\x20\x01", b"\x18\x01\x01\x01", b"\x14\x01", b"\x10", b"\x12\x01"]
+        {
             assert!(Record::decode(Bytes::from_static(bytes)).is_err(), "{bytes:?}");
         }
         let payload = Bytes::from_static(b"\x01f\x05v");

@@ -25,11 +25,12 @@ use crate::causal::resync::Resync;
 use crate::causal::roots::{self, Roots};
 use crate::causal::{Durable, Region};
 use crate::job::{Effect, Job, Progress, View};
+use crate::replica::moments;
 use crate::replica::reads::WaitingRead;
 use crate::replica::writes::Settled;
 use model::{
     Answer, Body, Bytes, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName,
-    KeyspaceId, KeyspaceSpec, NodeId, Position, ReadConsistency, ResyncItem, Revision,
+    KeyspaceId, KeyspaceSpec, NO_SITE, NodeId, Position, ReadConsistency, ResyncItem, Revision,
     SessionError, SiteId, limits,
 };
 use std::cell::RefCell;
@@ -250,6 +251,10 @@ impl<S: State> Job<S> for Distribute {
         let effect = |step| match step {
             distribute::Step::Places(site, node, places) => {
                 Effect::SendNode { site, node, say: say(CausalStep::Places(places)) }
+            }
+            distribute::Step::Writes(site, node, writes) => {
+                let writes = Writes { site: NO_SITE.0, writes: encode_writes(&writes) };
+                Effect::SendNode { site, node, say: say(CausalStep::Writes(writes)) }
             }
             distribute::Step::Ask { to, say: question, again } => {
                 sent(to, CausalStep::Where(question), again)
@@ -706,7 +711,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return None;
         }
         let told = match self.machine.reader().in_session(read.keyspace, &read.query, None, token) {
-            Ok(SessionRead::Answered(outcome, told)) => (outcome.map_err(Failure::Refused), told),
+            Ok(SessionRead::Answered(mut outcome, told)) => {
+                if let Ok(answer) = &mut outcome {
+                    let clock = &self.replica.log_clock;
+                    moments::for_others(answer, clock.now_ms(), clock.wall_ahead_ms());
+                }
+                (outcome.map_err(Failure::Refused), told)
+            }
             Ok(SessionRead::Lacks(Lacks::Region)) => {
                 return Some(Err(SessionError::Foreign.into()));
             }

@@ -60,6 +60,23 @@ impl ModeState for Counter {
 
     fn before_entry<S: State>(_: &mut Applying<'_, S, Self>) {}
 
+    fn pass_time<S: State>(_: &mut Applying<'_, S, Self>) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn time_due_ms(&self) -> Option<u64> {
+        None
+    }
+
+    fn forget_expiry<S: State>(
+        _: &mut Applying<'_, S, Self>,
+        _: u64,
+        _: u64,
+        _: &[u8],
+    ) -> Result<(), MachineError> {
+        Ok(())
+    }
+
     fn owns_writes(_: &KeyspaceSpec) -> bool {
         false
     }

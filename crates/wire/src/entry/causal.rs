@@ -101,6 +101,9 @@ code_enum!(Effect as "effect" {
     2 => Delete { key },
     3 => SetFields { key, fields },
     4 => DeleteFields { key, fields },
+    5 => Replace { key, value },
+    6 => SetExpiry { key, at_ms },
+    7 => Expire { key, site, revision },
 });
 
 code_enum!(Import as "entry of the order" {

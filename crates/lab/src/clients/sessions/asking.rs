@@ -5,8 +5,8 @@
 //! mark's name, which was never there.
 
 use model::{
-    Answer, Body, Bytes, CausalWrite, Command, Condition, Effect, Expiry, KeyspaceId, Query,
-    ReadConsistency, ScanFilter, Step, Write, limits,
+    Answer, Body, Bytes, CausalWrite, Command, Condition, Effect, Expiring, Expiry,
+    ExpiryCondition, KeyspaceId, Query, ReadConsistency, ScanFilter, Step, Write, limits,
 };
 
 use crate::history::{Assigned, Register};
@@ -51,11 +51,20 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
         text.split_once(MARKED).map(|(_, mark)| mark.to_owned())
     };
     write.effects.iter().find_map(|effect| match effect {
-        Effect::Put { value, .. } => Some(mark_of(value)),
+        Effect::Put { value, .. } | Effect::Replace { value, .. } => Some(mark_of(value)),
         Effect::SetFields { fields, .. } => fields.first().map(|(_, value)| mark_of(value)),
         Effect::Delete { key } => marked(key),
+        Effect::SetExpiry { .. } | Effect::Expire { .. } => None,
         Effect::DeleteFields { fields, .. } => fields.iter().find_map(marked),
     })
+}
+
+/// The mark of the write that let a key expire at a moment, if no other one named the same.
+pub(super) const OF_MOMENT: char = '@';
+
+/// See [`OF_MOMENT`].
+pub(super) fn mark_of_moment(key: &str, ms: u64) -> String {
+    format!("{key}{OF_MOMENT}{ms}")
 }
 
 impl Making<'_> {
@@ -113,6 +122,32 @@ impl Making<'_> {
                 };
                 self.read(query, self.causal.strings().map(|key| self.string(&key)).collect())
             }
+            Act::PutExpiring(key, after_ms) => {
+                let mut put = self.put(&key);
+                if let Write::Put { expiry, .. } = &mut put {
+                    *expiry = Expiry::AfterMs(after_ms);
+                }
+                let mut assigned = self.put_assigned(&key);
+                assigned.last_mut().expect("an expiry").deletes = false;
+                self.write(put, assigned)
+            }
+            Act::Expire(key, after_ms) => {
+                let expiry = after_ms.map_or(Expiry::Never, Expiry::AfterMs);
+                let condition = ExpiryCondition::Always;
+                let set = Write::SetExpiry { key: self.bytes(&key), expiry, condition };
+                let marked = self.bytes(&format!("{MARKED}{}", self.mark));
+                let delete = Write::Delete { keys: vec![marked] };
+                let assigned = self.assigned(self.expiry(&key), after_ms.is_none());
+                let keyspace = self.keyspace;
+                let steps = vec![Step::Write(set), Step::Write(delete)];
+                let command =
+                    Command::Transaction { keyspace, guards: Vec::new(), steps, request: None };
+                let (body, mark) = (Body::Write(command), Some(self.mark.to_owned()));
+                Asked { body, reads: Vec::new(), writes: vec![assigned], mark }
+            }
+            Act::Expiry(key) => {
+                self.read(Query::Expiry { key: self.bytes(&key) }, vec![self.expiry(&key)])
+            }
             Act::Transaction(steps) => self.transaction(steps),
             Act::Swap(key) => {
                 let mut put = self.put(&key);
@@ -120,12 +155,11 @@ impl Making<'_> {
                     *return_old = true;
                 }
                 let register = self.string(&key);
-                let asked = self.write(put, vec![self.assigned(register.clone(), false)]);
+                let asked = self.write(put, self.put_assigned(&key));
                 Asked { reads: vec![register], ..asked }
             }
             Act::Put(keys) => {
-                let assigned = keys.iter().map(|key| self.assigned(self.string(key), false));
-                let assigned = assigned.collect();
+                let assigned = keys.iter().flat_map(|key| self.put_assigned(key)).collect();
                 let write = match keys.as_slice() {
                     [key] => self.put(key),
                     keys => Write::PutMany {
@@ -195,6 +229,19 @@ impl Making<'_> {
         Write::HashSet { key: self.bytes(key), fields }
     }
 
+    /// What a put assigns. Of the expiry only where that is read.
+    fn put_assigned(&self, key: &str) -> Vec<Assigned> {
+        let mut assigned = vec![self.assigned(self.string(key), false)];
+        if self.causal.expires() {
+            assigned.push(self.assigned(self.expiry(key), true));
+        }
+        assigned
+    }
+
+    fn expiry(&self, key: &str) -> Register {
+        Register::Expiry(self.name(key))
+    }
+
     fn assigned(&self, register: Register, deletes: bool) -> Assigned {
         Assigned { register, deletes }
     }
@@ -210,7 +257,7 @@ impl Making<'_> {
         let mut writes = Vec::new();
         for key in &asked.puts {
             steps.push(Step::Write(self.put(key)));
-            writes.push(self.assigned(self.string(key), false));
+            writes.extend(self.put_assigned(key));
         }
         if let Some((key, fields)) = asked.fields {
             writes.extend(self.assigned_fields(&key, &fields, false));
@@ -238,6 +285,12 @@ impl Asked {
             Answer::Put { applied: true, old, .. } if self.reads.len() == 1 => {
                 vec![old.as_deref().map(mark_of)]
             }
+            Answer::Expiry(expiry) => vec![match (expiry, self.reads.first()?) {
+                (Expiring::AtMs(ms), Register::Expiry(key)) => Some(mark_of_moment(key, *ms)),
+                // By a wall clock: which one of the log's moments it is cannot be seen.
+                (Expiring::At { .. }, Register::Expiry(key)) => Some(mark_of_moment(key, 0)),
+                _ => None,
+            }],
             Answer::Values(values) => {
                 values.iter().map(|value| value.as_deref().map(mark_of)).collect()
             }
@@ -270,6 +323,19 @@ impl Asked {
         };
         let fits = found.len() == self.reads.len();
         fits.then(|| self.reads.iter().cloned().zip(found).collect())
+    }
+
+    /// What it has written, by its answer: a key that was absent does not expire.
+    pub(super) fn note_idle(&mut self, answer: &Answer) {
+        let [Assigned { register: Register::Expiry(key), .. }] = &self.writes[..] else {
+            return;
+        };
+        let Answer::Steps(steps) = answer else { return };
+        if let Some(Ok(Answer::Flag(false))) = steps.first() {
+            // Only the key of its mark, which was never there.
+            let marked = format!("{key}{MARKED}");
+            (self.writes[0].register, self.writes[0].deletes) = (Register::Key(marked), true);
+        }
     }
 
     /// What it weighs on its way.

@@ -24,7 +24,7 @@ use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
 pub use self::audit::{Audit, audits};
-pub use self::told::{Ordering, Told, folded};
+pub use self::told::{Ordering, Told, expiring, folded};
 use super::client::Client;
 use super::{ATTEMPT_MAX, BACKOFF, Ids, Lab, OPERATION_MAX, OPERATIONS_MAX, Trail};
 use crate::history::{Got, Request as Line, Seen};
@@ -298,7 +298,7 @@ impl<'w> Sessions<'w> {
         if one.client.attempt != attempt {
             return;
         }
-        let Some(doing) = &one.doing else { return };
+        let Some(doing) = &mut one.doing else { return };
         // Whatever else comes of this attempt comes too late.
         one.client.attempt += 1;
         let now = lab.now();
@@ -307,6 +307,7 @@ impl<'w> Sessions<'w> {
         let (got, shown) = match came.outcome {
             Ok(answer) => match (doing.asked.shown(&answer), came.token) {
                 (Some(shown), Some(token)) => {
+                    doing.asked.note_idle(&answer);
                     one.token = token;
                     (Got::Done, shown)
                 }

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use model::{Effect, KeyspaceId};
+use model::{Bytes, CausalWrite, Effect, KeyspaceId};
 
-use super::asking::{mark_of, mark_of_write};
-use crate::history::{Got, Position, Request, WriteId};
+use super::asking::{OF_MOMENT, mark_of, mark_of_moment, mark_of_write};
+use crate::history::{Got, Position, Register, Request, WriteId};
 use crate::simulation::region::Ordered;
 
 /// A request and what came of it, before it is known which writes it is about.
@@ -23,6 +23,8 @@ pub struct Told {
 #[derive(Debug, Default)]
 pub struct Ordering {
     by_mark: HashMap<String, WriteId>,
+    /// Which write let a key expire at a moment; `None`: several did.
+    by_moment: HashMap<String, Option<WriteId>>,
     /// The places of all writes.
     pub positions: Vec<Position>,
     /// What must never happen, and did.
@@ -34,6 +36,7 @@ impl Ordering {
     #[must_use]
     pub fn of(order: &[Ordered]) -> Ordering {
         let mut ordering = Ordering::default();
+        let mut expiries = Expiries::default();
         for (position, site, write) in order {
             let (site, revision) = (site.to_string(), write.revision.0);
             let id = WriteId { site: site.clone(), revision };
@@ -45,12 +48,28 @@ impl Ordering {
                 );
                 ordering.wrong.get_or_insert(why);
             }
+            if let Err(why) = expiries.take(write, &site) {
+                ordering.wrong.get_or_insert(format!("{position}: {why}"));
+            }
+            let mut removes = Vec::new();
+            for effect in &write.effects {
+                let key = String::from_utf8_lossy(effect.key()).into_owned();
+                match effect {
+                    Effect::SetExpiry { at_ms: Some(ms), .. } => {
+                        let id = Some(WriteId { site: site.clone(), revision });
+                        let of = ordering.by_moment.entry(mark_of_moment(&key, *ms));
+                        of.and_modify(|of| *of = None).or_insert(id);
+                    }
+                    Effect::Expire { .. } => removes.push(Register::Key(key)),
+                    _ => {}
+                }
+            }
             ordering.positions.push(Position {
                 site,
                 revision,
                 position: Some(position.count()),
                 instead: Vec::new(),
-                removes: Vec::new(),
+                removes,
             });
         }
         ordering
@@ -65,7 +84,13 @@ impl Ordering {
         };
         let Told { mut line, marks, mark } = told;
         for (seen, mark) in line.reads.iter_mut().zip(marks) {
-            seen.found = mark.map(id);
+            // Of a moment that several writes named it is not known which one was found.
+            seen.found = match &mark {
+                Some(mark) if mark.contains(OF_MOMENT) => {
+                    self.by_moment.get(mark).cloned().flatten()
+                }
+                _ => mark.map(id),
+            };
         }
         let is_ordered = mark.as_ref().is_some_and(|mark| self.by_mark.contains_key(mark));
         match line.got {
@@ -80,6 +105,53 @@ impl Ordering {
     }
 }
 
+/// Which write set each key's expiry last, as an order goes on.
+#[derive(Debug, Default)]
+struct Expiries(BTreeMap<(KeyspaceId, Bytes), (String, u64, u64)>);
+
+impl Expiries {
+    /// # Errors
+    /// What the root removes has another expiry by then.
+    fn take(&mut self, write: &CausalWrite, by: &str) -> Result<(), String> {
+        for effect in &write.effects {
+            let at = (write.keyspace, effect.key().clone());
+            match effect {
+                Effect::SetExpiry { at_ms: Some(ms), .. } => {
+                    self.0.insert(at, (by.to_owned(), write.revision.0, *ms));
+                }
+                Effect::Replace { .. } | Effect::SetFields { .. } | Effect::DeleteFields { .. } => {
+                }
+                Effect::Expire { key, site, revision } => {
+                    let last = self.0.remove(&at);
+                    let is_last = last.as_ref().is_some_and(|(of, number, _)| {
+                        *of == site.to_string() && *number == revision.0
+                    });
+                    if !is_last {
+                        return Err(format!(
+                            "{} expires by write {site}:{revision}, and its expiry is {last:?}",
+                            String::from_utf8_lossy(key)
+                        ));
+                    }
+                }
+                _ => drop(self.0.remove(&at)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key that is to expire, by the order, and when.
+#[must_use]
+pub fn expiring(order: &[Ordered]) -> Option<(String, u64)> {
+    let mut expiries = Expiries::default();
+    for (_, site, write) in order {
+        // What is wrong is told with the places.
+        let _ = expiries.take(write, &site.to_string());
+    }
+    let first = expiries.0.into_iter().min_by_key(|(_, (.., ms))| *ms)?;
+    Some((String::from_utf8_lossy(&first.0.1).into_owned(), first.1.2))
+}
+
 /// What all sites must hold in the end: by keyspace and register, the mark of the last write.
 #[must_use]
 pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String>> {
@@ -90,11 +162,12 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
         for effect in &write.effects {
             let key = text(effect.key());
             match effect {
-                Effect::Put { value, .. } => {
+                Effect::Put { value, .. } | Effect::Replace { value, .. } => {
                     clear(keys, &key);
                     keys.insert(key, mark_of(value));
                 }
-                Effect::Delete { .. } => clear(keys, &key),
+                Effect::Delete { .. } | Effect::Expire { .. } => clear(keys, &key),
+                Effect::SetExpiry { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     keys.remove(&key);
                     for (field, value) in fields {

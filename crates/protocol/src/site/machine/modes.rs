@@ -114,6 +114,24 @@ impl ModeState for Modes {
         at.copy_kept();
     }
 
+    fn pass_time<S: State>(at: &mut Applying<'_, S>) -> Result<(), MachineError> {
+        at.order_due()
+    }
+
+    fn time_due_ms(&self) -> Option<u64> {
+        let member = self.deployment.member.as_ref()?;
+        self.causal.time_due_ms(member.registry.region_of(member.own), member.own)
+    }
+
+    fn forget_expiry<S: State>(
+        at: &mut Applying<'_, S>,
+        ms: u64,
+        generation: u64,
+        key: &[u8],
+    ) -> Result<(), MachineError> {
+        at.forget_agreed(ms, generation, key)
+    }
+
     fn execute<S: State>(at: &mut Applying<'_, S>, command: &Command) -> Result<Answer, Stopped> {
         match command {
             Command::Deployment(command) => at.deployment(command),

@@ -3,15 +3,18 @@
 //!
 //! A record shows either a string or a hash, as an assignment of the one makes the other absent. What another
 //! site assigns shows on the registers on which no own write is pending; so what is left of it may be less
-//! than all, and a hash may have fields of several writes.
+//! than all, and a hash may have fields of several writes. The expiry is a register like the others: it may be there
+//! without a key (`expires`).
 
 use super::super::Applying;
 use super::super::keys::{Place, check_value};
-use super::super::records::{Field, Record, fields, put_field};
+use super::super::records::{Agreed, Field, Record, fields, put_field};
 use super::{MachineError, Pending, Stopped};
 use crate::bugs::Bug;
 use crate::machine::hashes::merge;
-use model::{Bytes, ChangeKind, Effect, KeyspaceId, KeyspaceSpec, Kind, Position};
+use model::{
+    Bytes, ChangeKind, Effect, KeyspaceId, KeyspaceSpec, Kind, Position, Revision, SiteId,
+};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use storage::state::State;
@@ -26,11 +29,13 @@ pub(super) enum Source {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// Assigns. Answers with how many keys or fields there are more or less, as clients count them.
+    /// Assigns what a write of a site does. Answers with how many keys or fields there are more or less, as clients
+    /// count them.
     pub(super) fn assign(
         &mut self,
         place: Place,
         effect: &Effect,
+        of: (SiteId, Revision),
         source: Source,
     ) -> Result<i64, Stopped> {
         let key = effect.key();
@@ -41,30 +46,42 @@ impl<S: State> Applying<'_, S> {
             }
             Source::Other(position) => (self.pending_of(place, key), position.0),
         };
-        if pending.has_all() {
+        if pending.has_values() && pending.has_expiry() {
             return Ok(0);
         }
-        let is_whole = matches!(effect, Effect::Put { .. } | Effect::Delete { .. });
-        let mut cell = match is_whole && pending == Pending::default() {
+        let mut cell = match assigns_all(effect) && pending == Pending::default() {
             true => self.cell_unread(place, key)?,
             false => self.cell(place, key)?,
         };
         cell.position = position;
+        let old = cell.expiry;
+        let expiry = expiry_after(old, effect, of, &pending);
         let Assigned { counted, becomes } = assigned(cell.record.as_ref(), effect, &pending)?;
-        match becomes {
-            Becomes::Same => {}
-            Becomes::Absent(change) => drop(self.erase(&mut cell, change)),
-            Becomes::Record(kind, payload, change) => {
+        match (becomes, cell.record.as_ref()) {
+            (Becomes::Same, _) if expiry == old => return Ok(counted),
+            (Becomes::Same, Some(record)) => {
+                let (kind, payload) = (record.kind, record.payload.clone());
+                let change = match expiry {
+                    Some(_) => ChangeKind::SetExpiry,
+                    None => ChangeKind::ClearExpiry,
+                };
+                self.store_agreed(cell, kind, &payload, expiry, change);
+            }
+            // Of an absent key only the expiry may change.
+            (Becomes::Same, None) => drop(self.erase_agreed(cell, expiry, ChangeKind::Delete)),
+            (Becomes::Absent(change), _) => drop(self.erase_agreed(cell, expiry, change)),
+            (Becomes::Record(kind, payload, change), _) => {
                 if source == Source::Own && kind == Kind::Hash {
                     check_value(payload.len())?;
                 }
-                self.store(cell, kind, None, &[&payload], change);
+                self.store_agreed(cell, kind, &payload, expiry, change);
             }
         }
+        self.move_expiry(place.generation, key, old, expiry)?;
         Ok(counted)
     }
 
-    fn pending_of(&self, place: Place, key: &Bytes) -> Pending {
+    pub(super) fn pending_of(&self, place: Place, key: &Bytes) -> Pending {
         let pending = self.modes.causal.pending.get(&(place.keyspace, key.clone()));
         pending.cloned().unwrap_or_default()
     }
@@ -100,16 +117,21 @@ pub(super) fn assigned<'a>(
     pending: &Pending,
 ) -> Result<Assigned<'a>, MachineError> {
     match effect {
-        Effect::Put { value, .. } if !pending.has_string() => {
+        Effect::SetExpiry { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
+        _ if pending.has_values() => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
+        Effect::Put { value, .. } | Effect::Replace { value, .. } if !pending.has_string() => {
             let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);
             Ok(Assigned { counted: 0, becomes })
         }
-        Effect::Delete { .. } if *pending == Pending::default() => {
-            let becomes = Becomes::Absent(ChangeKind::Delete);
+        Effect::Delete { .. } | Effect::Expire { .. } if pending.has_no_value() => {
+            let becomes = Becomes::Absent(removal(effect));
             Ok(Assigned { counted: i64::from(old.is_some()), becomes })
         }
-        Effect::Put { .. } | Effect::Delete { .. } => {
-            keep_fields(old, ChangeKind::Delete, |name| pending.has_field(name))
+        Effect::Put { .. }
+        | Effect::Replace { .. }
+        | Effect::Delete { .. }
+        | Effect::Expire { .. } => {
+            keep_fields(old, removal(effect), |name| pending.has_field(name))
         }
         Effect::SetFields { fields, .. } => {
             let free = fields.iter().filter(|(name, _)| !pending.has_field(name));
@@ -132,6 +154,33 @@ pub(super) fn assigned<'a>(
             let names: BTreeSet<&[u8]> = free.map(|name| &name[..]).collect();
             keep_fields(old, ChangeKind::HashDelete, |name| !names.contains(name))
         }
+    }
+}
+
+/// Whether an effect leaves nothing of what was there.
+fn assigns_all(effect: &Effect) -> bool {
+    matches!(effect, Effect::Put { .. } | Effect::Delete { .. } | Effect::Expire { .. })
+}
+
+fn removal(effect: &Effect) -> ChangeKind {
+    match effect {
+        Effect::Expire { .. } => ChangeKind::Expire,
+        _ => ChangeKind::Delete,
+    }
+}
+
+/// What an assignment of a write makes of a key's expiry, under what is pending on it.
+pub(super) fn expiry_after(
+    old: Option<Agreed>,
+    effect: &Effect,
+    of: (SiteId, Revision),
+    pending: &Pending,
+) -> Option<Agreed> {
+    match effect {
+        _ if pending.has_expiry() => old,
+        Effect::SetExpiry { at_ms, .. } => at_ms.map(|ms| Agreed { ms, of }),
+        effect if assigns_all(effect) => None,
+        _ => old,
     }
 }
 

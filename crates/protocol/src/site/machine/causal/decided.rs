@@ -9,9 +9,14 @@
 use super::super::Applying;
 use super::super::keys::{Place, check_key, check_value};
 use super::Stopped;
+use super::effects::{expiring, moment, set_expiry};
+use crate::machine::expiry::holds;
 use crate::machine::hashes::find;
 use crate::machine::integer;
-use model::{Answer, Bytes, Condition, Effect, Expiry, Kind, Refusal, Revision, Versioned, Write};
+use model::{
+    Answer, Bytes, Condition, Effect, Expiry, ExpiryCondition, Kind, Refusal, Revision, Versioned,
+    Write,
+};
 use storage::state::State;
 
 /// The assignments, and the answer.
@@ -25,10 +30,22 @@ impl<S: State> Applying<'_, S> {
         write: &Write,
     ) -> Result<Option<Decided>, Stopped> {
         Ok(Some(match write {
-            Write::Put { key, value, condition, expiry: Expiry::Never, return_old }
+            Write::Put { key, value, condition, expiry, return_old }
                 if *return_old || *condition != Condition::Always =>
             {
-                self.decide_put(place, (key, value), *condition, *return_old)?
+                self.decide_put(place, (key, value, *expiry), *condition, *return_old)?
+            }
+            Write::SetExpiry { key, expiry, condition }
+                if *condition != ExpiryCondition::Always =>
+            {
+                let cell = self.cell_unread(place, key)?;
+                let old = cell.expiry.filter(|_| cell.record.is_some()).map(|expiry| expiry.ms);
+                let new = moment(*expiry, self.known.head.log_time_ms);
+                let is_done = cell.record.is_some() && holds(*condition, old, new);
+                let set = set_expiry(key, *expiry, self.known.head.log_time_ms);
+                let set = set.filter(|_| is_done && (old.is_some() || new.is_some()));
+                let is_done = set.is_some();
+                (set.into_iter().collect(), Answer::Flag(is_done))
             }
             Write::PutMany { pairs, if_all_absent: true } => self.decide_absent(place, pairs)?,
             Write::Append { key, suffix } => {
@@ -36,13 +53,13 @@ impl<S: State> Applying<'_, S> {
                 let len = old.len() + suffix.len();
                 check_value(len)?;
                 let value = [&old[..], suffix].concat().into();
-                (vec![Effect::Put { key: key.clone(), value }], Answer::Integer(len as i64))
+                (vec![Effect::Replace { key: key.clone(), value }], Answer::Integer(len as i64))
             }
             Write::Add { key, delta } => {
                 let old = self.string(place, key)?.0;
                 let sum = sum(old.as_deref(), *delta)?;
                 let value = sum.to_string().into();
-                (vec![Effect::Put { key: key.clone(), value }], Answer::Integer(sum))
+                (vec![Effect::Replace { key: key.clone(), value }], Answer::Integer(sum))
             }
             Write::Take { key } => match self.string(place, key)? {
                 (Some(value), version) => {
@@ -75,7 +92,7 @@ impl<S: State> Applying<'_, S> {
     fn decide_put(
         &mut self,
         place: Place,
-        (key, value): (&Bytes, &Bytes),
+        (key, value, expiry): (&Bytes, &Bytes, Expiry),
         condition: Condition,
         return_old: bool,
     ) -> Result<Decided, Stopped> {
@@ -93,9 +110,14 @@ impl<S: State> Applying<'_, S> {
             Condition::IfPresent => cell.record.is_some(),
             Condition::IfVersion(expected) => version == expected,
         };
-        let effect = applied.then(|| Effect::Put { key: key.clone(), value: value.clone() });
+        let (key, value) = (key.clone(), value.clone());
+        let effects = match (applied, expiry) {
+            (false, _) => Vec::new(),
+            (true, Expiry::Keep) => vec![Effect::Replace { key, value }],
+            (true, _) => expiring(Effect::Put { key, value }, expiry, self.known.head.log_time_ms),
+        };
         let version = if applied { self.known.head.revision } else { version };
-        Ok((effect.into_iter().collect(), Answer::Put { applied, version, old }))
+        Ok((effects, Answer::Put { applied, version, old }))
     }
 
     fn decide_absent(

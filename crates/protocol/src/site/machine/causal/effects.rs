@@ -3,14 +3,14 @@
 //! [`super::decided`].
 
 use crate::machine::keys::{check_key, check_value};
-use model::{Bytes, Condition, Effect, Expiry, Refusal, Write};
+use model::{Bytes, Condition, Effect, Expiry, ExpiryCondition, Refusal, Write};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The assignments of a write, in order; a write of nothing has none.
+/// The assignments of a write at a log time, in order; a write of nothing has none.
 ///
 /// # Errors
 /// What a causal keyspace does not do, and what is too long.
-pub(super) fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
+pub(super) fn effects_of(write: &Write, now_ms: u64) -> Result<Vec<Effect>, Refusal> {
     let cannot = |what| Err(Refusal::NotCausal(what));
     let put = |key: &Bytes, value: &Bytes| {
         check_key(key)?;
@@ -21,11 +21,18 @@ pub(super) fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
         Write::Put { condition, .. } if *condition != Condition::Always => cannot(
             "put a key only if it is there, absent or of some version unless its rmw is local",
         ),
-        Write::Put { expiry, .. } if *expiry != Expiry::Never => cannot("let keys expire"),
         Write::Put { return_old: true, .. } | Write::Take { .. } => {
             cannot("answer with the value that a write replaces unless its rmw is local")
         }
-        Write::Put { key, value, .. } => Ok(vec![put(key, value)?]),
+        Write::Put { key, value, expiry: Expiry::Keep, .. } => {
+            check_key(key)?;
+            check_value(value.len())?;
+            Ok(vec![Effect::Replace { key: key.clone(), value: value.clone() }])
+        }
+        Write::Put { key, value, expiry, .. } => {
+            let put = put(key, value)?;
+            Ok(expiring(put, *expiry, now_ms))
+        }
         Write::PutMany { if_all_absent: true, .. } | Write::HashSetIfAbsent { .. } => {
             cannot("write only what is absent unless its rmw is local")
         }
@@ -59,15 +66,84 @@ pub(super) fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
         Write::DeleteIf { .. } => {
             cannot("delete a key only if it has some version unless its rmw is local")
         }
-        Write::GetAndExpire { .. } | Write::SetExpiry { .. } => cannot("let keys expire"),
+        Write::SetExpiry { condition, .. } if *condition != ExpiryCondition::Always => cannot(
+            "set an expiry only if there is one, none, a later or an earlier one unless its rmw is local",
+        ),
+        Write::GetAndExpire { key, expiry } | Write::SetExpiry { key, expiry, .. } => {
+            check_key(key)?;
+            Ok(set_expiry(key, *expiry, now_ms).into_iter().collect())
+        }
         Write::Clear | Write::ClearAll => cannot("be cleared; delete its keys, or drop it"),
+    }
+}
+
+/// The moment that an expiry names; `None`: none. Other sites and the root compare it with their own log times.
+pub(super) fn moment(expiry: Expiry, now_ms: u64) -> Option<u64> {
+    match expiry {
+        Expiry::Never | Expiry::Keep => None,
+        Expiry::AfterMs(ms) => Some(now_ms.saturating_add(ms)),
+        Expiry::AtMs(ms) | Expiry::AtLogMs(ms) => Some(ms),
+    }
+}
+
+/// A put, and when its key expires. A moment that has passed removes the key instead.
+pub(super) fn expiring(put: Effect, expiry: Expiry, now_ms: u64) -> Vec<Effect> {
+    let key = put.key().clone();
+    match moment(expiry, now_ms) {
+        None => vec![put],
+        Some(ms) if ms <= now_ms => vec![Effect::Delete { key }],
+        at_ms => vec![put, Effect::SetExpiry { key, at_ms }],
+    }
+}
+
+/// A key's expiry, from here on. A moment that has passed removes the key.
+pub(super) fn set_expiry(key: &Bytes, expiry: Expiry, now_ms: u64) -> Option<Effect> {
+    let key = key.clone();
+    match (expiry, moment(expiry, now_ms)) {
+        (Expiry::Keep, _) => None,
+        (_, Some(ms)) if ms <= now_ms => Some(Effect::Delete { key }),
+        (_, at_ms) => Some(Effect::SetExpiry { key, at_ms }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{ExpiryCondition, Revision};
+    use model::Revision;
+
+    const NOW_MS: u64 = 1_000;
+
+    fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
+        super::effects_of(write, NOW_MS)
+    }
+
+    #[test]
+    fn an_expiry_is_an_assignment_of_a_moment() {
+        let key = Bytes::from("k");
+        let put_of = || Effect::Put { key: key.clone(), value: "v".into() };
+        let set = |at_ms| Effect::SetExpiry { key: key.clone(), at_ms };
+        let delete = || Effect::Delete { key: key.clone() };
+        for (expiry, expected) in [
+            (Expiry::AfterMs(5), vec![put_of(), set(Some(1_005))]),
+            (Expiry::AtLogMs(1_001), vec![put_of(), set(Some(1_001))]),
+            (Expiry::AtLogMs(1_000), vec![delete()]),
+            (Expiry::Keep, vec![Effect::Replace { key: key.clone(), value: "v".into() }]),
+        ] {
+            assert_eq!(effects_of(&put(Condition::Always, expiry, false)), Ok(expected));
+        }
+        for (expiry, expected) in [
+            (Expiry::AfterMs(5), vec![set(Some(1_005))]),
+            (Expiry::AfterMs(0), vec![delete()]),
+            (Expiry::Never, vec![set(None)]),
+            (Expiry::Keep, vec![]),
+        ] {
+            let (key, condition) = (key.clone(), ExpiryCondition::Always);
+            let get = Write::GetAndExpire { key: key.clone(), expiry };
+            assert_eq!(effects_of(&get), Ok(expected.clone()));
+            let set = Write::SetExpiry { key, expiry, condition };
+            assert_eq!(effects_of(&set), Ok(expected));
+        }
+    }
 
     fn put(condition: Condition, expiry: Expiry, return_old: bool) -> Write {
         Write::Put { key: "k".into(), value: "v".into(), condition, expiry, return_old }
@@ -102,19 +178,16 @@ mod tests {
             put(Condition::IfAbsent, Expiry::Never, false),
             put(Condition::IfPresent, Expiry::Never, false),
             put(Condition::IfVersion(Revision(1)), Expiry::Never, false),
-            put(Condition::Always, Expiry::AfterMs(1), false),
-            put(Condition::Always, Expiry::Keep, false),
             put(Condition::Always, Expiry::Never, true),
             Write::PutMany { pairs: vec![], if_all_absent: true },
             Write::Append { key: key(), suffix: key() },
             Write::Add { key: key(), delta: 1 },
             Write::DeleteIf { key: key(), version: Revision(1) },
             Write::Take { key: key() },
-            Write::GetAndExpire { key: key(), expiry: Expiry::Never },
             Write::SetExpiry {
                 key: key(),
                 expiry: Expiry::AfterMs(1),
-                condition: ExpiryCondition::Always,
+                condition: ExpiryCondition::IfNone,
             },
             Write::HashSetIfAbsent { key: key(), field: key(), value: key() },
             Write::HashAdd { key: key(), field: key(), delta: 1 },

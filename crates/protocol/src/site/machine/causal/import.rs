@@ -6,7 +6,7 @@
 use super::super::Applying;
 use super::assign::Source;
 use super::{Stopped, rows};
-use model::{Answer, Import, Position, Refusal};
+use model::{Answer, Import, NO_SITE, Position, Refusal};
 use std::collections::BTreeMap;
 use storage::state::State;
 
@@ -50,10 +50,13 @@ impl<S: State> Applying<'_, S> {
                     self.settle_own(&write, bytes);
                 }
                 Import::Other { position, site, write } => {
-                    ordered.insert(*site, (write.revision, *position));
+                    if *site != NO_SITE {
+                        ordered.insert(*site, (write.revision, *position));
+                    }
                     let Some(place) = self.causal_place(write.keyspace) else { continue };
                     for effect in &write.effects {
-                        self.assign(place, effect, Source::Other(*position))?;
+                        let of = (*site, write.revision);
+                        self.assign(place, effect, of, Source::Other(*position))?;
                     }
                 }
             }

@@ -16,6 +16,7 @@
 //! | `decided` | the same of a write that depends on what it overwrites |
 //! | `registers` | which registers of a key have a pending write |
 //! | `assign` | an assignment to a key's record, for own writes and others' alike |
+//! | `expires` | when keys expire: the root orders it |
 //! | `write` | a request of this site |
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
@@ -35,6 +36,7 @@
 mod assign;
 mod decided;
 mod effects;
+mod expires;
 mod import;
 mod order;
 mod own;
@@ -46,7 +48,7 @@ pub mod session;
 mod write;
 
 #[cfg(test)]
-pub(super) use rows::STAGED_ROWS;
+pub(super) use rows::{STAGED_ROWS, of_expiry};
 pub(super) use write::owns_writes;
 
 use super::{Applying, Machine, MachineError, Stopped};
@@ -78,6 +80,8 @@ pub struct Causal {
     /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
+    /// The earliest moment at which a key expires.
+    next_expiry: Option<u64>,
     /// What is to take the place of the keyspaces.
     resync: Option<Resync>,
 }

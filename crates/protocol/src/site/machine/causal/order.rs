@@ -6,7 +6,7 @@
 
 use super::super::Applying;
 use super::{Stopped, rows};
-use model::{Answer, Offer, Position, Refusal, Region, limits};
+use model::{Answer, CausalWrite, Offer, Position, Refusal, Region, SiteId, limits};
 use storage::state::State;
 
 impl<S: State> Applying<'_, S> {
@@ -23,8 +23,7 @@ impl<S: State> Applying<'_, S> {
             let what = "take what a site has written that has left the deployment";
             return Err(Refusal::NotCausal(what).into());
         }
-        let causal = &mut self.modes.causal;
-        let (mut last, mut at) = causal.ordered_of(offer.site).unwrap_or_default();
+        let (mut last, mut at) = self.modes.causal.ordered_of(offer.site).unwrap_or_default();
         if offer.after > last {
             return Ok(Answer::Done(last));
         }
@@ -33,21 +32,33 @@ impl<S: State> Applying<'_, S> {
             if write.revision <= last {
                 continue;
             }
-            if causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
+            if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
                 break;
             }
-            at = causal.head.order_last.next(epoch);
             last = write.revision;
-            causal.head.order_last = at;
-            let row = rows::encode_ordered(offer.site, write);
-            causal.head.order_bytes += row.len() as u64;
-            self.overlay.put(rows::of_position(at), row);
+            at = self.give_position(epoch, offer.site, write);
         }
         if last > before {
-            causal.is_dirty = true;
             self.note_ordered(offer.site, last, at);
         }
         Ok(Answer::Done(last))
+    }
+
+    /// A write gets the next position.
+    pub(super) fn give_position(
+        &mut self,
+        epoch: u16,
+        site: SiteId,
+        write: &CausalWrite,
+    ) -> Position {
+        let causal = &mut self.modes.causal;
+        let at = causal.head.order_last.next(epoch);
+        let row = rows::encode_ordered(site, write);
+        causal.head.order_last = at;
+        causal.head.order_bytes += row.len() as u64;
+        causal.is_dirty = true;
+        self.overlay.put(rows::of_position(at), row);
+        at
     }
 
     /// Forgets the order up to a position, or a part of it if that is much: the next time the rest goes.

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pending {
     /// The string and all fields.
-    all: Option<Revision>,
+    values: Option<Revision>,
     /// The string.
     string: Option<Revision>,
     /// These fields.
     fields: BTreeMap<Bytes, Revision>,
+    /// The expiry.
+    expiry: Option<Revision>,
 }
 
 type Keys = BTreeMap<(KeyspaceId, Bytes), Pending>;
@@ -24,9 +26,15 @@ impl Pending {
         for effect in &write.effects {
             let pending = keys.entry((write.keyspace, effect.key().clone())).or_default();
             match effect {
-                Effect::Put { .. } | Effect::Delete { .. } => {
-                    *pending = Pending { all: Some(revision), ..Pending::default() };
+                Effect::Put { .. } | Effect::Delete { .. } | Effect::Expire { .. } => {
+                    let revision = Some(revision);
+                    *pending = Pending { values: revision, expiry: revision, ..Pending::default() };
                 }
+                Effect::Replace { .. } => {
+                    let (values, expiry) = (Some(revision), pending.expiry);
+                    *pending = Pending { values, expiry, ..Pending::default() };
+                }
+                Effect::SetExpiry { .. } => pending.expiry = Some(revision),
                 Effect::SetFields { fields, .. } => {
                     pending.string = Some(revision);
                     let names = fields.iter().map(|(name, _)| (name.clone(), revision));
@@ -50,7 +58,12 @@ impl Pending {
                 *known = revision.max(*known);
             };
             match effect {
-                Effect::Put { .. } | Effect::Delete { .. } => later(&mut pending.all),
+                Effect::Put { .. } | Effect::Delete { .. } | Effect::Expire { .. } => {
+                    later(&mut pending.values);
+                    later(&mut pending.expiry);
+                }
+                Effect::Replace { .. } => later(&mut pending.values),
+                Effect::SetExpiry { .. } => later(&mut pending.expiry),
                 Effect::SetFields { fields, .. } => {
                     fields.iter().for_each(|(name, _)| field(name));
                     later(&mut pending.string);
@@ -66,8 +79,9 @@ impl Pending {
             let at = (write.keyspace, effect.key().clone());
             let Some(pending) = keys.get_mut(&at) else { continue };
             let is_later = |revision: &Revision| *revision > write.revision;
-            pending.all = pending.all.filter(is_later);
+            pending.values = pending.values.filter(is_later);
             pending.string = pending.string.filter(is_later);
+            pending.expiry = pending.expiry.filter(is_later);
             match effect {
                 Effect::SetFields { fields, .. } => {
                     pending.settle_fields(fields.iter().map(|(name, _)| name), write.revision);
@@ -75,7 +89,7 @@ impl Pending {
                 Effect::DeleteFields { fields, .. } => {
                     pending.settle_fields(fields.iter(), write.revision);
                 }
-                Effect::Put { .. } | Effect::Delete { .. } => {}
+                _ => {}
             }
             if *pending == Pending::default() {
                 keys.remove(&at);
@@ -91,18 +105,28 @@ impl Pending {
         }
     }
 
-    /// Whether no register of the key is free.
-    pub(super) fn has_all(&self) -> bool {
-        self.all.is_some()
+    /// Whether the string and all fields have a pending write.
+    pub(super) fn has_values(&self) -> bool {
+        self.values.is_some()
+    }
+
+    /// Whether neither the string nor a field has one.
+    pub(super) fn has_no_value(&self) -> bool {
+        self.values.is_none() && self.string.is_none() && self.fields.is_empty()
     }
 
     /// Whether its string has a pending write.
     pub(super) fn has_string(&self) -> bool {
-        self.all.is_some() || self.string.is_some()
+        self.values.is_some() || self.string.is_some()
     }
 
     /// Whether a field has a pending write.
     pub(super) fn has_field(&self, name: &[u8]) -> bool {
-        self.all.is_some() || self.fields.contains_key(name)
+        self.values.is_some() || self.fields.contains_key(name)
+    }
+
+    /// Whether its expiry has a pending write.
+    pub(super) fn has_expiry(&self) -> bool {
+        self.expiry.is_some()
     }
 }

@@ -25,13 +25,13 @@ use super::super::receiving::ANEW;
 use super::super::records::Record;
 use super::super::stores::Store;
 use super::super::{Applying, Machine, tables};
-use super::assign::{Becomes, assigned};
+use super::assign::{Becomes, assigned, expiry_after};
 use super::registers::Pending;
 use super::{MachineError, Stopped, causals, rows};
 use crate::bugs::Bug;
 use model::{
-    Answer, Bytes, Effect, KeyspaceId, Position, Refusal, Resync as Step, ResyncItem, Revision,
-    SiteId, limits,
+    Answer, Bytes, Effect, KeyspaceId, Kind, NO_SITE, Position, Refusal, Resync as Step,
+    ResyncItem, Revision, SiteId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read as _, State};
@@ -120,7 +120,8 @@ impl<S: State> Machine<S> {
             position => position,
         };
         let payload = [&record.payload[..]];
-        Ok(Record::encode_at(record.kind, record.version, None, position, &payload))
+        let (kind, version, expiry) = (record.kind, record.version, record.agreed());
+        Ok(Record::encode_agreed(kind, version, expiry, position, &payload))
     }
 
     /// How many keys the causal keyspaces hold.
@@ -238,7 +239,9 @@ impl<S: State> Applying<'_, S> {
             };
             if let ResyncItem::Entry { position, site, write } = item {
                 resync.upto = resync.upto.max(*position);
-                self.stage_ordered(resync, *site, (write.revision, *position));
+                if *site != NO_SITE {
+                    self.stage_ordered(resync, *site, (write.revision, *position));
+                }
                 if *site == own {
                     resync.ordered = resync.ordered.max(write.revision);
                 }
@@ -253,13 +256,15 @@ impl<S: State> Applying<'_, S> {
                 ResyncItem::Record { key, row, .. } => {
                     let record = Record::decode(row.clone())?;
                     let payload = [&record.payload[..]];
+                    let (kind, expiry) = (record.kind, record.agreed());
                     let row =
-                        Record::encode_at(record.kind, version, None, record.position, &payload);
-                    store.count = self.stage(store, key, Some(&row))?;
+                        Record::encode_agreed(kind, version, expiry, record.position, &payload);
+                    store.count = self.stage_agreed(store, key, Some(row))?;
                 }
-                ResyncItem::Entry { position, write, .. } => {
+                ResyncItem::Entry { position, site, write } => {
                     for effect in &write.effects {
-                        store.count = self.stage_effect(store, effect, version, position.0)?;
+                        let of = (*site, write.revision);
+                        store.count = self.stage_effect(store, effect, of, version, position.0)?;
                     }
                 }
                 ResyncItem::Ordered { .. } => {}
@@ -292,22 +297,55 @@ impl<S: State> Applying<'_, S> {
         &mut self,
         store: Store,
         effect: &Effect,
+        of: (SiteId, Revision),
         version: Revision,
         position: u64,
     ) -> Result<u64, Stopped> {
         let key = effect.key();
         let row = self.overlay.get(&tables::record(store.generation, key));
         let old = row.map_err(MachineError::from)?.map(Record::decode).transpose()?;
-        let becomes = assigned(old.as_ref(), effect, &Pending::default())?.becomes;
-        match becomes {
-            Becomes::Same => Ok(store.count),
-            Becomes::Absent(_) if self.modes.planted.is(Bug::ResyncKeepsDeleted) => Ok(store.count),
-            Becomes::Absent(_) => self.stage(store, key, None),
-            Becomes::Record(kind, payload, _) => {
-                let row = Record::encode_at(kind, version, None, position, &[&payload]);
-                self.stage(store, key, Some(&row))
+        let (expiry, none) = (old.as_ref().and_then(Record::agreed), Pending::default());
+        let new_expiry = expiry_after(expiry, effect, of, &none);
+        let old = old.filter(|record| !record.is_vacant);
+        let becomes = assigned(old.as_ref(), effect, &none)?.becomes;
+        let row_of = |kind, payload: &[u8]| {
+            Record::encode_agreed(kind, version, new_expiry, position, &[payload])
+        };
+        let row = match (becomes, &old) {
+            (Becomes::Same, _) if expiry == new_expiry => return Ok(store.count),
+            (Becomes::Absent(_), _) if self.modes.planted.is(Bug::ResyncKeepsDeleted) => {
+                return Ok(store.count);
             }
+            (Becomes::Same, Some(record)) => Some(row_of(record.kind, &record.payload)),
+            (Becomes::Record(kind, payload, _), _) => Some(row_of(kind, &payload)),
+            (Becomes::Absent(_), _) | (Becomes::Same, None) => {
+                new_expiry.map(|_| row_of(Kind::Hash, &[]))
+            }
+        };
+        self.stage_agreed(store, key, row)
+    }
+
+    /// Puts a record where it is staged, or removes it. How many keys there are then.
+    fn stage_agreed(
+        &mut self,
+        store: Store,
+        key: &[u8],
+        row: Option<Bytes>,
+    ) -> Result<u64, Stopped> {
+        let at = tables::record(store.generation, key);
+        let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
+        let old = self.overlay.look(&at, head).map_err(MachineError::from)??;
+        let new = row.as_deref().map(Record::decode_head).transpose()?;
+        let agreed = |record: &Option<Record>| record.as_ref().and_then(Record::agreed);
+        let count = |record: &Option<Record>| {
+            u64::from(record.as_ref().is_some_and(|record| !record.is_vacant))
+        };
+        self.move_expiry(store.generation, key, agreed(&old), agreed(&new))?;
+        match row {
+            Some(row) => self.overlay.put(at, row),
+            None => self.overlay.remove(at),
         }
+        Ok(store.count + count(&new) - count(&old))
     }
 
     /// Own writes up to one have positions: they wait no more, a part of them if they are many. Whether none
@@ -332,6 +370,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn switch(&mut self, mut resync: Resync) -> Result<Answer, Stopped> {
+        let own = self.member()?.own;
         self.next_revision();
         for write in rows::own(&self.overlay, resync.ordered, usize::MAX)? {
             if self.causal_place(write.keyspace).is_none() {
@@ -339,7 +378,8 @@ impl<S: State> Applying<'_, S> {
             }
             let mut store = self.store_of(&resync, write.keyspace);
             for effect in &write.effects {
-                store.count = self.stage_effect(store, effect, write.revision, 0)?;
+                let of = (own, write.revision);
+                store.count = self.stage_effect(store, effect, of, write.revision, 0)?;
             }
             resync.stores.insert(write.keyspace, store);
         }

@@ -5,6 +5,7 @@
 //!                 ‖ order's last position ‖ trimmed up to ‖ bytes of the order (varints)
 //! K u revision  → an own write without a position (wire::entry)
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
+//! K e moment generation key → nothing: a key expires then, if the order says so (`expires`)
 //! K s site      → its last revision with a position ‖ that (varints)
 //! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ pieces (varints) ‖ resume   of a resync
 //! K m            → format 1 ‖ where it began as another root ‖ epoch in which it stopped ‖ given (varints)
@@ -30,6 +31,7 @@ pub(super) const DAMAGED: MachineError = MachineError::Damaged { table: CAUSAL a
 
 /// The key of the head.
 pub(super) const HEAD: [u8; 2] = [CAUSAL, b'h'];
+const EXPIRIES: u8 = b'e';
 const UNORDERED: u8 = b'u';
 const ORDER: u8 = b'o';
 const SITES: u8 = b's';
@@ -100,6 +102,51 @@ fn numbered(part: u8, number: u64) -> [u8; 10] {
     let mut key = [CAUSAL, part, 0, 0, 0, 0, 0, 0, 0, 0];
     key[2..].copy_from_slice(&number.to_be_bytes());
     key
+}
+
+/// The key of a moment at which a key expires.
+pub(in crate::site::machine) fn of_expiry(ms: u64, generation: u64, key: &[u8]) -> Vec<u8> {
+    let mut at = numbered(EXPIRIES, ms).to_vec();
+    put_varint(generation, &mut at);
+    at.extend_from_slice(key);
+    at
+}
+
+/// A moment, a generation and a key.
+type Expiry = (u64, u64, Bytes);
+
+fn decode_expiry(at: &Bytes) -> Option<Expiry> {
+    let ms = u64::from_be_bytes(at.get(2..10)?.try_into().ok()?);
+    let (generation, len) = take_varint(&at[10..])?;
+    Some((ms, generation, at.slice(10 + len..)))
+}
+
+/// The first moments up to one, as many as `max`, and the moment after those.
+pub(super) fn first_expiries(
+    read: &impl Read,
+    upto_ms: u64,
+    max: usize,
+) -> Result<(Vec<Expiry>, Option<u64>), MachineError> {
+    let (mut found, mut next, mut is_damaged) = (Vec::new(), None, false);
+    read.scan(
+        &[CAUSAL, EXPIRIES],
+        Some(&[CAUSAL, EXPIRIES + 1]),
+        &mut |at, _| match decode_expiry(&at) {
+            Some(expiry) if expiry.0 <= upto_ms && found.len() < max => {
+                found.push(expiry);
+                true
+            }
+            Some((ms, ..)) => {
+                next = Some(ms);
+                false
+            }
+            None => {
+                is_damaged = true;
+                false
+            }
+        },
+    )?;
+    if is_damaged { Err(DAMAGED) } else { Ok((found, next)) }
 }
 
 /// The key of an own write without a position.
@@ -402,6 +449,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
         }
         !is_damaged
     })?;
+    causal.next_expiry = first_expiries(read, 0, 0)?.1;
     causal.ordered = load_sites(read, SITES)?;
     if let Some(row) = read.get(&ROOT)? {
         causal.root = decode_root(&row).ok_or(DAMAGED)?;
@@ -432,6 +480,9 @@ mod tests {
 
         assert_eq!(of_unordered(Revision(258)), b"Ku\0\0\0\0\0\0\x01\x02");
         assert_eq!(of_position(Position::new(1, 2)), b"Ko\0\x01\0\0\0\0\0\x02");
+        let expiry = of_expiry(258, 300, b"k");
+        assert_eq!(expiry, b"Ke\0\0\0\0\0\0\x01\x02\xac\x02k");
+        assert_eq!(decode_expiry(&expiry.into()), Some((258, 300, "k".into())));
         assert_eq!(of_site(SiteId(3)), b"Ks\0\0\0\x03");
         assert_eq!(encode_site(Revision(300), Position(2)), b"\xac\x02\x02");
         let write = CausalWrite {

@@ -14,8 +14,8 @@ use super::registers::Pending;
 use super::{Stopped, rows};
 use crate::machine::apply::split;
 use model::{
-    Answer, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Rmw, Step, Write,
-    limits,
+    Answer, Bytes, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Rmw, Step,
+    Versioned, Write, limits,
 };
 use storage::state::State;
 use wire::entry::encode_causal_write;
@@ -90,12 +90,12 @@ impl<S: State> Applying<'_, S> {
             && let Some((own, answer)) = self.decided(place, write)?
         {
             for effect in &own {
-                self.assign(place, effect, Source::Own)?;
+                self.assign_own(place, effect)?;
             }
             effects.extend(own);
             return Ok(answer);
         }
-        let own = effects_of(write)?;
+        let mut own = effects_of(write, self.known.head.log_time_ms)?;
         if let Write::HashSet { key, .. } | Write::HashDelete { key, .. } = write {
             // Of the site's own view only: elsewhere it may be a hash by then.
             let cell = self.cell_unread(place, key)?;
@@ -103,11 +103,38 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::WrongType.into());
             }
         }
+        let answer = match write {
+            Write::SetExpiry { key, .. } => {
+                let cell = self.cell_unread(place, key)?;
+                let clears = matches!(own[..], [Effect::SetExpiry { at_ms: None, .. }]);
+                // What is not there expires not, and no expiry is nothing to clear.
+                if cell.record.is_none() || (clears && cell.expiry.is_none()) {
+                    own.clear();
+                }
+                Some(Answer::Flag(!own.is_empty()))
+            }
+            Write::GetAndExpire { key, .. } => {
+                let cell = self.cell(place, key)?;
+                let (value, version) = (cell.payload(Kind::String)?, cell.version());
+                self.charge(value.as_ref().map_or(0, Bytes::len))?;
+                if value.is_none() {
+                    own.clear();
+                }
+                Some(Answer::Value(value.map(|value| Versioned { value, version })))
+            }
+            _ => None,
+        };
         let mut counted = 0;
         for effect in &own {
-            counted += self.assign(place, effect, Source::Own)?;
+            counted += self.assign_own(place, effect)?;
+        }
+        if let Write::HashDelete { key, .. } = write {
+            own.extend(self.forget_expiry_of_none(place, key)?);
         }
         effects.extend(own);
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
         Ok(match write {
             Write::Put { .. } => {
                 let version = self.known.head.revision;
@@ -116,6 +143,26 @@ impl<S: State> Applying<'_, S> {
             Write::PutMany { .. } => Answer::Flag(true),
             _ => Answer::Integer(counted),
         })
+    }
+
+    fn assign_own(&mut self, place: Place, effect: &Effect) -> Result<i64, Stopped> {
+        let of = (self.member()?.own, self.known.head.revision);
+        self.assign(place, effect, of, Source::Own)
+    }
+
+    /// A hash whose last field has gone here does not leave its expiry to the next one of that name.
+    fn forget_expiry_of_none(
+        &mut self,
+        place: Place,
+        key: &Bytes,
+    ) -> Result<Option<Effect>, Stopped> {
+        let cell = self.cell_unread(place, key)?;
+        if cell.record.is_some() || cell.expiry.is_none() {
+            return Ok(None);
+        }
+        let clear = Effect::SetExpiry { key: key.clone(), at_ms: None };
+        self.assign_own(place, &clear)?;
+        Ok(Some(clear))
     }
 
     /// Whether writes may depend on what they overwrite.

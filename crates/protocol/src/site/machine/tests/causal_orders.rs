@@ -7,8 +7,8 @@ use super::super::causal::session::{Lacks, SessionRead};
 use super::causal::{A, B, C, CARTS, change, three_sites};
 use super::*;
 use model::{
-    CausalCommand, CausalToken, CausalWrite, Import, KeyspaceSpec, Kind, Offer, Position,
-    RegistryChange, Step,
+    CausalCommand, CausalToken, CausalWrite, Effect, Expiring, Import, KeyspaceSpec, Kind, NO_SITE,
+    Offer, Position, RegistryChange, Step,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,8 +22,11 @@ type Id = (SiteId, Revision);
 
 /// A site, as a number below 3.
 fn site_of(at: usize) -> SiteId {
-    [A, B, C][at]
+    [A, B, C, NO_SITE][at]
 }
+
+/// What the root orders by itself, as a number beside the sites'.
+const BY_ROOT: usize = 3;
 
 // ---- the model ---------------------------------------------------------------------------------
 
@@ -34,13 +37,14 @@ enum Assign {
     Delete(&'static str),
     Set(&'static str, Vec<(Bytes, Bytes)>),
     Unset(&'static str, Vec<Bytes>),
+    Expiry(&'static str, Option<u64>),
 }
 
 impl Assign {
     fn key(&self) -> &'static str {
         match self {
             Assign::Put(key, _) | Assign::Delete(key) => key,
-            Assign::Set(key, _) | Assign::Unset(key, _) => key,
+            Assign::Set(key, _) | Assign::Unset(key, _) | Assign::Expiry(key, _) => key,
         }
     }
 }
@@ -61,6 +65,7 @@ struct Registers {
     fields: BTreeMap<Bytes, (Option<Bytes>, Option<Id>)>,
     /// Of all other fields.
     others: Option<Id>,
+    expiry: (Option<u64>, Option<Id>),
 }
 
 impl Registers {
@@ -68,12 +73,14 @@ impl Registers {
         let id = Some(id);
         match assign {
             Assign::Put(_, value) => {
-                let string = (Some(value.clone()), id);
-                *self = Registers { string, fields: BTreeMap::new(), others: id };
+                let (string, expiry) = ((Some(value.clone()), id), (None, id));
+                *self = Registers { string, fields: BTreeMap::new(), others: id, expiry };
             }
             Assign::Delete(_) => {
-                *self = Registers { string: (None, id), fields: BTreeMap::new(), others: id };
+                let (string, expiry) = ((None, id), (None, id));
+                *self = Registers { string, fields: BTreeMap::new(), others: id, expiry };
             }
+            Assign::Expiry(_, at_ms) => self.expiry = (*at_ms, id),
             Assign::Set(_, fields) => {
                 self.string = (None, id);
                 for (name, value) in fields {
@@ -115,8 +122,8 @@ impl Registers {
 
 #[derive(Debug, Default)]
 struct Model {
-    /// What each site has written, in order.
-    own: [Vec<Written>; 3],
+    /// What each site has written, in order, and the root by itself.
+    own: [Vec<Written>; 4],
     /// The order: site, and which of its writes.
     order: Vec<(usize, usize)>,
     /// How much of the order each site has imported.
@@ -142,6 +149,17 @@ impl Model {
             for assign in write.assigns.iter().filter(|assign| assign.key() == key) {
                 registers.take(assign, write.id);
             }
+        }
+        registers
+    }
+
+    /// A key as the order up to a place has it.
+    fn ordered(&self, upto: usize, keyspace: KeyspaceId, key: &str) -> Registers {
+        let mut registers = Registers::default();
+        for (of, number) in &self.order[..upto] {
+            let write = &self.own[*of][*number];
+            let of_key = |assign: &&Assign| write.keyspace == keyspace && assign.key() == key;
+            write.assigns.iter().filter(of_key).for_each(|one| registers.take(one, write.id));
         }
         registers
     }
@@ -185,7 +203,7 @@ impl World {
     }
 
     /// The command of one part of a write, and what it assigns if the key is of this kind by then.
-    fn part(&mut self, part: &Part) -> (Write, Vec<Assign>) {
+    fn part(&mut self, site: usize, part: &Part) -> (Write, Vec<Assign>) {
         let key = |at: usize| KEYS[at];
         match part {
             Part::Put(at) => {
@@ -217,6 +235,23 @@ impl World {
                 let write = Write::HashSet { key: key(*at).into(), fields: fields.clone() };
                 (write, vec![Assign::Set(key(*at), fields)])
             }
+            Part::Expire(at, after_ms) => {
+                let expiry = after_ms.map_or(Expiry::Never, Expiry::AfterMs);
+                let condition = model::ExpiryCondition::Always;
+                let write = Write::SetExpiry { key: key(*at).into(), expiry, condition };
+                let at_ms = after_ms.map(|ms| self.sites[site].now_ms + ms);
+                (write, vec![Assign::Expiry(key(*at), at_ms)])
+            }
+            Part::PutExpiring(at, after_ms) => {
+                let (write, mut assigns) = self.part(site, &Part::Put(*at));
+                let Write::Put { key: of, value, condition, return_old, .. } = write else {
+                    unreachable!("a put is one")
+                };
+                let expiry = Expiry::AfterMs(*after_ms);
+                let at_ms = Some(self.sites[site].now_ms + after_ms);
+                assigns.push(Assign::Expiry(key(*at), at_ms));
+                (Write::Put { key: of, value, condition, expiry, return_old }, assigns)
+            }
             Part::Unset(at, fields) => {
                 let fields: Vec<_> = fields.iter().map(|field| name(*field)).collect();
                 let write = Write::HashDelete { key: key(*at).into(), fields: fields.clone() };
@@ -230,7 +265,7 @@ impl World {
         if !self.has(site, keyspace) || !self.attach(site, session) {
             return;
         }
-        let made: Vec<_> = parts.iter().map(|part| self.part(part)).collect();
+        let made: Vec<_> = parts.iter().map(|part| self.part(site, part)).collect();
         let mut shown: BTreeMap<&str, Registers> = BTreeMap::new();
         for key in KEYS {
             shown.insert(key, self.model.registers(site, keyspace, key));
@@ -240,9 +275,27 @@ impl World {
         for (write, of_it) in &made {
             let is_hash = matches!(write, Write::HashSet { .. } | Write::HashDelete { .. });
             let is_string = is_hash && shown[of_it[0].key()].kind() == Some(Kind::String);
+            let is_put = matches!(write, Write::Put { .. });
             for assign in of_it.iter().filter(|_| !is_string) {
-                shown.get_mut(assign.key()).unwrap().take(assign, id);
+                let registers = shown.get_mut(assign.key()).unwrap();
+                // A key that is not there does not expire, and one that does not has nothing to clear.
+                let is_idle = match assign {
+                    Assign::Expiry(_, None) => registers.expiry.0.is_none(),
+                    _ => false,
+                };
+                let is_absent = matches!(assign, Assign::Expiry(..)) && registers.kind().is_none();
+                if !is_put && (is_idle || is_absent) {
+                    continue;
+                }
+                registers.take(assign, id);
                 assigns.push(assign.clone());
+                // A hash that has gone leaves no expiry.
+                let is_unset = matches!(assign, Assign::Unset(..));
+                if is_unset && registers.kind().is_none() && registers.expiry.0.is_some() {
+                    let clear = Assign::Expiry(assign.key(), None);
+                    registers.take(&clear, id);
+                    assigns.push(clear);
+                }
             }
         }
         let mut writes: Vec<_> = made.into_iter().map(|(write, _)| write).collect();
@@ -399,7 +452,7 @@ impl World {
     fn written(&self, site: usize, number: usize) -> CausalWrite {
         let position = Position(0);
         let kept = self.sites[0].machine.ordered(position, usize::MAX).unwrap();
-        let own = self.all_unordered(site);
+        let own = if site == BY_ROOT { Vec::new() } else { self.all_unordered(site) };
         let revision = self.model.own[site][number].id.1;
         let in_order = kept.into_iter().filter(|(_, of, _)| *of == site_of(site));
         let mut all = in_order.map(|(_, _, write)| write).chain(own);
@@ -416,6 +469,43 @@ impl World {
     fn learn(&mut self, site: usize) {
         let registry = self.sites[0].copy_of_registry();
         self.sites[site].learn(&registry);
+    }
+
+    /// The root orders that what is due by its clock goes, and that is right.
+    fn expire(&mut self) {
+        let before = self.model.order.len();
+        self.sites[0].tick();
+        let after = match before {
+            0 => Position(0),
+            before => Position::new(1, before as u64),
+        };
+        for (position, site, write) in self.sites[0].machine.ordered(after, usize::MAX).unwrap() {
+            assert_eq!((site, write.revision.0), (NO_SITE, position.0));
+            let [Effect::Expire { key, site, revision }] = &write.effects[..] else {
+                panic!("{write:?}")
+            };
+            let key = KEYS.into_iter().find(|name| name.as_bytes() == key).unwrap();
+            let number = self.model.own[BY_ROOT].len();
+            let upto = self.model.order.len();
+            let (ms, of) = self.model.ordered(upto, write.keyspace, key).expiry;
+            assert_eq!(of, Some((*site, *revision)), "{key} has another expiry by then");
+            assert!(ms.is_some_and(|ms| ms <= self.sites[0].now_ms), "{key} is not due");
+            let id = (NO_SITE, write.revision);
+            let mut past = self.model.ids(0);
+            past.insert(id);
+            let assigns = vec![Assign::Delete(key)];
+            self.model.own[BY_ROOT].push(Written { id, keyspace: write.keyspace, assigns, past });
+            self.model.order.push((BY_ROOT, number));
+        }
+        let upto = self.model.order.len();
+        if self.model.applied[0] == before && self.all_unordered(0).is_empty() {
+            for keyspace in [CARTS, MORE].into_iter().filter(|id| self.has(0, *id)) {
+                for key in KEYS {
+                    let (ms, _) = self.model.ordered(upto, keyspace, key).expiry;
+                    assert!(ms.is_none_or(|ms| ms > self.sites[0].now_ms), "{key} is still there");
+                }
+            }
+        }
     }
 
     fn check(&mut self) {
@@ -472,19 +562,28 @@ fn check_key(
         }
         None => {}
     }
+    let expiring = match (kind, registers.expiry.0) {
+        (None, _) => Expiring::Absent,
+        (_, None) => Expiring::Never,
+        (_, Some(ms)) => Expiring::AtMs(ms),
+    };
+    assert_eq!(ask(Query::Expiry { key: key.into() }), Answer::Expiry(expiring), "{key}");
     let query = Query::Kind { key: key.into() };
     let read = site.read_in_session(keyspace, &query, CausalToken::default());
     let SessionRead::Answered(Ok(_), token) = read else { panic!("{read:?}") };
+    // The position of a string under an expiry that was set since is not kept: what set that has a higher one.
+    let is_plain = kind != Some(Kind::String) || registers.expiry.1 == registers.string.1;
     let covers = |(of, revision): Id| {
         let here = token.written.is_some_and(|(site, upto)| site == of && revision <= upto);
         here || model.position((of, revision)).is_some_and(|position| position <= token.seen)
     };
     for id in registers.read() {
-        assert!(covers(id), "{token:?} does not name {id:?}");
+        assert!(!is_plain || covers(id), "{token:?} does not name {id:?}");
     }
     assert!(token.seen <= site.machine.causal().applied());
     if let (Some(Kind::String), Some(id)) = (kind, registers.string.1)
         && id.0 != site.own()
+        && is_plain
     {
         assert_eq!((Some(token.seen), token.written), (model.position(id), None), "no more");
     }
@@ -499,10 +598,13 @@ enum Part {
     Delete(Vec<usize>),
     Set(usize, Vec<usize>),
     Unset(usize, Vec<usize>),
+    Expire(usize, Option<u64>),
+    PutExpiring(usize, u64),
 }
 
 #[derive(Clone, Debug)]
 enum Act {
+    Wait(u64),
     Write { site: usize, keyspace: KeyspaceId, parts: Vec<Part>, session: usize },
     Read { site: usize, keyspace: KeyspaceId, key: usize, session: usize },
     Begin(usize),
@@ -523,6 +625,9 @@ fn part() -> impl Strategy<Value = Part> {
         2 => keys().prop_map(Part::Delete),
         4 => (0usize..3, vec(0usize..3, 1..3)).prop_map(|(key, fields)| Part::Set(key, fields)),
         3 => (0usize..3, vec(0usize..3, 1..3)).prop_map(|(key, fields)| Part::Unset(key, fields)),
+        2 => (0usize..3, prop_oneof![1 => Just(None), 3 => (1u64..60).prop_map(Some)])
+            .prop_map(|(key, after_ms)| Part::Expire(key, after_ms)),
+        1 => (0usize..3, 1u64..60).prop_map(|(key, after_ms)| Part::PutExpiring(key, after_ms)),
     ]
 }
 
@@ -544,6 +649,7 @@ fn act() -> impl Strategy<Value = Act> {
         7 => (site(), prop_oneof![5 => Just(0usize), 1 => 1usize..3], 1usize..5)
             .prop_map(|(site, back, len)| Act::Import { site, back, len }),
         1 => Just(Act::Trim),
+        2 => (1u64..40).prop_map(Act::Wait),
         1 => site().prop_map(Act::Reopen),
         1 => site().prop_map(Act::Learn),
         1 => Just(Act::Create),
@@ -552,7 +658,13 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 fn perform(world: &mut World, act: &Act) {
+    // Any entry of the root brings it.
+    world.expire();
     match act {
+        Act::Wait(ms) => {
+            world.sites[0].now_ms += ms;
+            world.expire();
+        }
         Act::Write { site, keyspace, parts, session } => {
             world.write(*site, *keyspace, parts, *session);
         }
@@ -588,12 +700,15 @@ impl World {
 
     /// Everything arrives.
     fn settle(&mut self) {
-        for site in 0..3 {
-            self.learn(site);
-            self.order(site, 0, usize::MAX, 1);
-        }
-        for site in 0..3 {
-            self.import(site, 0, usize::MAX - 1_000);
+        for _ in 0..2 {
+            for site in 0..3 {
+                self.learn(site);
+                self.order(site, 0, usize::MAX, 1);
+            }
+            for site in 0..3 {
+                self.import(site, 0, usize::MAX - 1_000);
+            }
+            self.expire();
         }
         self.check();
         assert!(self.model.own.iter().map(Vec::len).sum::<usize>() == self.model.order.len());

@@ -40,10 +40,12 @@ fn what_comes_of_it_is_an_assignment() {
     let [mut a, _] = two_sites();
     assert_eq!(a.write_in(TALLIES, add("n", 5)), Ok(Answer::Integer(5)));
     assert_eq!(a.write_in(TALLIES, add("n", -7)), Ok(Answer::Integer(-2)));
-    assert_eq!(last_effects(&a), puts("n", "-2"));
+    let replaces =
+        |value: &'static str| vec![Effect::Replace { key: "n".into(), value: value.into() }];
+    assert_eq!(last_effects(&a), replaces("-2"));
     let append = Write::Append { key: "n".into(), suffix: "5".into() };
     assert_eq!(a.write_in(TALLIES, append), Ok(Answer::Integer(3)));
-    assert_eq!(last_effects(&a), puts("n", "-25"));
+    assert_eq!(last_effects(&a), replaces("-25"));
     match a.write_in(TALLIES, swap("n", "x", Condition::IfPresent)) {
         Ok(Answer::Put { applied: true, old: Some(old), .. }) => assert_eq!(old, "-25"),
         other => panic!("{other:?}"),

@@ -2,6 +2,7 @@
 
 mod backups;
 mod causal;
+mod causal_expiry;
 mod causal_orders;
 mod causal_rebuilds;
 mod causal_rmw;
@@ -28,7 +29,7 @@ use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
     KeyspaceId, Query, Refusal, RequestId, Revision, SiteEntry, SiteId, SiteName, Write,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use storage::state::Read;
 use storage::state::memory::MemoryState;
 use wire::entry::{Batch, take_varint};
@@ -169,15 +170,21 @@ fn check_state(state: &impl Read) {
     let table = |table: u8| rows.iter().filter(move |(key, _)| key[0] == table);
 
     let mut counted = BTreeMap::<u64, u64>::new();
-    let mut expected = Vec::new();
+    let (mut expected, mut agreed) = (Vec::new(), BTreeSet::new());
     for (key, row) in table(tables::RECORDS) {
         let (generation, len) = take_varint(&key[1..]).unwrap();
-        *counted.entry(generation).or_default() += 1;
-        if let Some(ms) = Record::decode(row.clone()).unwrap().expires_ms {
+        let record = Record::decode(row.clone()).unwrap();
+        *counted.entry(generation).or_default() += u64::from(!record.is_vacant);
+        if let Some(expiry) = record.agreed() {
+            agreed.insert(super::causal::of_expiry(expiry.ms, generation, &key[1 + len..]));
+        } else if let Some(ms) = record.expires_ms {
             expected.push(Bytes::from(tables::expiry(ms, generation, &key[1 + len..])));
         }
     }
     expected.sort();
+    let causal = super::causal::of_expiry(0, 0, b"");
+    let moments = rows.keys().filter(|key| key.starts_with(&causal[..2])).map(|key| key.to_vec());
+    assert_eq!(moments.collect::<BTreeSet<_>>(), agreed, "moments and records agree");
     let expiries: Vec<_> = table(tables::EXPIRIES).map(|(key, _)| key.clone()).collect();
     // An expiry of garbage may go before its record does, and no other one.
     let garbage: Vec<_> =
