@@ -346,6 +346,39 @@ fn a_key_expires_where_the_order_says_so() {
     );
 }
 
+/// A clear removes what the root has ordered before it, and what its session has written; at a site that was cut off
+/// nothing that came behind it.
+#[test]
+fn a_clear_has_one_place_for_all_sites() {
+    golden(
+        |script| {
+            let mut client = Session::begins();
+            script.put(&mut Session::begins(), ROOT, "p:x", "1");
+            script.pass(1_000);
+            script.lab.part_sites_one_way(A, ROOT);
+            script.put(&mut Session::begins(), A, "p:y", "a");
+            script.put(&mut client, C, "p:z", "1");
+            script.write(&mut client, C, 0, Write::Clear);
+            for key in ["p:x", "p:z"] {
+                let found = script.get(&mut client, C, key);
+                expect(&found, &[Found::Nothing], "at c, for who has cleared")?;
+            }
+            script.pass(1_000);
+            let y = script.get(&mut Session::begins(), A, "p:y");
+            expect(&y, &[value("a")], "y at a, where it has no place yet")?;
+            script.mend();
+            for site in [ROOT, A, C] {
+                let mut reader = Session::begins();
+                expect(&script.get(&mut reader, site, "p:x"), &[Found::Nothing], "x")?;
+                expect(&script.get(&mut reader, site, "p:y"), &[value("a")], "y")?;
+                expect(&script.get(&mut reader, site, "p:z"), &[Found::Nothing], "z")?;
+            }
+            Ok(())
+        },
+        &[Bug::ClearPending],
+    );
+}
+
 /// Two keyspaces of a site have one order.
 #[test]
 fn a_keyspace_does_not_overtake_another() {

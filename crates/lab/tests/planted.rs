@@ -7,7 +7,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it, where many before it do not), and
 /// how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 48] = [
+const BUGS: [(Bug, &str, u64, u64); 49] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -52,6 +52,7 @@ const BUGS: [(Bug, &str, u64, u64); 48] = [
     (Bug::ResyncUnordered, "causal", 1, 20),
     (Bug::ResyncSwitchedEarly, "causal", 50, 40),
     (Bug::ResyncKeepsDeleted, "causal", 1, 40),
+    (Bug::ClearPending, "causal", 1, 20),
     (Bug::ExpireByOwnClock, "causal", 1, 10),
     (Bug::RootUndrained, "causal", 1, 40),
     (Bug::RootOrdersOn, "causal", 1, 40),
@@ -156,6 +157,7 @@ found! {
     keys_that_come_anew_without_what_is_ordered: ResyncUnordered,
     keys_that_come_anew_and_are_shown_too_soon: ResyncSwitchedEarly,
     a_removed_key_that_comes_anew: ResyncKeepsDeleted,
+    a_clear_of_what_has_no_place: ClearPending,
     a_site_by_whose_clock_keys_expire: ExpireByOwnClock,
     a_root_that_does_not_wait_for_the_next: RootUndrained,
     a_root_that_orders_on: RootOrdersOn,

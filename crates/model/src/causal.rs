@@ -16,6 +16,7 @@
 //! | [`Effect::SetFields`] | absent | those named, the others stay | stays |
 //! | [`Effect::DeleteFields`] | stays | those named are absent, the others stay | stays |
 //! | [`Effect::SetExpiry`] | stays | stay | the moment, or none |
+//! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
 //! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
 //! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
@@ -257,12 +258,15 @@ pub enum Effect {
         /// Its revision there.
         revision: Revision,
     },
+    /// All keys of the keyspace are absent. Only the root orders it, and only by itself.
+    Clear,
 }
 
 impl Effect {
-    /// The key that it is about.
-    pub fn key(&self) -> &Bytes {
-        match self {
+    /// The key that it is about; `None`: all of them.
+    pub fn key(&self) -> Option<&Bytes> {
+        Some(match self {
+            Effect::Clear => return None,
             Effect::Put { key, .. }
             | Effect::Delete { key }
             | Effect::SetFields { key, .. }
@@ -270,15 +274,18 @@ impl Effect {
             | Effect::Replace { key, .. }
             | Effect::SetExpiry { key, .. }
             | Effect::Expire { key, .. } => key,
-        }
+        })
     }
 
     /// How many bytes of keys, fields and values it carries.
     pub fn payload_bytes(&self) -> usize {
-        self.key().len()
+        self.key().map_or(0, Bytes::len)
             + match self {
                 Effect::Put { value, .. } | Effect::Replace { value, .. } => value.len(),
-                Effect::Delete { .. } | Effect::SetExpiry { .. } | Effect::Expire { .. } => 0,
+                Effect::Delete { .. }
+                | Effect::SetExpiry { .. }
+                | Effect::Expire { .. }
+                | Effect::Clear => 0,
                 Effect::SetFields { fields, .. } => {
                     fields.iter().map(|(field, value)| field.len() + value.len()).sum()
                 }

@@ -41,7 +41,8 @@ pub enum Command {
         /// For transactions that may be sent again.
         request: Option<RequestId>,
     },
-    /// Removes every key of every keyspace (FLUSHALL). The keyspaces stay.
+    /// Removes every key of every keyspace (FLUSHALL), but of causal ones: [`Write::Clear`] clears each of those. The
+    /// keyspaces stay.
     ClearAll,
     /// Makes a keyspace. Its id is the next free one. [`crate::Answer::Keyspace`].
     CreateKeyspace(KeyspaceSpec),
@@ -214,7 +215,7 @@ pub enum Write {
     HashDelete { key: Bytes, fields: Vec<Bytes> },
     /// Adds to a field that holds a decimal i64 (absent counts as 0). [`crate::Answer::Integer`].
     HashAdd { key: Bytes, field: Bytes, delta: i64 },
-    /// Removes every key of the keyspace. [`crate::Answer::Done`].
+    /// Removes every key of the keyspace. [`crate::Answer::Done`]. Of a causal keyspace the region's root does it.
     Clear,
     /// Removes every key of every keyspace of the site, as a step of a transaction.
     /// [`crate::Answer::Done`].

@@ -113,6 +113,8 @@ pub enum Bug {
     ResyncKeepsDeleted,
     /// The root of causal keys orders that a key expires by what it has imported, whatever is ordered since.
     ExpireUnseen,
+    /// A clear of causal keys removes a site's own writes that have no position yet.
+    ClearPending,
     /// A site shows no causal key whose moment has passed by its own log time.
     ExpireByOwnClock,
     /// The root of causal keys gives the order away before the next one has all of it.
@@ -125,7 +127,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 52] = [
+    pub const ALL: [Bug; 53] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -174,6 +176,7 @@ impl Bug {
         Bug::ResyncSwitchedEarly,
         Bug::ResyncKeepsDeleted,
         Bug::ExpireUnseen,
+        Bug::ClearPending,
         Bug::ExpireByOwnClock,
         Bug::RootUndrained,
         Bug::RootOrdersOn,
@@ -231,6 +234,7 @@ impl Bug {
             Bug::ResyncSwitchedEarly => "resync-switched-early",
             Bug::ResyncKeepsDeleted => "resync-keeps-deleted",
             Bug::ExpireUnseen => "expire-unseen",
+            Bug::ClearPending => "clear-pending",
             Bug::ExpireByOwnClock => "expire-by-own-clock",
             Bug::RootUndrained => "root-undrained",
             Bug::RootOrdersOn => "root-orders-on",

@@ -106,10 +106,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Removes all keys of this port: with the Redis Cluster protocol, the keys of global keyspaces
     /// that this site owns, as clients send FLUSHALL to every site.
     pub(super) async fn flush(&mut self) -> Result<(), Refused> {
+        let catalog = self.thread.handle.catalog();
         if !self.session.is_cluster() {
+            // First what may have to wait, or be refused as the root is away.
+            for keyspace in catalog.all().into_iter().filter(|keyspace| keyspace.spec.is_causal()) {
+                let (keyspace, write) = (keyspace.id, Write::Clear);
+                self.change_in_session(Command::Write { keyspace, write, request: None }).await?;
+            }
             return self.change(Command::ClearAll).await.map(drop);
         }
-        let catalog = self.thread.handle.catalog();
         for keyspace in catalog.all().into_iter().filter(|keyspace| keyspace.spec.is_global()) {
             let (keyspace, write) = (keyspace.id, Write::Clear);
             self.change(Command::Write { keyspace, write, request: None }).await?;

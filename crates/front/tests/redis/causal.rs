@@ -71,7 +71,7 @@ fn commands_of_a_causal_keyspace() {
 }
 
 #[test]
-fn causal_keys_expire() {
+fn causal_keys_expire_and_are_cleared() {
     let (fronts, _deployment) = sites(2);
     let mut client = Client::connect(fronts[1].address());
     let left = |client: &mut Client, command: &str| -> i64 {
@@ -96,6 +96,16 @@ fn causal_keys_expire() {
     assert_eq!(client.raw("SET car:3 x PX 1"), "+OK");
     let mut other = Client::connect(fronts[0].address());
     until(|| client.raw("GET car:3") == "$-1" && other.raw("TTL car:3") == ":-2");
+    assert_eq!(client.raw("SET other 1"), "+OK");
+    assert_eq!(client.raw("MULTI"), "+OK");
+    assert_eq!(client.raw("FLUSHALL"), "+QUEUED");
+    assert!(client.raw("EXEC").contains("clear each keyspace"));
+    // It waits for its own writes to be ordered, and is seen by its session.
+    assert_eq!(client.raw("SET car:4 x"), "+OK");
+    assert_eq!(client.raw("FLUSHALL"), "+OK");
+    assert_eq!(client.raw("MGET car:1 car:4 car:h"), "*3 $-1 $-1 $-1");
+    assert_eq!(client.raw("DBSIZE"), ":0");
+    until(|| other.raw("DBSIZE") == ":0");
 }
 
 #[test]

@@ -131,7 +131,13 @@ impl Run<'_> {
             self.fail(refused);
         }
         let Some(sessions) = &mut self.sessions else { return };
-        let mut ordering = Ordering::of(&self.lab.order);
+        let world = self.world;
+        let prefix_of = |id: KeyspaceId| {
+            let places = (0..world.keyspaces.len()).map(Some);
+            let mut of_id = places.filter(|place| sessions.ids().of(*place, 0) == id);
+            of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
+        };
+        let mut ordering = Ordering::of(&self.lab.order, prefix_of);
         let told = sessions.take_told().into_iter().chain(std::mem::take(&mut self.told));
         let told: Vec<Told> = told.collect();
         history.requests = told.into_iter().map(|one| ordering.request(one)).collect();

@@ -61,6 +61,8 @@ pub struct Causal {
     pub expire: u32,
     /// Weight of reads of when a key expires.
     pub expiry: u32,
+    /// Weight of requests that remove all keys of the keyspace.
+    pub clear: u32,
     /// Weight of attaches: the token, and nothing else.
     pub attach: u32,
     /// Weight of moves to a site drawn at random; the next request follows at once.
@@ -91,6 +93,7 @@ impl Default for Causal {
             put_expiring: 0,
             expire: 0,
             expiry: 0,
+            clear: 0,
             attach: 3,
             go: 12,
             renew: 1,
@@ -129,6 +132,8 @@ pub enum Act {
     Expire(String, Option<u64>),
     /// Reads when a key expires.
     Expiry(String),
+    /// Removes all keys.
+    Clear,
     /// Has its token admitted.
     Attach,
     /// Goes to another site.
@@ -151,7 +156,7 @@ pub struct Steps {
 }
 
 impl Causal {
-    fn weights(&self) -> [u32; 17] {
+    fn weights(&self) -> [u32; 18] {
         [
             self.get,
             self.get_many,
@@ -167,6 +172,7 @@ impl Causal {
             self.put_expiring,
             self.expire,
             self.expiry,
+            self.clear,
             self.attach,
             self.go,
             self.renew,
@@ -186,7 +192,7 @@ impl Causal {
                 return Err(format!("causal: {name} is 1 to {KEYS_MAX}, is {count}"));
             }
         }
-        if self.weights()[..15].iter().all(|weight| *weight == 0) {
+        if self.weights()[..16].iter().all(|weight| *weight == 0) {
             return Err("causal: a request must have a weight above 0".to_owned());
         }
         if self.weights().iter().any(|weight| *weight > WEIGHT_MAX) {
@@ -243,8 +249,9 @@ impl Causal {
                 Act::Expire(key, (!is_for_long).then(|| expires_after_ms(random)))
             }
             13 => Act::Expiry(self.key(random)),
-            14 => Act::Attach,
-            15 => Act::Go,
+            14 => Act::Clear,
+            15 => Act::Attach,
+            16 => Act::Go,
             _ => Act::Renew,
         }
     }
@@ -303,8 +310,9 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_every_request_comes() {
-        let causal =
-            spec("keys = 4\nseveral = 9\nswap = 5\nput_expiring = 5\nexpire = 5\nexpiry = 5");
+        let causal = spec(
+            "keys = 4\nseveral = 9\nswap = 5\nput_expiring = 5\nexpire = 5\nexpiry = 5\nclear = 5",
+        );
         let mut random = Random::new(1);
         let mut kinds = BTreeSet::new();
         for _ in 0..5_000 {
@@ -323,7 +331,7 @@ mod tests {
             assert_eq!(once.len(), named.len(), "{act:?}");
             kinds.insert(format!("{:?}", std::mem::discriminant(&act)));
         }
-        assert_eq!(kinds.len(), 17);
+        assert_eq!(kinds.len(), 18);
     }
 
     #[test]

@@ -40,6 +40,12 @@ pub enum CausalCommand {
         /// What it does.
         step: RootStep,
     },
+    /// At the root: all keys of a keyspace are absent at the next place of the order, behind all that the root's own
+    /// site has written. [`crate::Answer::Done`] with the position, as a revision of no site.
+    Clear {
+        /// Which keyspace.
+        keyspace: KeyspaceId,
+    },
     /// What a root that has stopped has ordered of each site, at the site that is to be the root in its place, before
     /// the order is given: a site that has imported the order may have kept less. What a site knows already stays.
     /// [`crate::Answer::Done`].
@@ -174,6 +180,8 @@ impl CausalCommand {
                 Properties::new(true, false).carrying(entries.iter().map(of_entry).sum())
             }
             CausalCommand::Trim { .. } | CausalCommand::Root { .. } => Properties::new(true, false),
+            // Once more it would remove what was written in between.
+            CausalCommand::Clear { .. } => Properties::new(false, true),
             CausalCommand::Ordered { sites, .. } => {
                 Properties::new(true, true).carrying(size_of_val(&sites[..]))
             }
@@ -198,6 +206,7 @@ impl fmt::Display for CausalCommand {
             CausalCommand::Ordered { epoch, sites } => {
                 write!(f, "what epoch {epoch} has ordered of {} sites", sites.len())
             }
+            CausalCommand::Clear { keyspace } => write!(f, "clear keyspace {keyspace}"),
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),
             CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {
                 write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")

@@ -110,7 +110,7 @@ impl Store {
                 }
                 Entry::Other { position, site, write } => (position, site, write),
             };
-            let key = write.effects[0].key().clone();
+            let key = write.effects[0].key().expect("a put").clone();
             self.imported.insert(key, (position, site, write.revision));
         }
         self.applied = upto;
@@ -124,7 +124,7 @@ impl Store {
     /// What a key shows, and the token of a session that reads it.
     fn read(&self, key: u64, token: &mut CausalToken) -> Option<(SiteId, Revision)> {
         let key = Bytes::from(vec![b'k', key as u8]);
-        let pending = self.unordered.values().rfind(|write| *write.effects[0].key() == key);
+        let pending = self.unordered.values().rfind(|write| write.effects[0].key() == Some(&key));
         if let Some(pending) = pending {
             token.writes(self.own, pending.revision);
             return Some((self.own, pending.revision));

@@ -158,7 +158,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             }
             Command::ClearAll => {
                 self.next_revision();
-                self.clear_all()?;
+                self.clear_all(false)?;
                 Ok(self.done())
             }
             Command::CreateKeyspace(spec) => self.create_keyspace(spec),
@@ -272,7 +272,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
                 Ok(self.done())
             }
             Write::ClearAll => {
-                self.clear_all()?;
+                self.clear_all(true)?;
                 Ok(self.done())
             }
         }

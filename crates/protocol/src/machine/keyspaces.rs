@@ -343,11 +343,14 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         self.log_change(id, b"", ChangeKind::Clear);
     }
 
-    pub(crate) fn clear_all(&mut self) -> Result<(), Refusal> {
-        let ids: Vec<_> = self.known.keyspaces.spaces.keys().copied().collect();
+    /// Clears every keyspace, or all whose writes are the machine's own to apply.
+    pub(crate) fn clear_all(&mut self, of_modes: bool) -> Result<(), Refusal> {
+        let all = self.known.keyspaces.spaces.iter();
+        let all = all.filter(|(_, space)| of_modes || !M::owns_writes(&space.keyspace.spec));
+        let ids: Vec<_> = all.map(|(id, _)| *id).collect();
         // All are cleared, or none.
-        for space in self.known.keyspaces.spaces.values() {
-            self.modes.check_clear(&space.keyspace.spec)?;
+        for id in &ids {
+            self.modes.check_clear(&self.known.keyspaces.spaces[id].keyspace.spec)?;
         }
         let (globals, others): (Vec<_>, Vec<_>) =
             ids.into_iter().partition(|id| self.known.keyspaces.is_global(*id));

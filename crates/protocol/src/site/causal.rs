@@ -548,7 +548,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let keyspace = match body {
             Body::Read { keyspace, .. }
             | Body::Write(
-                Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. },
+                Command::Write { keyspace, .. }
+                | Command::Transaction { keyspace, .. }
+                | Command::Causal(CausalCommand::Clear { keyspace }),
             ) => *keyspace,
             _ => return None,
         };
@@ -561,6 +563,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (own, applied) = (member.own, self.machine.causal().applied());
         let (region, rebuilt) = (region.id, region.rebuilt);
         Some(Here { region, own, applied, revision: self.machine.revision(), rebuilt })
+    }
+
+    /// A keyspace is to be cleared: the root does that, under the token of the request.
+    pub(super) fn take_clear(&mut self, origin: Origin, keyspace: KeyspaceId, deadline: Duration) {
+        let body = Body::Write(Command::Causal(CausalCommand::Clear { keyspace }));
+        let root = self.machine.region().map(|region| region.root);
+        match root.filter(|_| !self.machine.is_root()) {
+            Some(root) => self.take(origin, body, Target::Site(root), deadline),
+            None => self.take_in_session(origin, body, deadline),
+        }
     }
 
     /// A request of a causal keyspace has come to this node.
@@ -673,7 +685,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.sessions.asked(origin).is_none() {
             return;
         }
-        if let Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. } = command
+        if let Command::Write { keyspace, .. }
+        | Command::Transaction { keyspace, .. }
+        | Command::Causal(CausalCommand::Clear { keyspace }) = command
             && self.is_causal(*keyspace)
         {
             self.sessions.writes(origin);
@@ -692,7 +706,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let mut token = token.unwrap_or_default();
             // One that names another site was served without its position: by a planted bug.
             token.written = token.written.filter(|(site, _)| *site == point.own);
-            let token = point.covering(token);
+            let token = match outcome {
+                // A clear has its position at once, and all that its session has written comes before.
+                Ok(Answer::Done(position)) => {
+                    let seen = token.seen.max(Position(position.0));
+                    CausalToken { region: point.region, seen, written: None }
+                }
+                _ => point.covering(token),
+            };
             self.sessions.answered(*origin, Some(token.into_session()));
         }
     }

@@ -17,7 +17,7 @@ use crate::replica::writes::{self, Settled, Waiting};
 use model::{
     Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
     OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SessionToken, SiteId,
-    limits,
+    Write, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -54,6 +54,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let body = match as_change(body, self.machine.membership().is_some()) {
             Body::AtSite { site, command } => {
                 return self.take_at_site(origin, site, *command, deadline);
+            }
+            Body::Write(Command::Write { keyspace, write: Write::Clear, .. })
+                if self.is_causal(keyspace) =>
+            {
+                return self.take_clear(origin, keyspace, deadline);
             }
             body if self.causal_keyspace(&body).is_some() => {
                 return self.take_in_session(origin, body, deadline);

@@ -71,6 +71,7 @@ code_enum!(CausalCommand as "command of causal keys" {
     143 => Resync(step),
     144 => Root { epoch, step },
     145 => Ordered { epoch, sites },
+    148 => Clear { keyspace },
 });
 
 code_enum!(Resync as "step of a resync" {
@@ -104,6 +105,7 @@ code_enum!(Effect as "effect" {
     5 => Replace { key, value },
     6 => SetExpiry { key, at_ms },
     7 => Expire { key, site, revision },
+    8 => Clear,
 });
 
 code_enum!(Import as "entry of the order" {
@@ -147,6 +149,38 @@ mod tests {
             command.put(&mut out);
             assert_eq!(out, bytes, "{command}");
         }
+    }
+
+    #[test]
+    fn effects_stay_as_they_are() {
+        let (key, value) = (model::Bytes::from("k"), model::Bytes::from("v"));
+        let fields = vec![(value.clone(), value.clone())];
+        let of_expiry = (SiteId(2), Revision(300));
+        let cases = [
+            (Effect::Put { key: key.clone(), value: value.clone() }, &b"\x01\x01k\x01v"[..]),
+            (Effect::Delete { key: key.clone() }, b"\x02\x01k"),
+            (Effect::SetFields { key: key.clone(), fields }, b"\x03\x01k\x01\x01v\x01v"),
+            (
+                Effect::DeleteFields { key: key.clone(), fields: vec![value.clone()] },
+                b"\x04\x01k\x01\x01v",
+            ),
+            (Effect::Replace { key: key.clone(), value }, b"\x05\x01k\x01v"),
+            (Effect::SetExpiry { key: key.clone(), at_ms: Some(300) }, b"\x06\x01k\x01\xac\x02"),
+            (Effect::SetExpiry { key: key.clone(), at_ms: None }, b"\x06\x01k\x00"),
+            (
+                Effect::Expire { key, site: of_expiry.0, revision: of_expiry.1 },
+                b"\x07\x01k\x02\xac\x02",
+            ),
+            (Effect::Clear, b"\x08"),
+        ];
+        for (effect, bytes) in cases {
+            let mut out = Vec::new();
+            effect.put(&mut out);
+            assert_eq!(out, bytes, "{effect:?}");
+        }
+        let mut out = Vec::new();
+        CausalCommand::Clear { keyspace: KeyspaceId(300) }.put(&mut out);
+        assert_eq!(out, b"\x94\xac\x02");
     }
 
     #[test]

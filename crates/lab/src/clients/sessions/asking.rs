@@ -54,9 +54,14 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
         Effect::Put { value, .. } | Effect::Replace { value, .. } => Some(mark_of(value)),
         Effect::SetFields { fields, .. } => fields.first().map(|(_, value)| mark_of(value)),
         Effect::Delete { key } => marked(key),
-        Effect::SetExpiry { .. } | Effect::Expire { .. } => None,
+        Effect::SetExpiry { .. } | Effect::Expire { .. } | Effect::Clear => None,
         Effect::DeleteFields { fields, .. } => fields.iter().find_map(marked),
     })
+}
+
+/// The mark of a clear, which is known by its position.
+pub(super) fn mark_of_clear(position: u64) -> String {
+    format!("clear {position}")
 }
 
 /// The mark of the write that let a key expire at a moment, if no other one named the same.
@@ -147,6 +152,10 @@ impl Making<'_> {
             }
             Act::Expiry(key) => {
                 self.read(Query::Expiry { key: self.bytes(&key) }, vec![self.expiry(&key)])
+            }
+            Act::Clear => {
+                let assigned = self.assigned(Register::Keyspace(self.prefix.to_owned()), true);
+                Asked { mark: None, ..self.write(Write::Clear, vec![assigned]) }
             }
             Act::Transaction(steps) => self.transaction(steps),
             Act::Swap(key) => {
@@ -325,8 +334,11 @@ impl Asked {
         fits.then(|| self.reads.iter().cloned().zip(found).collect())
     }
 
-    /// What it has written, by its answer: a key that was absent does not expire.
-    pub(super) fn note_idle(&mut self, answer: &Answer) {
+    /// What it has written, by its answer: a key that was absent does not expire, and a clear is known by its place.
+    pub(super) fn note_written(&mut self, answer: &Answer) {
+        if let Answer::Done(position) = answer {
+            self.mark = Some(mark_of_clear(position.0));
+        }
         let [Assigned { register: Register::Expiry(key), .. }] = &self.writes[..] else {
             return;
         };

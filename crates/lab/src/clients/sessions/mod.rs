@@ -307,7 +307,7 @@ impl<'w> Sessions<'w> {
         let (got, shown) = match came.outcome {
             Ok(answer) => match (doing.asked.shown(&answer), came.token) {
                 (Some(shown), Some(token)) => {
-                    doing.asked.note_idle(&answer);
+                    doing.asked.note_written(&answer);
                     one.token = token;
                     (Got::Done, shown)
                 }

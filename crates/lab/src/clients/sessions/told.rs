@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use model::{Bytes, CausalWrite, Effect, KeyspaceId};
 
-use super::asking::{OF_MOMENT, mark_of, mark_of_moment, mark_of_write};
+use super::asking::{OF_MOMENT, mark_of, mark_of_clear, mark_of_moment, mark_of_write};
 use crate::history::{Got, Position, Register, Request, WriteId};
 use crate::simulation::region::Ordered;
 
@@ -34,7 +34,7 @@ pub struct Ordering {
 impl Ordering {
     /// Of what the root gave.
     #[must_use]
-    pub fn of(order: &[Ordered]) -> Ordering {
+    pub fn of(order: &[Ordered], prefix_of: impl Fn(KeyspaceId) -> String) -> Ordering {
         let mut ordering = Ordering::default();
         let mut expiries = Expiries::default();
         for (position, site, write) in order {
@@ -53,7 +53,13 @@ impl Ordering {
             }
             let mut removes = Vec::new();
             for effect in &write.effects {
-                let key = String::from_utf8_lossy(effect.key()).into_owned();
+                let Some(key) = effect.key() else {
+                    let id = WriteId { site: site.clone(), revision };
+                    ordering.by_mark.insert(mark_of_clear(revision), id);
+                    removes.push(Register::Keyspace(prefix_of(write.keyspace)));
+                    continue;
+                };
+                let key = String::from_utf8_lossy(key).into_owned();
                 match effect {
                     Effect::SetExpiry { at_ms: Some(ms), .. } => {
                         let id = Some(WriteId { site: site.clone(), revision });
@@ -114,7 +120,11 @@ impl Expiries {
     /// What the root removes has another expiry by then.
     fn take(&mut self, write: &CausalWrite, by: &str) -> Result<(), String> {
         for effect in &write.effects {
-            let at = (write.keyspace, effect.key().clone());
+            let Some(key) = effect.key() else {
+                self.0.retain(|(keyspace, _), _| *keyspace != write.keyspace);
+                continue;
+            };
+            let at = (write.keyspace, key.clone());
             match effect {
                 Effect::SetExpiry { at_ms: Some(ms), .. } => {
                     self.0.insert(at, (by.to_owned(), write.revision.0, *ms));
@@ -160,14 +170,17 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
     for (_, _, write) in order {
         let keys = all.entry(write.keyspace).or_default();
         for effect in &write.effects {
-            let key = text(effect.key());
+            let Some(key) = effect.key().map(|key| text(key)) else {
+                keys.clear();
+                continue;
+            };
             match effect {
                 Effect::Put { value, .. } | Effect::Replace { value, .. } => {
                     clear(keys, &key);
                     keys.insert(key, mark_of(value));
                 }
                 Effect::Delete { .. } | Effect::Expire { .. } => clear(keys, &key),
-                Effect::SetExpiry { .. } => {}
+                Effect::SetExpiry { .. } | Effect::Clear => {}
                 Effect::SetFields { fields, .. } => {
                     keys.remove(&key);
                     for (field, value) in fields {

@@ -327,7 +327,7 @@ impl ModeState for Modes {
         }
         match self.giving.is_empty() || !spec.is_global() {
             true if spec.is_causal() => {
-                Err(Refusal::NotCausal("be cleared; delete its keys, or drop it"))
+                Err(Refusal::NotCausal("be cleared with others at once: clear each keyspace"))
             }
             true => Ok(()),
             false => Err(Refusal::NotGlobal("be cleared while its slots move; try again")),

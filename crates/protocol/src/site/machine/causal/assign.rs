@@ -38,7 +38,10 @@ impl<S: State> Applying<'_, S> {
         of: (SiteId, Revision),
         source: Source,
     ) -> Result<i64, Stopped> {
-        let key = effect.key();
+        let Some(key) = effect.key() else {
+            self.clear_ordered(place)?;
+            return Ok(0);
+        };
         let (pending, position) = match source {
             Source::Own => (Pending::default(), 0),
             Source::Other(position) if self.modes.planted.is(Bug::ImportOverPending) => {
@@ -117,7 +120,9 @@ pub(super) fn assigned<'a>(
     pending: &Pending,
 ) -> Result<Assigned<'a>, MachineError> {
     match effect {
-        Effect::SetExpiry { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
+        Effect::SetExpiry { .. } | Effect::Clear => {
+            Ok(Assigned { counted: 0, becomes: Becomes::Same })
+        }
         _ if pending.has_values() => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         Effect::Put { value, .. } | Effect::Replace { value, .. } if !pending.has_string() => {
             let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);

@@ -73,7 +73,8 @@ pub(super) fn effects_of(write: &Write, now_ms: u64) -> Result<Vec<Effect>, Refu
             check_key(key)?;
             Ok(set_expiry(key, *expiry, now_ms).into_iter().collect())
         }
-        Write::Clear | Write::ClearAll => cannot("be cleared; delete its keys, or drop it"),
+        Write::Clear => cannot("be cleared in a transaction: its root does that"),
+        Write::ClearAll => cannot("be cleared with others at once: clear each keyspace"),
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn moment(expiry: Expiry, now_ms: u64) -> Option<u64> {
 
 /// A put, and when its key expires. A moment that has passed removes the key instead.
 pub(super) fn expiring(put: Effect, expiry: Expiry, now_ms: u64) -> Vec<Effect> {
-    let key = put.key().clone();
+    let Some(key) = put.key().cloned() else { return vec![put] };
     match moment(expiry, now_ms) {
         None => vec![put],
         Some(ms) if ms <= now_ms => vec![Effect::Delete { key }],

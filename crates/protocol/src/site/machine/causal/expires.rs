@@ -149,7 +149,8 @@ impl<S: State> Applying<'_, S> {
         self.give_position(epoch, NO_SITE, &write)
     }
 
-    /// The keys whose expiry is assigned by what is ordered and not imported here; `None`: that is much.
+    /// The keys whose expiry is assigned by what is ordered and not imported here; `None`: that is much, or all of a
+    /// keyspace.
     fn assigned_unimported(&self) -> Result<Option<BTreeSet<(KeyspaceId, Bytes)>>, MachineError> {
         let (mut from, mut keys) = (self.modes.causal.head.applied, BTreeSet::new());
         let until = self.modes.causal.head.order_last;
@@ -161,8 +162,10 @@ impl<S: State> Applying<'_, S> {
                     effect,
                     Effect::Replace { .. } | Effect::SetFields { .. } | Effect::DeleteFields { .. }
                 );
-                if !stays {
-                    keys.insert((write.keyspace, effect.key().clone()));
+                match effect.key() {
+                    None => return Ok(None),
+                    Some(key) if !stays => drop(keys.insert((write.keyspace, key.clone()))),
+                    Some(_) => {}
                 }
             }
         }

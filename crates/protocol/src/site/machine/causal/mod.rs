@@ -17,6 +17,7 @@
 //! | `registers` | which registers of a key have a pending write |
 //! | `assign` | an assignment to a key's record, for own writes and others' alike |
 //! | `expires` | when keys expire: the root orders it |
+//! | `clear` | all keys of a keyspace at once |
 //! | `write` | a request of this site |
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
@@ -34,6 +35,7 @@
 //! Left out: what travels between sites. Sources: the Global Sequence Protocol (Burckhardt 2015), Gesto.
 
 mod assign;
+mod clear;
 mod decided;
 mod effects;
 mod expires;
@@ -222,6 +224,7 @@ impl<S: State> Applying<'_, S> {
         match command {
             CausalCommand::Order { epoch, offer } => self.order_offer(*epoch, offer),
             CausalCommand::Import { from, upto, entries } => self.import(*from, *upto, entries),
+            CausalCommand::Clear { keyspace } => self.order_clear(*keyspace),
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),

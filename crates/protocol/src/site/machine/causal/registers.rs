@@ -24,7 +24,8 @@ impl Pending {
     pub(super) fn note(keys: &mut Keys, write: &CausalWrite) {
         let revision = write.revision;
         for effect in &write.effects {
-            let pending = keys.entry((write.keyspace, effect.key().clone())).or_default();
+            let Some(key) = effect.key().cloned() else { continue };
+            let pending = keys.entry((write.keyspace, key)).or_default();
             match effect {
                 Effect::Put { .. } | Effect::Delete { .. } | Effect::Expire { .. } => {
                     let revision = Some(revision);
@@ -35,6 +36,7 @@ impl Pending {
                     *pending = Pending { values, expiry, ..Pending::default() };
                 }
                 Effect::SetExpiry { .. } => pending.expiry = Some(revision),
+                Effect::Clear => {}
                 Effect::SetFields { fields, .. } => {
                     pending.string = Some(revision);
                     let names = fields.iter().map(|(name, _)| (name.clone(), revision));
@@ -52,7 +54,8 @@ impl Pending {
         let revision = write.revision;
         let later = |known: &mut Option<Revision>| *known = (*known).max(Some(revision));
         for effect in &write.effects {
-            let pending = keys.entry((write.keyspace, effect.key().clone())).or_default();
+            let Some(key) = effect.key().cloned() else { continue };
+            let pending = keys.entry((write.keyspace, key)).or_default();
             let mut field = |name: &Bytes| {
                 let known = pending.fields.entry(name.clone()).or_default();
                 *known = revision.max(*known);
@@ -64,6 +67,7 @@ impl Pending {
                 }
                 Effect::Replace { .. } => later(&mut pending.values),
                 Effect::SetExpiry { .. } => later(&mut pending.expiry),
+                Effect::Clear => {}
                 Effect::SetFields { fields, .. } => {
                     fields.iter().for_each(|(name, _)| field(name));
                     later(&mut pending.string);
@@ -76,7 +80,8 @@ impl Pending {
     /// The pending write with the lowest revision has a position: what no later one assigns is ordered.
     pub(super) fn settle(keys: &mut Keys, write: &CausalWrite) {
         for effect in &write.effects {
-            let at = (write.keyspace, effect.key().clone());
+            let Some(key) = effect.key().cloned() else { continue };
+            let at = (write.keyspace, key);
             let Some(pending) = keys.get_mut(&at) else { continue };
             let is_later = |revision: &Revision| *revision > write.revision;
             pending.values = pending.values.filter(is_later);

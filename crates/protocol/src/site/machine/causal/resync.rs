@@ -264,7 +264,7 @@ impl<S: State> Applying<'_, S> {
                 ResyncItem::Entry { position, site, write } => {
                     for effect in &write.effects {
                         let of = (*site, write.revision);
-                        store.count = self.stage_effect(store, effect, of, version, position.0)?;
+                        store = self.stage_effect(store, effect, of, version, position.0)?;
                     }
                 }
                 ResyncItem::Ordered { .. } => {}
@@ -292,7 +292,7 @@ impl<S: State> Applying<'_, S> {
         store.unwrap_or_else(|| Store { generation: self.next_generation(), count: 0 })
     }
 
-    /// An assignment to what is staged. How many records there are then.
+    /// An assignment to what is staged. Where that is then, and how many keys there are.
     fn stage_effect(
         &mut self,
         store: Store,
@@ -300,8 +300,11 @@ impl<S: State> Applying<'_, S> {
         of: (SiteId, Revision),
         version: Revision,
         position: u64,
-    ) -> Result<u64, Stopped> {
-        let key = effect.key();
+    ) -> Result<Store, Stopped> {
+        let Some(key) = effect.key() else {
+            self.discard(store.generation);
+            return Ok(Store { generation: self.next_generation(), count: 0 });
+        };
         let row = self.overlay.get(&tables::record(store.generation, key));
         let old = row.map_err(MachineError::from)?.map(Record::decode).transpose()?;
         let (expiry, none) = (old.as_ref().and_then(Record::agreed), Pending::default());
@@ -312,9 +315,9 @@ impl<S: State> Applying<'_, S> {
             Record::encode_agreed(kind, version, new_expiry, position, &[payload])
         };
         let row = match (becomes, &old) {
-            (Becomes::Same, _) if expiry == new_expiry => return Ok(store.count),
+            (Becomes::Same, _) if expiry == new_expiry => return Ok(store),
             (Becomes::Absent(_), _) if self.modes.planted.is(Bug::ResyncKeepsDeleted) => {
-                return Ok(store.count);
+                return Ok(store);
             }
             (Becomes::Same, Some(record)) => Some(row_of(record.kind, &record.payload)),
             (Becomes::Record(kind, payload, _), _) => Some(row_of(kind, &payload)),
@@ -322,11 +325,11 @@ impl<S: State> Applying<'_, S> {
                 new_expiry.map(|_| row_of(Kind::Hash, &[]))
             }
         };
-        self.stage_agreed(store, key, row)
+        Ok(Store { count: self.stage_agreed(store, key, row)?, ..store })
     }
 
     /// Puts a record where it is staged, or removes it. How many keys there are then.
-    fn stage_agreed(
+    pub(super) fn stage_agreed(
         &mut self,
         store: Store,
         key: &[u8],
@@ -379,7 +382,7 @@ impl<S: State> Applying<'_, S> {
             let mut store = self.store_of(&resync, write.keyspace);
             for effect in &write.effects {
                 let of = (own, write.revision);
-                store.count = self.stage_effect(store, effect, of, write.revision, 0)?;
+                store = self.stage_effect(store, effect, of, write.revision, 0)?;
             }
             resync.stores.insert(write.keyspace, store);
         }

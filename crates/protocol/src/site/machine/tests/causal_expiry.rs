@@ -4,16 +4,16 @@ use super::causal::{CARTS, delete, order, order_own, set, three_sites, unset};
 use super::*;
 use model::{CausalCommand, Effect, Expiring, ExpiryCondition, KeyspaceSpec, Rmw};
 
-fn put_for(key: &'static str, value: &'static str, after_ms: u64) -> Write {
+pub(super) fn put_for(key: &'static str, value: &'static str, after_ms: u64) -> Write {
     put_with(key, value, Condition::Always, Expiry::AfterMs(after_ms))
 }
 
-fn expire(key: &'static str, expiry: Expiry) -> Write {
+pub(super) fn expire(key: &'static str, expiry: Expiry) -> Write {
     Write::SetExpiry { key: key.into(), expiry, condition: ExpiryCondition::Always }
 }
 
 impl Site {
-    fn expiry(&self, key: &'static str) -> Expiring {
+    pub(super) fn expiry(&self, key: &'static str) -> Expiring {
         match self.ask_in(CARTS, Query::Expiry { key: key.into() }).unwrap() {
             Answer::Expiry(expiring) => expiring,
             other => panic!("{other:?}"),
@@ -21,7 +21,7 @@ impl Site {
     }
 
     /// So much time passes here, and an entry brings it.
-    fn wait(&mut self, ms: u64) {
+    pub(super) fn wait(&mut self, ms: u64) {
         self.now_ms += ms;
         self.tick();
     }
@@ -32,7 +32,7 @@ impl Site {
 }
 
 /// Everything that each site has written gets its place, and every site imports all.
-fn settle(sites: &mut [Site; 3]) {
+pub(super) fn settle(sites: &mut [Site; 3]) {
     let [a, b, c] = sites;
     for _ in 0..2 {
         order_own(a);
@@ -46,12 +46,12 @@ fn settle(sites: &mut [Site; 3]) {
     assert_eq!(a.machine.causal().applied(), a.machine.causal().order_last());
 }
 
-fn import(root: &mut Site) {
+pub(super) fn import(root: &mut Site) {
     let twin = root.twin();
     root.import_from(&twin).unwrap();
 }
 
-fn keys(site: &Site) -> Answer {
+pub(super) fn keys(site: &Site) -> Answer {
     site.ask_in(CARTS, Query::Count).unwrap()
 }
 

@@ -38,11 +38,18 @@ enum Assign {
     Set(&'static str, Vec<(Bytes, Bytes)>),
     Unset(&'static str, Vec<Bytes>),
     Expiry(&'static str, Option<u64>),
+    Clear,
 }
 
 impl Assign {
+    fn is_of(&self, key: &str) -> bool {
+        matches!(self, Assign::Clear) || self.key() == key
+    }
+
     fn key(&self) -> &'static str {
         match self {
+            Assign::Clear => "",
+
             Assign::Put(key, _) | Assign::Delete(key) => key,
             Assign::Set(key, _) | Assign::Unset(key, _) | Assign::Expiry(key, _) => key,
         }
@@ -76,7 +83,7 @@ impl Registers {
                 let (string, expiry) = ((Some(value.clone()), id), (None, id));
                 *self = Registers { string, fields: BTreeMap::new(), others: id, expiry };
             }
-            Assign::Delete(_) => {
+            Assign::Delete(_) | Assign::Clear => {
                 let (string, expiry) = ((None, id), (None, id));
                 *self = Registers { string, fields: BTreeMap::new(), others: id, expiry };
             }
@@ -146,7 +153,7 @@ impl Model {
     fn registers(&self, site: usize, keyspace: KeyspaceId, key: &str) -> Registers {
         let mut registers = Registers::default();
         for write in self.visible(site).filter(|write| write.keyspace == keyspace) {
-            for assign in write.assigns.iter().filter(|assign| assign.key() == key) {
+            for assign in write.assigns.iter().filter(|assign| assign.is_of(key)) {
                 registers.take(assign, write.id);
             }
         }
@@ -158,7 +165,7 @@ impl Model {
         let mut registers = Registers::default();
         for (of, number) in &self.order[..upto] {
             let write = &self.own[*of][*number];
-            let of_key = |assign: &&Assign| write.keyspace == keyspace && assign.key() == key;
+            let of_key = |assign: &&Assign| write.keyspace == keyspace && assign.is_of(key);
             write.assigns.iter().filter(of_key).for_each(|one| registers.take(one, write.id));
         }
         registers
@@ -471,6 +478,26 @@ impl World {
         self.sites[site].learn(&registry);
     }
 
+    /// The root clears a keyspace, behind what its own site has written.
+    fn clear(&mut self, keyspace: KeyspaceId) {
+        if !self.has(0, keyspace) {
+            return;
+        }
+        let answer = self.sites[0].causal(CausalCommand::Clear { keyspace });
+        let Ok(Answer::Done(revision)) = answer else { panic!("{answer:?}") };
+        let ordered = self.model.order.iter().filter(|(of, _)| *of == 0).count();
+        let own = ordered..self.model.own[0].len();
+        self.model.order.extend(own.map(|number| (0, number)));
+        let id = (NO_SITE, revision);
+        assert_eq!(revision.0, Position::new(1, self.model.order.len() as u64 + 1).0);
+        let mut past = self.model.ids(0);
+        past.insert(id);
+        let number = self.model.own[BY_ROOT].len();
+        let assigns = vec![Assign::Clear];
+        self.model.own[BY_ROOT].push(Written { id, keyspace, assigns, past });
+        self.model.order.push((BY_ROOT, number));
+    }
+
     /// The root orders that what is due by its clock goes, and that is right.
     fn expire(&mut self) {
         let before = self.model.order.len();
@@ -605,6 +632,7 @@ enum Part {
 #[derive(Clone, Debug)]
 enum Act {
     Wait(u64),
+    Clear(KeyspaceId),
     Write { site: usize, keyspace: KeyspaceId, parts: Vec<Part>, session: usize },
     Read { site: usize, keyspace: KeyspaceId, key: usize, session: usize },
     Begin(usize),
@@ -650,6 +678,7 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(site, back, len)| Act::Import { site, back, len }),
         1 => Just(Act::Trim),
         2 => (1u64..40).prop_map(Act::Wait),
+        1 => keyspace().prop_map(Act::Clear),
         1 => site().prop_map(Act::Reopen),
         1 => site().prop_map(Act::Learn),
         1 => Just(Act::Create),
@@ -661,6 +690,7 @@ fn perform(world: &mut World, act: &Act) {
     // Any entry of the root brings it.
     world.expire();
     match act {
+        Act::Clear(keyspace) => world.clear(*keyspace),
         Act::Wait(ms) => {
             world.sites[0].now_ms += ms;
             world.expire();

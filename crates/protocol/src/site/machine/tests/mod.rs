@@ -2,6 +2,7 @@
 
 mod backups;
 mod causal;
+mod causal_clear;
 mod causal_expiry;
 mod causal_orders;
 mod causal_rebuilds;
