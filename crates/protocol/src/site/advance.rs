@@ -153,7 +153,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
         if self.leads() {
             for (origin, body, deadline) in self.replica.forwarding.take_all() {
-                self.take_for_leader(origin, body, deadline);
+                // It may have come when this node had no state, and did not look at the token of a session.
+                match self.is_of_session(origin, &body) {
+                    true => self.take_any(origin, body, deadline),
+                    false => self.take_for_leader(origin, body, deadline),
+                }
             }
             return;
         }
