@@ -269,7 +269,7 @@ fn notes(again: &str) -> Vec<String> {
         "The oracle is the paper's optimal: each second it sees the accesses to come and moves for nothing. The \
          optimal that pays knows places and rates of the future, not the moments of accesses. Windows of \
          heuristics and of Portkey's greedy are of 10 s, and they know latencies exactly; ours decides each \
-         second by profiles of four clients, or four sites, a key, and by published latencies."
+         second by profiles of four clients, or nine sites, a key, and by published latencies."
             .to_owned(),
         "Ours, all clients: the same with a count for each client in place of four. What is between the two is \
          what the bounded profile of 64 bytes costs."

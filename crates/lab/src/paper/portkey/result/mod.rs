@@ -122,7 +122,9 @@ fn percent(spread: Option<(f64, f64, f64)>) -> String {
     spread.map_or_else(
         || "–".to_owned(),
         |(median, low, high)| {
-            format!("{:.1} ({:.1}–{:.1})", 100.0 * median, 100.0 * low, 100.0 * high)
+            // With a decimal each, the ranges of seven strategies would be wider than the page.
+            let range = format!(" ({:.0}–{:.0})", 100.0 * low, 100.0 * high);
+            format!("{:.1}{}", 100.0 * median, if low < high { &range } else { "" })
         },
     )
 }
@@ -478,7 +480,7 @@ impl Runs<'_> {
         let [portkey, ours] = [settled_s(&lines[0].1), settled_s(&lines[1].1)];
         let row = |interval: usize| {
             let cells = lines.iter().map(|(_, values)| format!("{:.1}", 100.0 * values[interval]));
-            (((interval + 1) * INTERVAL_S).to_string(), cells.collect())
+            (format!("{} s", (interval + 1) * INTERVAL_S), cells.collect())
         };
         Shown {
             title: "Figure 11: over time, from a cold start, all-RW, p95",
