@@ -235,9 +235,6 @@ impl Decider {
         };
         let slot = |group: u32| self.indices.slots[group as usize];
         self.wanted = plan.moves.iter().map(|one| (slot(one.group), *one)).collect();
-        if let Some(capacities) = &problem.capacities {
-            self.prices.close(&groups.held(), capacities);
-        }
         self.last = Some(problem);
         decision
     }

@@ -7,8 +7,11 @@
 //!
 //! Groups that are where they are begin as incumbents, and leave for a gain of the margin only; and only those
 //! bid that are ready to move, so that no group is outbid by one that then stays where it is. So little moves
-//! from window to window, where Portkey's greedy throws out whatever is well placed. Prices stay from window
-//! to window too, and fall only where a site has had room for a while.
+//! from window to window, where Portkey's greedy throws out whatever is well placed.
+//!
+//! Prices stay from window to window too, so that groups can judge a place by them before they bid; but what
+//! made them is soon gone. So each auction begins by going half of the way from each price to what a place
+//! there costs now: what the lowest bidder would pay for it, or nothing where there is room.
 //!
 //! For any prices D(λ) = Σ min(cost + λ bytes) − Σ λ capacity is below the cost of *every* placement within
 //! the capacities: the certificate of how good one is.
@@ -23,25 +26,27 @@ use super::solver::Solver;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A site is calm below this part of its capacity.
-pub const CALM_LOAD: f64 = 0.95;
-/// A price falls after so many calm windows.
-pub const CALM_WINDOWS: u8 = 6;
+/// The part of the way that a price goes to what a place costs now.
+const STEP: f32 = 0.5;
+/// A price below this moves nothing.
+const LEAST: f32 = 1e-9;
+
+/// A price, a step on. `lowest`: the least bid of those that have a place.
+///
+/// A site has room if it has enough for the group that it refused last. Otherwise a large group comes at the
+/// lower price, outbids smaller ones, and the price that they leave behind falls again, for ever.
+pub(super) fn step(price: f32, has_room: bool, lowest: Option<f32>) -> f32 {
+    let towards = if has_room { 0.0 } else { lowest.unwrap_or(price) };
+    let next = price + STEP * (towards - price);
+    if next < LEAST { 0.0 } else { next }
+}
 
 /// The price of a byte at each site, in ms of waiting a second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     per_byte: Vec<f32>,
-    calm_windows: Vec<u8>,
     /// The size of the last group that was refused for its bid.
     refused_bytes: Vec<u32>,
-}
-
-/// Whether a site has room that its price may fall for: a twentieth of what it sells, and enough for the group
-/// that it refused last. Without that a large group comes at the lower price, outbids smaller ones, and the
-/// price that they leave behind falls again, for ever.
-pub(super) fn is_calm(held: u64, capacity: u64, refused_bytes: u32) -> bool {
-    (held as f64) < CALM_LOAD * capacity as f64 && held + u64::from(refused_bytes) <= capacity
 }
 
 /// How an auction is held.
@@ -67,29 +72,12 @@ pub struct Terms<'a> {
 impl Prices {
     /// All places are free of charge.
     pub fn none(sites: usize) -> Prices {
-        Prices {
-            per_byte: vec![0.0; sites],
-            calm_windows: vec![0; sites],
-            refused_bytes: vec![0; sites],
-        }
+        Prices { per_byte: vec![0.0; sites], refused_bytes: vec![0; sites] }
     }
 
     /// The price of a byte at each site.
     pub fn per_byte(&self) -> &[f32] {
         &self.per_byte
-    }
-
-    /// A window ends in which sites held that much.
-    pub fn close(&mut self, held: &[u64], capacities: &Capacities) {
-        for (site, price) in self.per_byte.iter_mut().enumerate() {
-            let calm = &mut self.calm_windows[site];
-            let is_calm = is_calm(held[site], capacities[site], self.refused_bytes[site]);
-            *calm = if is_calm { calm.saturating_add(1) } else { 0 };
-            if *calm >= CALM_WINDOWS {
-                // Below this part of a thousandth it moves nothing any more.
-                *price = if *price < 1e-9 { 0.0 } else { *price * 0.5 };
-            }
-        }
     }
 
     /// D(λ): no placement within the capacities costs less, in ms a second.
@@ -126,6 +114,9 @@ impl Prices {
         auction.finish()
     }
 }
+
+/// The bid of a group that has no other place.
+const UNBEATEN: f32 = f32::MAX / 2.0;
 
 /// Bids are ordered by their bits: they are not negative.
 type Bid = u32;
@@ -193,7 +184,26 @@ impl<'a> Auction<'a> {
                 self.homeless.push(group as u32);
             }
         }
+        (0..self.held.len()).for_each(|site| self.reprice(site as u16));
         (0..self.held.len()).for_each(|site| self.evict(site as u16));
+    }
+
+    /// The price goes towards what a place costs now.
+    fn reprice(&mut self, site: u16) {
+        let index = usize::from(site);
+        let refused = u64::from(self.prices.refused_bytes[index]);
+        let has_room = self.held[index] + refused <= self.terms.capacities[index];
+        let lowest = self.seated[index].peek().map(|Reverse((bid, _))| f32::from_bits(*bid));
+        // One that cannot leave bids nothing that others could go by.
+        let lowest = lowest.filter(|bid| *bid < UNBEATEN);
+        self.set_price(site, step(self.prices.per_byte[index], has_room, lowest));
+    }
+
+    fn set_price(&mut self, site: u16, price: f32) {
+        self.prices.per_byte[usize::from(site)] = price;
+        if !self.terms.rules.is_barred(Site(site)) {
+            self.solver.set_price(site, price);
+        }
     }
 
     fn seat(&mut self, group: u32, site: u16, bid: f32) {
@@ -215,11 +225,8 @@ impl<'a> Auction<'a> {
             }
             self.held[index] -= u64::from(bytes);
             if bid > self.prices.per_byte[index] {
-                self.prices.per_byte[index] = bid;
                 self.prices.refused_bytes[index] = bytes;
-                if !self.terms.rules.is_barred(Site(site)) {
-                    self.solver.set_price(site, bid);
-                }
+                self.set_price(site, bid);
             }
             self.outbid[group as usize] |= self.groups.owner(group as usize).0 == site;
             self.homeless.push(group);
@@ -255,7 +262,7 @@ impl<'a> Auction<'a> {
         let second = self.scan.least();
         let cost = self.solver.cost(self.groups, index, Site(site));
         let bid = (second - cost + self.margin(index, cost)) / bytes as f32;
-        self.seat(group, site, if bid.is_finite() { bid } else { f32::MAX / 2.0 });
+        self.seat(group, site, if bid.is_finite() { bid } else { UNBEATEN });
         self.evict(site);
     }
 

@@ -64,6 +64,7 @@ pub struct Counter {
     profiles: Vec<Profile>,
     slots: Vec<Profile>,
     tau_s: f32,
+    has_votes: bool,
     owner: Site,
     evicted: u64,
     planted: Planted,
@@ -74,7 +75,16 @@ impl Counter {
     pub fn new(owner: Site, groups: usize, tau_s: f32, planted: Planted) -> Counter {
         let profiles = vec![Profile::default(); groups.next_power_of_two().max(2)];
         let slots = vec![Profile::default(); SLOTS];
-        Counter { profiles, slots, tau_s, owner, evicted: 0, planted }
+        Counter { profiles, slots, tau_s, has_votes: false, owner, evicted: 0, planted }
+    }
+
+    /// The same where each client of a group counts as much as any other, whatever it claims. A group then takes
+    /// the place of another only if it has more clients.
+    #[must_use]
+    pub fn with_votes(mut self) -> Counter {
+        self.has_votes = true;
+        self.slots.fill(Profile::new(0, Tick::default(), true));
+        self
     }
 
     /// The memory that it takes.
@@ -119,6 +129,7 @@ impl Counter {
 
     fn add(&mut self, now: Tick, group: GroupKey, client: Client, site: Site, weight: f32) {
         let (tau_s, slot) = (self.tau_s, usize::from(group.slot()));
+        let weight = if self.has_votes { 1.0 } else { weight };
         let Some(index) = self.place(now, group, weight) else {
             self.slots[slot].count(now, tau_s, client, site, weight);
             return;
@@ -150,11 +161,14 @@ impl Counter {
         let index = if b.total() < a.total() { pair + 1 } else { pair };
         let lighter = &mut self.profiles[index];
         let total = lighter.total();
+        if self.has_votes && total >= weight {
+            return None;
+        }
         if total > weight {
             lighter.scale((total - weight) / total);
             return None;
         }
-        let before = std::mem::replace(lighter, Profile::new(group.0, now));
+        let before = std::mem::replace(lighter, Profile::new(group.0, now, self.has_votes));
         if before.tag != 0 && before.total() > 0.0 {
             self.evicted += 1;
             let slot = usize::from(GroupKey(before.tag).slot());

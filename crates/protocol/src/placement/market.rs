@@ -9,7 +9,7 @@
 //! [`Market::install`], a command of the site's log: it checks room and rules again, and refuses durably. So
 //! two owners that were both admitted never overfill the site.
 
-use super::auction::{CALM_WINDOWS, is_calm};
+use super::auction::step;
 use super::latencies::Site;
 use super::rules::{Bar, Rules};
 use super::trial::{Bug, Planted};
@@ -85,7 +85,6 @@ pub struct Market {
     taken_bytes: u64,
     outbid_bytes: u64,
     price: f32,
-    calm_windows: u8,
     /// The size of the last group that was refused for its bid.
     refused_bytes: u32,
     window: u64,
@@ -103,7 +102,6 @@ impl Market {
             taken_bytes: 0,
             outbid_bytes: 0,
             price: 0.0,
-            calm_windows: 0,
             refused_bytes: 0,
             window: 0,
             planted,
@@ -251,7 +249,7 @@ impl Market {
         self.places.insert(group, place);
     }
 
-    /// A window ends: reservations run out, and the price falls where there has been room for a while.
+    /// A window ends: reservations run out, and the price goes towards what a place costs now.
     pub fn close_window(&mut self) {
         self.window += 1;
         let is_over =
@@ -265,10 +263,8 @@ impl Market {
         for group in over {
             self.remove(group);
         }
-        let is_calm = is_calm(self.taken_bytes, self.capacity_bytes(), self.refused_bytes);
-        self.calm_windows = if is_calm { self.calm_windows.saturating_add(1) } else { 0 };
-        if self.calm_windows >= CALM_WINDOWS {
-            self.price = if self.price < 1e-9 { 0.0 } else { self.price * 0.5 };
-        }
+        let has_room = self.taken_bytes + u64::from(self.refused_bytes) <= self.capacity_bytes();
+        let lowest = self.by_bid.first().map(|(bid, _)| f32::from_bits(*bid));
+        self.price = step(self.price, has_room, lowest);
     }
 }

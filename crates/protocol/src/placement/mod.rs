@@ -31,7 +31,7 @@
 //! - [`auction`]: capacities by prices, with a certificate. [`market`]: the same at one site, for claims.
 //! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
 //! - [`stability`]: margin and regret: when a better site is worth a move.
-//! - [`weights`]: one vote for each client, against liars.
+//! - [`weights`]: one vote for each client, against liars; [`Counter::with_votes`] counts so.
 //! - [`mod@plan`]: which moves a window makes.
 //! - [`mod@explain`], [`ledger`]: what an operator asks for, as values.
 //!
@@ -76,6 +76,7 @@ pub mod stability;
 #[cfg(test)]
 mod tests;
 pub mod trial;
+mod votes;
 pub mod weights;
 
 pub use auction::{Prices, Terms};

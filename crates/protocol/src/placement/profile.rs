@@ -2,20 +2,29 @@
 //!
 //! While four clients make 90 % of the accesses, it has these four, each with the site it was last at. One access
 //! from elsewhere then moves all that the client has counted, and the group can follow at once: the main gain
-//! over counts by site, which have to fade first. With more clients it has four sites, and a remainder of
-//! unknown place. From time to time it tries clients again, as those of a group change.
+//! over counts by site, which have to fade first. With more clients it has nine sites, and a remainder of
+//! unknown place. From time to time it tries clients again, as those of a group change: the count of a site is
+//! then that of the first client that is seen there.
 //!
 //! Counts fade with e^(−t/τ); a count over τ is a rate.
+//!
+//! Where clients count alike, whatever they claim, it has [votes](super::votes) instead, of eight clients.
 
 use super::latencies::{Origin, Site};
-use super::weights::Use;
+use super::votes::{self, Words};
 
+/// Clients that a profile has room for.
+const CLIENTS_MAX: usize = 4;
+/// Sites that it has room for.
+const SITES_MAX: usize = 9;
 /// The part of the accesses that may come from clients without an entry.
 const REST_MAX: f32 = 0.1;
 /// A count below this is none.
 const LEAST: f32 = 0.05;
 /// A profile by site is tried by client again after so many τ.
 const RETRY_TAUS: f32 = 8.0;
+/// A vote counts as so many accesses a second.
+const VOTE_HZ: f32 = 1.0;
 
 /// A session or a user, as the origin's site numbers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,22 +37,41 @@ impl Client {
     }
 }
 
-/// Time in steps of 10 ms, modulo 248 days.
+/// Some client at the site of its entry: the first one that is seen there.
+const ANY_CLIENT: u32 = u32::MAX - 65_536;
+
+/// Time in steps of 10 ms, modulo 124 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick(u32);
 
 impl Tick {
-    const BITS: u32 = 31;
+    const BITS: u32 = 30;
+    const MASK: u32 = (1 << Tick::BITS) - 1;
 
     /// From a monotonic clock.
     pub fn from_ms(ms: u64) -> Tick {
-        Tick((ms / 10) as u32 & ((1 << Tick::BITS) - 1))
+        Tick((ms / 10) as u32 & Tick::MASK)
     }
 
     fn since_s(self, before: Tick) -> f32 {
-        let ticks = self.0.wrapping_sub(before.0) & ((1 << Tick::BITS) - 1);
-        ticks as f32 / 100.0
+        (self.0.wrapping_sub(before.0) & Tick::MASK) as f32 / 100.0
     }
+
+    /// Periods of so many seconds since the clock began.
+    fn periods(self, seconds: f32) -> u32 {
+        (self.since_s(Tick(0)) / seconds) as u32
+    }
+}
+
+/// What entries are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Four clients: ids, counts and sites.
+    Clients,
+    /// Nine sites, each with its count in units, and the unit.
+    Sites,
+    /// Eight clients that count alike.
+    Votes,
 }
 
 /// Where the accesses of one group come from.
@@ -52,63 +80,158 @@ impl Tick {
 pub struct Profile {
     /// The group; 0: no group.
     pub(super) tag: u64,
-    clients: [u32; 4],
-    counts: [f32; 4],
-    sites: [u16; 4],
+    /// What they are depends on the form: see the functions that read them.
+    words: Words,
     rest: f32,
     /// The size of the group.
     pub bytes: u32,
     /// What its users have waited longer than they would elsewhere, in ms: it goes along with the group.
     pub regret_ms: f32,
-    /// The last tick, and whether the entries are of sites.
-    tick_and_mode: u32,
+    /// The last tick, and above it the form.
+    tick_and_form: u32,
 }
 
 const _: () = assert!(size_of::<Profile>() == 64);
-
-const BY_SITE: u32 = 1 << Tick::BITS;
+const _: () = assert!(CLIENTS_MAX * 10 <= size_of::<Words>() && SITES_MAX < size_of::<Words>() / 4);
+/// Of a word by site: the site, and above it the count.
+const SITE_BITS: u32 = 16;
+const UNITS_MAX: f32 = 65_535.0;
 
 impl Profile {
     /// Nothing is counted yet.
-    pub(super) fn new(tag: u64, now: Tick) -> Profile {
-        Profile { tag, tick_and_mode: now.0, ..Profile::default() }
+    pub(super) fn new(tag: u64, now: Tick, has_votes: bool) -> Profile {
+        let mut profile = Profile { tag, tick_and_form: now.0, ..Profile::default() };
+        profile.set_form(if has_votes { Form::Votes } else { Form::Clients });
+        profile
     }
 
     /// The same profile by another site's clock.
     pub(super) fn arrived(self, tag: u64, now: Tick) -> Profile {
-        let tick_and_mode = self.tick_and_mode & BY_SITE | now.0;
-        Profile { tag, tick_and_mode, ..self }
+        Profile { tag, tick_and_form: self.tick_and_form & !Tick::MASK | now.0, ..self }
+    }
+
+    fn form(&self) -> Form {
+        match self.tick_and_form >> Tick::BITS {
+            0 => Form::Clients,
+            1 => Form::Sites,
+            _ => Form::Votes,
+        }
+    }
+
+    fn set_form(&mut self, form: Form) {
+        self.tick_and_form = self.tick_and_form & Tick::MASK | (form as u32) << Tick::BITS;
     }
 
     /// Whether its entries are sites: it has too many clients.
     pub fn is_by_site(&self) -> bool {
-        self.tick_and_mode & BY_SITE != 0
+        self.form() == Form::Sites
+    }
+
+    /// The entries that it has room for; none of votes.
+    fn len(&self) -> usize {
+        match self.form() {
+            Form::Clients => CLIENTS_MAX,
+            Form::Sites => SITES_MAX,
+            Form::Votes => 0,
+        }
+    }
+
+    /// By client the first words are counts, then come sites, two a word, then clients.
+    fn count_at(&self, index: usize) -> f32 {
+        match self.form() {
+            Form::Sites => (self.words[index] >> SITE_BITS) as f32 * self.unit(),
+            _ => f32::from_bits(self.words[index]),
+        }
+    }
+
+    fn site_at(&self, index: usize) -> u16 {
+        match self.form() {
+            Form::Sites => self.words[index] as u16,
+            _ => (self.words[CLIENTS_MAX + index / 2] >> (index % 2 * 16)) as u16,
+        }
+    }
+
+    fn client_at(&self, index: usize) -> u32 {
+        self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index]
+    }
+
+    fn set(&mut self, index: usize, client: Client, site: Site, count: f32) {
+        if self.is_by_site() {
+            self.words[index] = u32::from(site.0);
+            return self.set_units(index, count);
+        }
+        self.words[index] = count.to_bits();
+        let word = &mut self.words[CLIENTS_MAX + index / 2];
+        let shift = index % 2 * 16;
+        *word = *word & !(0xFFFF << shift) | u32::from(site.0) << shift;
+        self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index] = client.0;
+    }
+
+    /// What a count by site is in.
+    fn unit(&self) -> f32 {
+        f32::from_bits(self.words[SITES_MAX])
+    }
+
+    /// Sets a count by site. Where it is not a whole number of units it is rounded by chance, or many small
+    /// counts beside a large one would come to nothing.
+    fn set_units(&mut self, index: usize, count: f32) {
+        if count > UNITS_MAX * self.unit() {
+            let counts: Vec<f32> = self.counts().collect();
+            self.words[SITES_MAX] = (2.0 * count / UNITS_MAX).to_bits();
+            for other in (0..SITES_MAX).filter(|other| *other != index && counts[*other] > 0.0) {
+                self.set_units(other, counts[other]);
+            }
+        }
+        let sum = self.words.iter().fold(self.rest.to_bits(), |sum, word| sum.wrapping_add(*word));
+        let chance = (sum.wrapping_mul(0x9E37_79B9) >> 8) as f32 / (1 << 24) as f32;
+        let units = (count / self.unit() + chance) as u32;
+        let site = self.words[index] & ((1 << SITE_BITS) - 1);
+        self.words[index] = site | units.min(UNITS_MAX as u32) << SITE_BITS;
+    }
+
+    fn counts(&self) -> impl Iterator<Item = f32> + '_ {
+        (0..self.len()).map(|index| self.count_at(index))
     }
 
     /// What was counted and has not faded.
     pub fn total(&self) -> f32 {
-        self.counts.iter().sum::<f32>() + self.rest
+        match self.form() {
+            Form::Votes => votes::sites(&self.words).count() as f32,
+            _ => self.counts().sum::<f32>() + self.rest,
+        }
     }
 
     /// Counts fade until now.
     pub fn fade(&mut self, now: Tick, tau_s: f32) {
-        let last = Tick(self.tick_and_mode & !BY_SITE);
+        let last = Tick(self.tick_and_form & Tick::MASK);
         let elapsed_s = now.since_s(last);
         if elapsed_s <= 0.0 {
             return;
         }
-        self.tick_and_mode = self.tick_and_mode & BY_SITE | now.0;
+        self.tick_and_form = self.tick_and_form & !Tick::MASK | now.0;
+        if self.form() == Form::Votes {
+            let (then, now) = (last.periods(tau_s), now.periods(tau_s));
+            votes::age(&mut self.words, now.saturating_sub(then));
+            return;
+        }
         self.scale((-elapsed_s / tau_s).exp());
-        let period = |tick: Tick| (tick.since_s(Tick(0)) / (RETRY_TAUS * tau_s)) as u32;
-        if period(now) != period(last) || self.total() < LEAST {
-            // Each site's last client stands for all of it; if they are more, it is by site again soon.
-            self.tick_and_mode &= !BY_SITE;
+        let is_due = now.periods(RETRY_TAUS * tau_s) != last.periods(RETRY_TAUS * tau_s);
+        if self.is_by_site() && (is_due || self.total() < LEAST) {
+            self.turn_by_client();
         }
     }
 
     pub(super) fn scale(&mut self, factor: f32) {
-        for count in &mut self.counts {
-            *count = if *count * factor < LEAST { 0.0 } else { *count * factor };
+        for index in 0..self.len() {
+            let count = self.count_at(index) * factor;
+            match self.form() {
+                _ if count < LEAST => self.words[index] = 0,
+                Form::Sites => {}
+                _ => self.words[index] = count.to_bits(),
+            }
+        }
+        if self.is_by_site() {
+            self.words[SITES_MAX] = (self.unit() * factor).to_bits();
         }
         self.rest *= factor;
     }
@@ -116,39 +239,37 @@ impl Profile {
     /// Accesses of a client at a site, by now.
     pub fn count(&mut self, now: Tick, tau_s: f32, client: Client, site: Site, weight: f32) {
         self.fade(now, tau_s);
-        let is_by_site = self.is_by_site();
-        let is_own = |index: usize, profile: &Profile| {
-            let is_same = if is_by_site {
-                profile.sites[index] == site.0
-            } else {
-                profile.clients[index] == client.0
-            };
-            is_same && profile.counts[index] > 0.0
+        if self.form() == Form::Votes {
+            let fingerprint = votes::fingerprint(self.tag, client.0);
+            return votes::cast(&mut self.words, fingerprint, site);
+        }
+        let used = |index: &usize| self.count_at(*index) > 0.0;
+        let is_here = |index: &usize| self.site_at(*index) == site.0;
+        let own = if self.is_by_site() {
+            (0..SITES_MAX).find(|index| used(index) && is_here(index))
+        } else {
+            let is = |index: &usize, id: u32| used(index) && self.client_at(*index) == id;
+            let same = (0..CLIENTS_MAX).find(|index| is(index, client.0));
+            same.or_else(|| (0..CLIENTS_MAX).find(|index| is(index, ANY_CLIENT) && is_here(index)))
         };
-        let own = (0..4).find(|index| is_own(*index, self));
-        let free = || (0..4).find(|index| self.counts[*index] <= 0.0);
+        let free = || (0..self.len()).find(|index| !used(index));
         match own.or_else(free) {
             Some(index) => {
-                let before = if own.is_some() { self.counts[index] } else { 0.0 };
+                let before = if own.is_some() { self.count_at(index) } else { 0.0 };
                 self.set(index, client, site, before + weight);
             }
             None => self.count_rest(client, site, weight),
         }
     }
 
-    fn set(&mut self, index: usize, client: Client, site: Site, count: f32) {
-        self.clients[index] = client.0;
-        self.sites[index] = site.0;
-        self.counts[index] = count;
-    }
-
     /// An access of one that has no entry. It gets the least one's as soon as the rest outweighs that.
     fn count_rest(&mut self, client: Client, site: Site, weight: f32) {
         self.rest += weight;
-        let lightest = |a: &usize, b: &usize| self.counts[*a].total_cmp(&self.counts[*b]);
-        let Some(index) = (0..4).min_by(lightest) else { return };
-        if self.rest > self.counts[index] {
-            self.rest += self.counts[index] - weight;
+        let lightest = |a: &usize, b: &usize| self.count_at(*a).total_cmp(&self.count_at(*b));
+        let Some(index) = (0..self.len()).min_by(lightest) else { return };
+        let count = self.count_at(index);
+        if self.rest > count {
+            self.rest += count - weight;
             self.set(index, client, site, weight);
         }
         if !self.is_by_site() && self.rest > REST_MAX * self.total() {
@@ -156,13 +277,38 @@ impl Profile {
         }
     }
 
+    fn take_entries(&mut self) -> Vec<(u16, f32)> {
+        let entry = |index: usize| (self.site_at(index), self.count_at(index));
+        let mut entries: Vec<(u16, f32)> =
+            (0..self.len()).map(entry).filter(|(_, count)| *count > 0.0).collect();
+        entries.sort_by(|a, b| b.1.total_cmp(&a.1));
+        self.words = Words::default();
+        entries
+    }
+
     fn turn_by_site(&mut self) {
-        self.tick_and_mode |= BY_SITE;
-        for index in 1..4 {
-            let same = (0..index).find(|other| self.sites[*other] == self.sites[index]);
-            if let Some(other) = same {
-                self.counts[other] += std::mem::take(&mut self.counts[index]);
-            }
+        let entries = self.take_entries();
+        self.set_form(Form::Sites);
+        let mut free = 0;
+        for (site, count) in entries {
+            let same = (0..free).find(|index| self.site_at(*index) == site);
+            let (index, before) = same.map_or((free, 0.0), |index| (index, self.count_at(index)));
+            self.set(index, Client::default(), Site(site), before + count);
+            free += usize::from(same.is_none());
+        }
+    }
+
+    /// Unless its accesses come from too many sites to be of four clients.
+    fn turn_by_client(&mut self) {
+        let mut counts: Vec<f32> = self.counts().collect();
+        counts.sort_by(|a, b| b.total_cmp(a));
+        if counts[..CLIENTS_MAX].iter().sum::<f32>() < (1.0 - REST_MAX) * self.total() {
+            return;
+        }
+        let entries = self.take_entries();
+        self.set_form(Form::Clients);
+        for (index, (site, count)) in entries.into_iter().take(CLIENTS_MAX).enumerate() {
+            self.set(index, Client(ANY_CLIENT), Site(site), count);
         }
     }
 
@@ -170,22 +316,30 @@ impl Profile {
     pub(super) fn absorb(&mut self, other: &Profile, now: Tick, tau_s: f32) {
         let mut other = *other;
         other.fade(now, tau_s);
-        for index in (0..4).filter(|index| other.counts[*index] > 0.0) {
-            let (client, site) = (Client(other.clients[index]), Site(other.sites[index]));
-            self.count(now, tau_s, client, site, other.counts[index]);
+        if other.form() == Form::Votes {
+            // The ids of its clients are not known.
+            let votes = votes::sites(&other.words);
+            return votes.for_each(|site| self.count(now, tau_s, Client::of_site(site), site, 1.0));
+        }
+        for index in (0..other.len()).filter(|index| other.count_at(*index) > 0.0) {
+            let site = Site(other.site_at(index));
+            let client = match other.form() {
+                Form::Clients => Client(other.client_at(index)),
+                _ => Client::of_site(site),
+            };
+            self.count(now, tau_s, client, site, other.count_at(index));
         }
         self.rest += other.rest;
     }
 
-    /// The accesses per second of each site. The remainder is of unknown place and not among them.
+    /// The accesses per second of each site, one vote as one. The remainder is of unknown place and not among
+    /// them.
     pub fn rates(&self, tau_s: f32) -> impl Iterator<Item = (Origin, f32)> + '_ {
-        let entries = self.sites.iter().zip(self.counts).filter(|(_, count)| *count > 0.0);
-        entries.map(move |(site, count)| (Origin(*site), count / tau_s))
-    }
-
-    /// The same by client, for [equal weights](super::weights). `None`: it has too many clients for that.
-    pub fn uses(&self, tau_s: f32) -> Option<Vec<Use>> {
-        let of_client = |(origin, rate)| Use { origin, rate, share: 1.0 };
-        (!self.is_by_site()).then(|| self.rates(tau_s).map(of_client).collect())
+        let entries = (0..self.len()).map(|index| (self.site_at(index), self.count_at(index)));
+        let used = entries.filter(|(_, count)| *count > 0.0);
+        let counted = used.map(move |(site, count)| (Origin(site), count / tau_s));
+        let has_votes = self.form() == Form::Votes;
+        let votes = has_votes.then(|| votes::sites(&self.words)).into_iter().flatten();
+        counted.chain(votes.map(|site| (Origin(site.0), VOTE_HZ)))
     }
 }

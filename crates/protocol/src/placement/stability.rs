@@ -3,7 +3,7 @@
 //! Two rules, between a group's owner A and a candidate B, with C the mean cost of an access:
 //!
 //! 1. *Margin.* C_A − C_B ≥ max(θ C_A, 2σ): θ is 10 %; σ² is the variance of the difference over the accesses
-//!    that were counted. One access more is counted at A, so a group with few accesses stays.
+//!    that were counted, and of what a price counts beside so uncertain a rate. One access more is counted at A, so a group with few accesses stays.
 //! 2. *Regret.* What a group's users wait longer than they would at B adds up, and the group moves when that is
 //!    as much as the move costs them. So moves never cost more than waiting did, whatever comes after.
 //!
@@ -91,10 +91,13 @@ impl Stability {
         let variance = ((square - gain_ms * gain_ms) / count).max(0.0);
         let price = |site: Site| solver.price(usize::from(site.0), bytes);
         let price_ms = (price(from) - price(to)) / (accesses.rate().max(f32::MIN_POSITIVE));
+        let price_ms = if price_ms.is_finite() { price_ms } else { 0.0 };
+        // The rate that is set against the price is as uncertain as the count.
+        let variance = variance + price_ms * price_ms / count;
         let no_margin = self.planted.is(Bug::NoMargin);
         let or_zero = |ms: f32| if no_margin { 0.0 } else { ms };
         Judgement {
-            gain_ms: gain_ms + if price_ms.is_finite() { price_ms } else { 0.0 },
+            gain_ms: gain_ms + price_ms,
             margin_ms: or_zero(self.margin * at_owner_ms),
             noise_ms: or_zero(self.sigmas * variance.sqrt()),
         }

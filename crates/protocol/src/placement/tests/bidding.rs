@@ -97,7 +97,6 @@ fn six_windows(rule: Rule, slack: f64, sizes: u32) -> (f64, f64) {
             let held = assignment.held(&groups);
             assert!(held.iter().zip(&capacities).all(|(held, most)| held <= most));
         }
-        prices.close(&assignment.held(&groups), &capacities);
         for group in 0..COUNT {
             moved += usize::from(!is_new[group] && assignment.site(group) != sites[group]);
             sites[group] = assignment.site(group);
@@ -116,7 +115,7 @@ fn six_windows(rule: Rule, slack: f64, sizes: u32) -> (f64, f64) {
 
 #[test]
 fn prices_are_near_the_bound_and_move_little() {
-    for (slack, above_max, moved_max) in [(1.05, 2.0, 10.0), (1.2, 2.0, 10.0), (2.0, 2.0, 1.0)] {
+    for (slack, above_max, moved_max) in [(1.05, 1.0, 5.0), (1.2, 1.0, 5.0), (2.0, 1.0, 1.0)] {
         let rows =
             [Rule::Portkey, Rule::Keep, Rule::Prices].map(|rule| six_windows(rule, slack, 1));
         let [portkey, keep, (above, moved)] = rows;
@@ -269,16 +268,17 @@ fn a_price_rises_to_the_losers_bid_and_falls_when_there_is_room() {
         "a reservation has its place"
     );
     town.install(2, 0).expect("reserved");
+    // The lowest bid is 3 now.
     town.markets[0].close_window();
-    assert_eq!(town.markets[0].price(), 1.0);
+    assert_eq!(town.markets[0].price(), 2.0);
     town.install(2, 1).expect("room");
-    let prices: Vec<f32> = (0..7)
+    let prices: Vec<f32> = (0..3)
         .map(|_| {
             town.markets[0].close_window();
             town.markets[0].price()
         })
         .collect();
-    assert_eq!(prices, [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.25]);
+    assert_eq!(prices, [1.0, 0.5, 0.25]);
 }
 
 #[test]
@@ -419,16 +419,19 @@ fn a_price_falls_when_the_group_that_was_refused_would_fit() {
     assert_eq!((assignment.site(0), assignment.site(1)), (site(1), site(0)));
     let price = prices.per_byte()[1];
     assert!(price > 0.0);
-    // 60 bytes were refused. With 61 held there is room by load, but not for those.
-    let after = |prices: &Prices, held: u64, windows: usize| {
-        let mut prices = prices.clone();
-        (0..windows).for_each(|_| prices.close(&[0, held], &capacities));
+    // 60 bytes were refused, and 20 are left.
+    groups.set_owner(0, site(1));
+    prices.auction(&terms, &groups);
+    assert!(prices.per_byte()[1] >= price, "its place is worth more than that");
+    groups.set_owner(0, site(0));
+    let none = vec![false; 2];
+    let mut fall = |auctions: usize| {
+        let terms = Terms { ready: &none, ..terms };
+        (0..auctions).for_each(|_| _ = prices.auction(&terms, &groups));
         prices.per_byte()[1]
     };
-    assert_eq!(after(&prices, 61, 20), price);
-    assert_eq!(after(&prices, 60, 5), price);
-    assert_eq!(after(&prices, 60, 6), price / 2.0);
-    assert_eq!(after(&prices, 60, 60), 0.0);
+    let before = fall(1);
+    assert_eq!((fall(1), fall(60)), (before / 2.0, 0.0));
 }
 
 #[test]

@@ -163,7 +163,6 @@ fn constant_inputs_lead_to_finitely_many_moves() {
                 regrets.moved(&stability, a_move.group as usize);
                 groups.set_owner(a_move.group as usize, a_move.to);
             }
-            prices.close(&groups.held(), &capacities);
             moves_in.push(moves.len());
         }
         let last: usize = moves_in[200..].iter().sum();

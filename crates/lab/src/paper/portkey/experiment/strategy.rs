@@ -2,7 +2,7 @@
 //!
 //! *Accessing* and *dominant* node and *Portkey* decide at the end of each window of 10 s by the accesses of
 //! that window, as the paper has it (§6.1), with the clients where they were last. They know latencies exactly;
-//! so no probes err. *Ours* decides each second, as owners do: by profiles of four clients or four sites a
+//! so no probes err. *Ours* decides each second, as owners do: by profiles of four clients or nine sites a
 //! group that fade (τ = 10 s), by latencies that sites publish (the least of six samples), with margin, noise
 //! and regret; under capacities by prices.
 
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use protocol::placement::{
     Arrival, Assignment, Capacities, Client, Counter, GroupKey, Groups, Incumbents, Latencies,
     Limits, Near, Origin, Prices, Regrets, Rules, Site, Solver, Stability, Tail, Terms, Tick,
-    greedy, plan, quantile, trial::Planted, weights,
+    greedy, plan, quantile, trial::Planted,
 };
 
 use super::play::{COMMIT_MS, Decide};
@@ -224,6 +224,7 @@ impl Ours {
             latencies(world, |ms| (0..6).map(|_| sample(ms)).fold(f32::INFINITY, f32::min));
         let mean_ms = world.ms.iter().sum::<f32>() / world.ms.len() as f32;
         let mut hash = Random::stream(seed, "groups", 0);
+        let counter = Counter::new(Site(0), 8 * keys, TAU_S, Planted::none());
         Ours {
             sites: world.sites,
             near: Near::new(latencies.mean(), 8),
@@ -235,7 +236,7 @@ impl Ours {
                 pause_ms: mean_ms + 2.0 * COMMIT_MS as f32,
                 ..Stability::default()
             },
-            counter: Counter::new(Site(0), 8 * keys, TAU_S, Planted::none()),
+            counter: if goal.equal { counter.with_votes() } else { counter },
             keys: (0..keys).map(|key| GroupKey::new(key as u16, hash.draw())).collect(),
             whole: vec![BTreeMap::new(); keys],
             regrets: Regrets::new(keys),
@@ -279,10 +280,7 @@ impl Ours {
             let profile = self.counter.profile(now, self.keys[key]).copied();
             let rates: Vec<(Origin, f32)> = match &profile {
                 None => Vec::new(),
-                Some(profile) => match profile.uses(TAU_S).filter(|_| self.goal.equal) {
-                    Some(uses) => weights::equal(&uses, Planted::none()),
-                    None => profile.rates(TAU_S).collect(),
-                },
+                Some(profile) => profile.rates(TAU_S).collect(),
             };
             groups.push(Site(*owner), VALUE_BYTES, rates);
         }
@@ -340,9 +338,6 @@ impl Decide for Ours {
         self.moves_left -= plan.moves.len();
         for a_move in &plan.moves {
             self.regrets.moved(&self.stability, a_move.group as usize);
-        }
-        if let Some(capacities) = capacities.filter(|_| second.is_multiple_of(WINDOW_S)) {
-            self.prices.close(&groups.held(), capacities);
         }
         plan.moves.iter().map(|a_move| (a_move.group as usize, a_move.to.0)).collect()
     }
