@@ -8,7 +8,7 @@
 //!
 //! Counts fade with e^(−t/τ); a count over τ is a rate.
 //!
-//! Where clients count alike, whatever they claim, it has [votes](super::votes) instead, of eight clients.
+//! Where clients count alike, whatever they claim, it has [`super::votes`] instead, of eight clients.
 
 use super::latencies::{Origin, Site};
 use super::votes::{self, Words};
