@@ -6,7 +6,7 @@ use super::copies::Copies;
 use super::deployment::{self, Deployment};
 use super::giving::{self, Move};
 use super::keys::Place;
-use super::mirroring::{self, OwnMirror};
+use super::mirroring::OwnMirrors;
 use super::mirrors::Mirrors;
 use super::orders::{self, Orders};
 use super::published::Published;
@@ -35,7 +35,7 @@ pub struct Modes {
     pub(super) orders: Orders,
     pub(super) arrivals: Arrivals,
     pub(super) mirrors: Mirrors,
-    pub(super) own_mirror: Option<OwnMirror>,
+    pub(super) own_mirrors: OwnMirrors,
     /// Whose records lie under a generation of no keyspace.
     pub(super) owners: BTreeMap<u64, Owner>,
     /// The slots with a changed token since [`Machine::take_changed_tokens`].
@@ -83,7 +83,7 @@ impl ModeState for Modes {
             orders: orders::load(state)?,
             arrivals,
             mirrors,
-            own_mirror: mirroring::load(state)?,
+            own_mirrors: OwnMirrors::load(state)?,
             owners,
             changed_tokens: SlotSet::default(),
             planted: Planted::default(),
@@ -248,6 +248,7 @@ impl<S: State> Applying<'_, S> {
             GlobalCommand::Giving { number, step } => self.giving(*number, step),
             GlobalCommand::Receiving { id, step } => self.receiving(*id, step),
             GlobalCommand::SetMirror { to } => self.set_mirror(*to),
+            GlobalCommand::EndMirror { of, number } => self.end_mirror(*of, *number),
             GlobalCommand::Mirror { from, number, step } => self.mirror(*from, *number, step),
             // Of versions that knew no failovers.
             GlobalCommand::Fence { .. } | GlobalCommand::Promote { .. } => {

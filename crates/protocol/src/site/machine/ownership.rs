@@ -352,6 +352,7 @@ impl<S: State> Applying<'_, S> {
                 });
             }
         }
+        self.follow_backups();
         self.done_now()
     }
 
