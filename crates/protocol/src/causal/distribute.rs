@@ -93,6 +93,7 @@ impl Distribute {
             if lacks {
                 continue;
             }
+            let last = region.released_to(*site, last);
             while let Some(places) = cursor.next(state, last, epoch) {
                 if cursor.applied == cursor.sent {
                     cursor.since = now;
@@ -172,7 +173,8 @@ impl Cursor {
             let room = (window - ahead).min(limits::CAUSAL_BATCH_PLACES_MAX as u64) as usize;
             let all = state.ordered(self.sent, READ_BYTES);
             let mut next = None;
-            for (position, site, write) in all.into_iter().take(room) {
+            let all = all.into_iter().filter(|(position, ..)| *position <= last);
+            for (position, site, write) in all.take(room) {
                 if next.is_some_and(|next| next != position) {
                     break;
                 }

@@ -44,7 +44,7 @@ use wire::entry::{decode_writes, encode_writes};
 type Outcome = Result<Answer, Failure>;
 
 /// How long a change of the registry is tried.
-const CHANGE_HAS: Duration = Duration::from_secs(5);
+pub(super) const CHANGE_HAS: Duration = Duration::from_secs(5);
 
 /// What a node holds of causal keys beside the state and its leader's jobs.
 pub(super) struct Causal {
@@ -75,14 +75,14 @@ impl Causal {
 // ---- the state -------------------------------------------------------------------------------------
 
 /// What the parts see of a machine.
-struct Shown<'a, S: State> {
+pub(super) struct Shown<'a, S: State> {
     machine: &'a Machine<S>,
     /// Why something could not be read.
     failed: RefCell<Option<String>>,
 }
 
 impl<'a, S: State> Shown<'a, S> {
-    fn of(machine: &'a Machine<S>) -> Shown<'a, S> {
+    pub(super) fn of(machine: &'a Machine<S>) -> Shown<'a, S> {
         Shown { machine, failed: RefCell::new(None) }
     }
 
@@ -94,7 +94,7 @@ impl<'a, S: State> Shown<'a, S> {
     }
 
     /// The node ends when its state cannot be read.
-    fn failure(self) -> Option<Effect> {
+    pub(super) fn failure(self) -> Option<Effect> {
         self.failed.into_inner().map(Effect::Fail)
     }
 }
@@ -171,13 +171,37 @@ impl<S: State> Durable for Shown<'_, S> {
     }
 }
 
-/// The region of a site; `None`: it has no causal keyspace.
-fn region_of<S: State>(machine: &Machine<S>) -> Option<Region> {
-    let (member, region) = (machine.membership()?, machine.region()?);
-    let sites = member.registry.sites.iter().map(|site| site.id).collect();
-    let (id, epoch, root) = (region.id, region.epoch, region.root);
-    let (has_begun, is_rebuilding) = (machine.causal().has_begun(region), region.is_rebuilding());
-    Some(Region { id, own: member.own, root, epoch, has_begun, is_rebuilding, sites })
+/// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
+fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Region> {
+    let (member, region, causal) = (machine.membership()?, machine.region()?, machine.causal());
+    Some(Region {
+        id: region.id,
+        own: member.own,
+        root: region.root,
+        epoch: region.epoch,
+        has_begun: causal.has_begun(region),
+        is_rebuilding: region.is_rebuilding(),
+        sites: member.registry.sites.iter().map(|site| site.id).collect(),
+        next: region.next,
+        standby: region.standby,
+        standby_rule: region.standby_rule,
+        // What is imported here was released, by whichever leader.
+        gate: causal.holds(region).then(|| standby_has.max(causal.applied())),
+        is_frozen: causal.is_frozen(region, member.own),
+    })
+}
+
+/// The same, as a job sees it.
+pub(super) fn region_in<S: State>(view: &View<'_, S>) -> Option<Region> {
+    region_of(view.machine, view.standby_has)
+}
+
+/// How far the order is released, as every node of a site knows it.
+fn released<S: State>(machine: &Machine<S>) -> Position {
+    let (Some(member), Some(region)) = (machine.membership(), machine.region()) else {
+        return Position(0);
+    };
+    machine.causal().released(region, member.own)
 }
 
 fn say(step: CausalStep) -> AcrossSay {
@@ -188,7 +212,7 @@ fn say(step: CausalStep) -> AcrossSay {
 
 impl<S: State> Job<S> for Export {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let effects = |step| match step {
@@ -246,7 +270,7 @@ fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
 
 impl<S: State> Job<S> for Distribute {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine) else { return Vec::new() };
+        let Some(region) = region_in(view) else { return Vec::new() };
         let effect = |step| match step {
             distribute::Step::Places(site, node, places) => {
                 Effect::SendNode { site, node, say: say(CausalStep::Places(places)) }
@@ -276,7 +300,7 @@ impl<S: State> Job<S> for Distribute {
 
 impl<S: State> Job<S> for Resync {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let shown = Shown::of(view.machine);
@@ -311,7 +335,7 @@ impl<S: State> Job<S> for Resync {
 
 impl<S: State> Job<S> for Roots {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let effect = |step| match step {
@@ -376,11 +400,13 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
     }
     let is_needed = registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
     let others = registry.staying().map(|site| site.id);
-    others.filter(|site| is_needed && !lost.contains(site)).min()
+    let is_standby = |site: &SiteId| region.standby.is_some_and(|standby| standby.site == *site);
+    let can = others.filter(|site| is_needed && !lost.contains(site));
+    can.min_by_key(|site| (!is_standby(site), *site))
 }
 
 /// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
-fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
+pub(super) fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
     match is_lost {
         true => Effect::SendAll { to, say: say(step) },
         false => Effect::Send { to, say: say(step), awaited: false },
@@ -389,7 +415,7 @@ fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
 
 impl<S: State> Job<S> for Import {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let effect = |step| match step {
@@ -421,11 +447,20 @@ impl<S: State> Job<S> for Import {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Runs the jobs of causal keys.
     pub(super) fn run_causal_jobs(&mut self) {
-        for job in
-            [JobName::Export, JobName::Distribute, JobName::Import, JobName::Resync, JobName::Root]
-        {
+        for job in [
+            JobName::Export,
+            JobName::Distribute,
+            JobName::Import,
+            JobName::Resync,
+            JobName::Root,
+            JobName::Standby,
+        ] {
             self.run_job(job);
         }
+    }
+
+    fn region_here(&self) -> Option<Region> {
+        region_of(&self.machine, self.jobs.standby.acknowledged())
     }
 
     // ---- messages ----------------------------------------------------------------------------------
@@ -464,6 +499,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.global.routing.learn_leader(site, node);
                 self.jobs.resync.reached(site, report, now);
                 self.jobs.roots.reached(site, report, now);
+                self.jobs.standby.reached(site, report, now);
                 self.jobs.distribute.reached((site, node), report, now);
             }
             CausalStep::Places(places) => {
@@ -477,11 +513,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 // One that has just joined is not listed here yet.
                 let has_left = registry.is_some_and(|registry| registry.has_left(of));
                 // Only the root knows that nothing more is on its way.
-                let orders = region_of(&self.machine).is_some_and(|region| region.orders());
+                let orders = self.region_here().is_some_and(|region| region.orders());
                 let has_left = has_left && orders;
                 let questions = &mut self.causal.questions;
-                let shown = Shown::of(&self.machine);
-                let answer = questions.asked((site, node), question, (now, has_left), &shown);
+                let (shown, released) = (Shown::of(&self.machine), released(&self.machine));
+                let asker = (site, node);
+                let answer = questions.asked(asker, question, (now, has_left), &shown, released);
                 if let Some(answer) = answer {
                     self.say_to_asker((site, node), answer);
                 }
@@ -496,7 +533,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.global.routing.learn_leader(site, NodeId(leader));
                 }
                 self.jobs.distribute.turned(site, node);
-                if region_of(&self.machine).is_some_and(|region| region.root == site) {
+                if self.region_here().is_some_and(|region| region.root == site) {
                     self.jobs.import.turned();
                     if is_other {
                         self.causal.requests.ask_again();
@@ -621,7 +658,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Asks the root for positions that requests wait for. A node that does not answer is down, or a witness: then
     /// all are asked.
     fn ask_positions(&mut self) {
-        let Some(region) = region_of(&self.machine) else { return };
+        let Some(region) = self.region_here() else { return };
         for (question, again) in self.causal.requests.take_questions(self.now.monotonic) {
             let question = say(CausalStep::Resolve(question));
             match again && region.root != region.own {
@@ -635,7 +672,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn admit_sessions(&mut self) {
         let Some(here) = self.causal_here() else { return };
         let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
-        for (asker, answer) in self.causal.questions.poll(now, &shown) {
+        for (asker, answer) in self.causal.questions.poll(now, &shown, released(&self.machine)) {
             self.say_to_asker(asker, answer);
         }
         for (asked, token) in self.causal.requests.take_admitted(&here) {

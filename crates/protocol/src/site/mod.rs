@@ -52,6 +52,7 @@ mod requests;
 mod ring;
 mod sessions;
 mod snapshots;
+mod standby;
 mod status;
 mod stranded;
 mod time;

@@ -14,7 +14,7 @@
 //! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
 //! failovers at its end, with 230 also the sites that have handed their join in. With 240 it has all of that, and the
 //! ids that terms assign, with 250 also regions whose roots are their first ones, with 251 regions whose root
-//! was never lost, and with 252 any regions.
+//! was never lost, with 252 regions without a standby, and with 253 any regions.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -25,7 +25,7 @@
 //! ```
 
 use super::EntryError;
-use super::causal::{FirstRegion, MovedRegion};
+use super::causal::{FirstRegion, MovedRegion, SingleRegion};
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
@@ -122,7 +122,9 @@ const FORM_WITH_REGIONS: u8 = 250;
 const FORM_WITH_ROOTS: u8 = 251;
 /// The same, with regions whose root was lost.
 const FORM_WITH_REBUILDS: u8 = 252;
-const FORMS: [u8; 8] = [
+/// The same, with regions that have a standby, or are to have one.
+const FORM_WITH_STANDBYS: u8 = 253;
+const FORMS: [u8; 9] = [
     FORM,
     FORM_WITH_TERMS,
     FORM_WITH_FAILOVERS,
@@ -131,9 +133,11 @@ const FORMS: [u8; 8] = [
     FORM_WITH_REGIONS,
     FORM_WITH_ROOTS,
     FORM_WITH_REBUILDS,
+    FORM_WITH_STANDBYS,
 ];
 /// The forms with all parts of earlier ones, whether empty or not.
-const LONG_FORMS: [u8; 4] = [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS];
+const LONG_FORMS: [u8; 5] =
+    [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS, FORM_WITH_STANDBYS];
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -157,6 +161,7 @@ impl Code for Registry {
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if !regions.iter().all(SingleRegion::is) => FORM_WITH_STANDBYS,
             (false, ..) if !regions.iter().all(MovedRegion::is) => FORM_WITH_REBUILDS,
             (false, ..) if !regions.iter().all(FirstRegion::is) => FORM_WITH_ROOTS,
             (false, ..) if !regions.is_empty() => FORM_WITH_REGIONS,
@@ -207,7 +212,10 @@ impl Code for Registry {
             FORM_WITH_ROOTS => {
                 regions.iter().copied().map(MovedRegion).collect::<Vec<_>>().put(out)
             }
-            FORM_WITH_REBUILDS => regions.put(out),
+            FORM_WITH_REBUILDS => {
+                regions.iter().copied().map(SingleRegion).collect::<Vec<_>>().put(out)
+            }
+            FORM_WITH_STANDBYS => regions.put(out),
             _ => {}
         }
     }
@@ -271,15 +279,21 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if [FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS].contains(&form) {
+        let with_regions =
+            [FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS, FORM_WITH_STANDBYS];
+        if with_regions.contains(&form) {
             registry.regions = match form {
-                FORM_WITH_REBUILDS => Code::take(from)?,
+                FORM_WITH_STANDBYS => Code::take(from)?,
+                FORM_WITH_REBUILDS => {
+                    <Vec<SingleRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect()
+                }
                 FORM_WITH_ROOTS => {
                     <Vec<MovedRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect()
                 }
                 _ => <Vec<FirstRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect(),
             };
             let is_short = match form {
+                FORM_WITH_STANDBYS => registry.regions.iter().all(SingleRegion::is),
                 FORM_WITH_REBUILDS => registry.regions.iter().all(MovedRegion::is),
                 FORM_WITH_ROOTS => registry.regions.iter().all(FirstRegion::is),
                 _ => false,
@@ -482,6 +496,19 @@ mod tests {
             bytes[before.len()..],
             *b"\x01\x01\xac\x02\x07\x01\x05\x01\x08\x01\xac\x02\xac\x02\x01"
         );
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer.clone()));
+        for cut in 0..bytes.len() {
+            assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        // With a standby.
+        let since = Ballot { round: 9, site: SiteId(2), ..Ballot::FIRST };
+        longer.regions[0].standby = Some(model::Standby { site: SiteId(8), in_sync: true, since });
+        longer.regions[0].standby_rule.choice = model::StandbyChoice::At(SiteId(8));
+        let with_rebuild = bytes;
+        let bytes = encode_registry(&longer);
+        assert_eq!(bytes[13], 253);
+        assert_eq!(bytes[14..with_rebuild.len()], with_rebuild[14..]);
+        assert_eq!(bytes[with_rebuild.len()..], *b"\x01\x08\x01\x00\x00\x09\x02\x03\x08\x00");
         assert_eq!(decode_registry(bytes.clone()), Ok(longer));
         for cut in 0..bytes.len() {
             assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");

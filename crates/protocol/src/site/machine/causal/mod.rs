@@ -19,6 +19,7 @@
 //! | `write` | a request of this site |
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
+//! | `standby` | what the root and its standby commit to |
 //! | `import` | the order as it comes here |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows` | where it lies in the state |
@@ -43,6 +44,7 @@ pub mod resync;
 mod roots;
 mod rows;
 pub mod session;
+mod standby;
 mod write;
 
 #[cfg(test)]
@@ -59,6 +61,7 @@ use registers::Pending;
 use resync::Resync;
 use roots::Root;
 use rows::Head;
+use standby::Committed;
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 
@@ -75,6 +78,7 @@ pub struct Causal {
     /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are pending again.
     kept_bytes: u64,
     root: Root,
+    committed: Committed,
     /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
@@ -141,6 +145,11 @@ impl Causal {
     /// The same of all sites.
     pub fn ordered_all(&self) -> impl Iterator<Item = (SiteId, Revision, Position)> + '_ {
         self.ordered.iter().map(|(site, (revision, position))| (*site, *revision, *position))
+    }
+
+    /// Where this site began when it became a root that is not the first one.
+    pub fn begun(&self) -> Position {
+        self.root.begun
     }
 
     /// Whether this site, the root in this epoch, has all that it needs to order.
@@ -221,6 +230,7 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),
+            CausalCommand::Standby { since, step } => self.standby_step(*since, *step),
             CausalCommand::Ordered { epoch, sites } => self.take_last_ordered(*epoch, sites),
         }
     }
