@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| place::sketch::check_any(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| place::clients::check_any(bytes));

@@ -25,6 +25,8 @@ export interface Placement {
   pingsPerS?: number;
   /** Whether a request counts, by its name and arguments: false for those that may wait. */
   counts?: (name: string, args: readonly unknown[]) => boolean;
+  /** Whether latencies are sent as distributions too: for `portolan place --objective p95`. Default: false. */
+  quantiles?: boolean;
 }
 
 /** What became of a client's sketches. */
@@ -73,7 +75,7 @@ export class Reporter {
     }
     this.#placement = { ...placement, windowMs, deadlineMs, pingsPerS };
     this.#servers = servers;
-    this.sketch = new Sketch(name);
+    this.sketch = new Sketch(name, placement.quantiles);
   }
 
   get counts(): Placement["counts"] {

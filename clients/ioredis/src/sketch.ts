@@ -1,7 +1,8 @@
 // What one window has seen: answers by server, uses by key. Counted in typed arrays, packed for the wire.
 //
 // Memory is bounded whatever the application does. Keys with many uses are kept one by one, the others
-// are added up by slot; past `SERVERS_MAX` servers are not counted.
+// are added up by slot; past `SERVERS_MAX` servers are not counted. Where quantiles are asked for, a DDSketch
+// (Masson, Rim, Lee, VLDB 2019) is kept of each of the first `SPREADS_MAX` servers that answer in a window.
 
 export const SLOTS = 16_384;
 /** Places of the table of keys; a power of two. */
@@ -9,10 +10,20 @@ const PLACES = 4_096;
 /** Keys that are kept one by one. Past that the lighter half is added up by slot. */
 export const KEYS_MAX = (PLACES * 3) / 4;
 export const SERVERS_MAX = 4_096;
+/** Servers whose latencies are kept as a DDSketch, where that is asked for. */
+export const SPREADS_MAX = 64;
+/** Buckets that are sent of one server: the lowest beyond are added to the lowest that is sent. */
+export const SENT_BUCKETS_MAX = 256;
 /** Uses a window that are looked at; beyond, one in two, one in four …, each counted as that many. */
 export const LOOKS_MAX = 10_000;
 
 const U32_MAX = 0xffff_ffff;
+/** The logarithm of γ = 1.02 / 0.98: quantiles are right within 2 %. */
+const LOG_GAMMA = Math.log(1.02 / 0.98);
+/** The bucket of 10 µs. */
+const LOWEST = -115;
+/** The bucket of a minute. */
+const HIGHEST = 275;
 
 /** A key's id, in two halves: there is no quick number of 64 bits. */
 export interface KeyId {
@@ -73,20 +84,25 @@ export type KeyEntry = readonly [
   bytes: number,
 ];
 
-/** A sketch as `portolan place` reads it. A slot may come several times. */
+/** The latencies of one server: its name, buckets of index and count, ascending. */
+export type SpreadEntry = readonly [name: string, buckets: readonly (readonly [number, number])[]];
+
+/** A sketch as `portolan place` reads it. A slot may come several times. With spreads it is of version 2. */
 export function pack(
   client: string,
   durationMs: number,
   servers: readonly ServerEntry[],
   keyCount: number,
   keys: Iterable<KeyEntry>,
+  spreads?: readonly SpreadEntry[],
 ): Buffer {
   const names = servers.map(([name]) => Buffer.from(name));
   const name = Buffer.from(client);
   const namesLength = names.reduce((sum, one) => sum + one.length, 0);
   const length = 4 + 4 + 1 + name.length + 2 + names.length * 9 + namesLength + 2 + keyCount * 20;
-  const out = Buffer.alloc(length);
-  let at = out.write("PSK1", "latin1");
+  const tail = spreads === undefined ? Buffer.alloc(0) : packSpreads(spreads);
+  const out = Buffer.alloc(length + tail.length);
+  let at = out.write(spreads === undefined ? "PSK1" : "PSK2", "latin1");
   at = out.writeUInt32LE(durationMs, at);
   at = out.writeUInt8(name.length, at);
   at += name.copy(out, at);
@@ -106,6 +122,24 @@ export function pack(
     at = out.writeUInt32LE(high, at);
     at = out.writeUInt32LE(uses, at);
     at = out.writeUInt32LE(bytes, at);
+  }
+  tail.copy(out, at);
+  return out;
+}
+
+function packSpreads(spreads: readonly SpreadEntry[]): Buffer {
+  const size = ([name, buckets]: SpreadEntry) => 1 + Buffer.byteLength(name) + 2 + 6 * buckets.length;
+  const out = Buffer.alloc(spreads.reduce((sum, one) => sum + size(one), 2));
+  let at = out.writeUInt16LE(spreads.length);
+  for (const [name, buckets] of spreads) {
+    const text = Buffer.from(name);
+    at = out.writeUInt8(text.length, at);
+    at += text.copy(out, at);
+    at = out.writeUInt16LE(buckets.length, at);
+    for (const [index, count] of buckets) {
+      at = out.writeInt16LE(index, at);
+      at = out.writeUInt32LE(count, at);
+    }
   }
   return out;
 }
@@ -128,7 +162,15 @@ export class Sketch {
   /** One in so many uses is looked at. */
   weight = 1;
 
-  constructor(readonly client: string) {}
+  /** By the place of a server; undefined: not asked for. */
+  readonly #spreads: Map<number, Uint32Array> | undefined;
+
+  constructor(
+    readonly client: string,
+    hasSpreads = false,
+  ) {
+    this.#spreads = hasSpreads ? new Map() : undefined;
+  }
 
   /**
    * The place of a server; -1 if there are too many. It is the server's as long as `names` has it there: with
@@ -150,6 +192,31 @@ export class Sketch {
     if (sum > U32_MAX) return;
     this.#sumsUs[server] = sum;
     this.#answers[server] = (this.#answers[server] as number) + 1;
+    if (this.#spreads !== undefined) this.#vary(this.#spreads, server, us);
+  }
+
+  #vary(spreads: Map<number, Uint32Array>, server: number, us: number): void {
+    let counts = spreads.get(server);
+    if (counts === undefined) {
+      if (spreads.size === SPREADS_MAX) return;
+      counts = new Uint32Array(HIGHEST - LOWEST + 1);
+      spreads.set(server, counts);
+    }
+    const bucket = Math.ceil(Math.log(Math.max(us, 1) / 1_000) / LOG_GAMMA);
+    const at = Math.min(Math.max(bucket, LOWEST), HIGHEST) - LOWEST;
+    counts[at] = (counts[at] as number) + 1;
+  }
+
+  #sentSpreads(): SpreadEntry[] | undefined {
+    if (this.#spreads === undefined) return undefined;
+    return [...this.#spreads].map(([server, counts]) => {
+      const all = [...counts].map((count, at) => [at + LOWEST, count] as [number, number]);
+      const buckets = all.filter(([, count]) => count > 0);
+      const beyond = buckets.splice(0, Math.max(buckets.length - SENT_BUCKETS_MAX, 0));
+      const lowest = buckets[0] as [number, number];
+      for (const [, count] of beyond) lowest[1] += count;
+      return [this.names[server] as string, buckets];
+    });
   }
 
   /** How often a server has answered in this window. */
@@ -260,7 +327,9 @@ export class Sketch {
     });
     let count = this.#keys;
     for (const uses of this.#restUses) count += uses > 0 ? 1 : 0;
-    const body = pack(this.client, durationMs, servers, count, this.#allUses());
+    const spreads = this.#sentSpreads();
+    const body = pack(this.client, durationMs, servers, count, this.#allUses(), spreads);
+    this.#spreads?.clear();
     for (const counts of [this.#answers, this.#sumsUs, this.#uses]) counts.fill(0);
     this.#restUses.fill(0);
     this.#restSizes.fill(0);

@@ -1,7 +1,18 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { KEYS_MAX, type KeyEntry, keyId, LOOKS_MAX, pack, SERVERS_MAX, Sketch } from "../src/sketch.js";
+import {
+  KEYS_MAX,
+  type KeyEntry,
+  keyId,
+  LOOKS_MAX,
+  pack,
+  SENT_BUCKETS_MAX,
+  SERVERS_MAX,
+  Sketch,
+  type SpreadEntry,
+  SPREADS_MAX,
+} from "../src/sketch.js";
 
 interface Vectors {
   ids: { key_hex: string; text?: string; id: string }[];
@@ -10,6 +21,7 @@ interface Vectors {
     duration_ms: number;
     servers: [string, number, number][];
     uses: [number, string, number, number][];
+    spreads?: SpreadEntry[];
     packed: string;
   }[];
 }
@@ -29,12 +41,66 @@ test("ids are those of the other languages", () => {
 });
 
 test("sketches are packed as the other languages do", () => {
-  for (const { client, duration_ms, servers, uses, packed } of vectors.sketches) {
+  for (const { client, duration_ms, servers, uses, spreads, packed } of vectors.sketches) {
     const keys = uses.map(([slot, id, times, bytes]): KeyEntry => {
       return [slot, parseInt(id.slice(0, 8), 16), parseInt(id.slice(8), 16), times, bytes];
     });
-    assert.equal(pack(client, duration_ms, servers, keys.length, keys).toString("hex"), packed);
+    const body = pack(client, duration_ms, servers, keys.length, keys, spreads);
+    assert.equal(body.toString("hex"), packed);
   }
+});
+
+/** The buckets (index, count) of a sketch of version 2 without keys, by server. */
+function unpackSpreads(body: Buffer): Map<string, [number, number][]> {
+  assert.equal(body.toString("latin1", 0, 4), "PSK2");
+  let at = 9 + (body[8] as number);
+  const serverCount = body.readUInt16LE(at);
+  at += 2;
+  for (let nth = 0; nth < serverCount; nth++) at += 1 + (body[at] as number) + 8;
+  assert.equal(body.readUInt16LE(at), 0);
+  const count = body.readUInt16LE(at + 2);
+  at += 4;
+  const spreads = new Map<string, [number, number][]>();
+  for (let nth = 0; nth < count; nth++) {
+    const end = at + 1 + (body[at] as number);
+    const name = body.toString("utf8", at + 1, end);
+    const buckets: [number, number][] = [];
+    for (let row = 0; row < body.readUInt16LE(end); row++) {
+      const from = end + 2 + 6 * row;
+      buckets.push([body.readInt16LE(from), body.readUInt32LE(from + 2)]);
+    }
+    spreads.set(name, buckets);
+    at = end + 2 + 6 * buckets.length;
+  }
+  assert.equal(at, body.length);
+  return spreads;
+}
+
+test("latencies are counted as distributions where quantiles are asked for", () => {
+  const sketch = new Sketch("app", true);
+  const server = sketch.server("10.0.0.1:1");
+  const answer = (times: number, us: number) => {
+    for (let nth = 0; nth < times; nth++) sketch.answered(server, us);
+  };
+  answer(90, 1_000);
+  answer(10, 11_000);
+  answer(1, 1);
+  answer(1, 1e9);
+  const rows = unpackSpreads(sketch.take(1_000)).get("10.0.0.1:1");
+  assert.deepEqual(rows, [[-115, 1], [0, 90], [60, 10], [275, 1]]);
+  assert.equal(unpackSpreads(sketch.take(1_000)).size, 0);
+  // Every bucket once: the lowest are added up.
+  for (let bucket = -115; bucket <= 275; bucket++) {
+    answer(1, Math.round(1_000 * (1.02 / 0.98) ** (bucket - 0.5)));
+  }
+  const all = unpackSpreads(sketch.take(1_000)).get("10.0.0.1:1") as [number, number][];
+  assert.deepEqual([all.length, all.at(-1)], [SENT_BUCKETS_MAX, [275, 1]]);
+  assert.equal(all.reduce((sum, [, count]) => sum + count, 0), 391);
+  assert.equal((all[0] as [number, number])[1], 391 - SENT_BUCKETS_MAX + 1);
+  for (let nth = 0; nth < SPREADS_MAX + 9; nth++) {
+    sketch.answered(sketch.server(`10.0.1.${nth}:1`), 5);
+  }
+  assert.equal(unpackSpreads(sketch.take(1_000)).size, SPREADS_MAX);
 });
 
 interface Unpacked {

@@ -13,12 +13,34 @@ from redis.exceptions import MovedError, ResponseError
 from portolan_redis import Placement
 from portolan_redis.connection import Counter, _Link, rule_of
 from portolan_redis.placement import Outbox
-from portolan_redis.sketch import KEYS_MAX, LOOKS_MAX, SERVERS_MAX, Sketch, key_id, pack
+from portolan_redis.sketch import KEYS_MAX, LOOKS_MAX, SENT_BUCKETS_MAX, SERVERS_MAX, SPREADS_MAX, Sketch, key_id, pack
 
 HERE = Path(__file__).resolve().parent
 VECTORS = json.loads(
     Path(os.environ.get("PORTOLAN_VECTORS", HERE.parents[1] / "vectors.json")).read_text("utf-8")
 )
+
+
+def unpack_spreads(body: bytearray) -> dict[str, list[tuple[int, int]]]:
+    """The buckets (index, count) of a sketch of version 2 without keys, by server."""
+    assert body[:4] == b"PSK2"
+    at = 9 + body[8]
+    (count,) = struct.unpack_from("<H", body, at)
+    at += 2
+    for _ in range(count):
+        at += 1 + body[at] + 8
+    (keys, count) = struct.unpack_from("<HH", body, at)
+    assert keys == 0
+    at += 4
+    spreads = {}
+    for _ in range(count):
+        end = at + 1 + body[at]
+        name = body[at + 1 : end].decode()
+        (buckets,) = struct.unpack_from("<H", body, end)
+        at = end + 2 + 6 * buckets
+        spreads[name] = [struct.unpack_from("<hI", body, end + 2 + 6 * nth) for nth in range(buckets)]
+    assert len(body) == at
+    return spreads
 
 
 def unpack(body: bytearray) -> tuple[dict[str, tuple[int, int]], list[tuple[int, int, int, int]]]:
@@ -43,8 +65,28 @@ class OfSketches(unittest.TestCase):
             self.assertEqual(f"{key_id(bytes.fromhex(one['key_hex'])):016x}", one["id"])
         for one in VECTORS["sketches"]:
             uses = [(slot, int(id, 16), times, size) for slot, id, times, size in one["uses"]]
-            packed = pack(one["client"], one["duration_ms"], len(one["servers"]), one["servers"], len(uses), uses)
+            servers, spreads = one["servers"], one.get("spreads")
+            packed = pack(one["client"], one["duration_ms"], len(servers), servers, len(uses), uses, spreads)
             self.assertEqual(packed.hex(), one["packed"])
+
+    def test_latencies_are_counted_as_distributions_where_quantiles_are_asked_for(self):
+        sketch = Sketch("app", True)
+        server = sketch.server("10.0.0.1:1")
+        for us in [1_000] * 90 + [11_000] * 10 + [1, 10**9]:
+            sketch.answered(server, us)
+        rows = unpack_spreads(sketch.take(1_000))["10.0.0.1:1"]
+        self.assertEqual(rows, [(-115, 1), (0, 90), (60, 10), (275, 1)])
+        self.assertEqual(unpack_spreads(sketch.take(1_000)), {})
+        # Every bucket once: the lowest are added up.
+        for bucket in range(-115, 276):
+            sketch.answered(server, round(1_000 * (1.02 / 0.98) ** (bucket - 0.5)))
+        rows = unpack_spreads(sketch.take(1_000))["10.0.0.1:1"]
+        self.assertEqual((len(rows), rows[-1]), (SENT_BUCKETS_MAX, (275, 1)))
+        self.assertEqual(sum(count for _, count in rows), 391)
+        self.assertEqual(rows[0][1], 391 - SENT_BUCKETS_MAX + 1)
+        for nth in range(SPREADS_MAX + 9):
+            sketch.answered(sketch.server(f"10.0.1.{nth}:1"), 5)
+        self.assertEqual(len(unpack_spreads(sketch.take(1_000))), SPREADS_MAX)
 
     def test_answers_and_uses_are_counted_and_a_window_begins_with_none(self):
         sketch = Sketch("app")

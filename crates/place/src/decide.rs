@@ -1,8 +1,8 @@
 //! Which slots move where: each to the master at which its users wait least, if that is worth it and there is
 //! room. [`protocol::placement`] decides; here is what it is asked, and what its answers mean for a cluster.
 
+use crate::clients::Client;
 use crate::problem::{Indices, Problem};
-use crate::sketch::Client;
 use crate::view::Address;
 use model::{Slot, SlotSet};
 use protocol::placement::{

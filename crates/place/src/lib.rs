@@ -5,7 +5,7 @@
 //!
 //! - [`view`]: what one server reports of the cluster (`CLUSTER NODES`).
 //! - [`plan`]: the next step of a slot's move, from the own report of each server.
-//! - [`sketch`]: what clients send of their latencies and keys.
+//! - [`sketch`]: what clients send of their latencies and keys; [`clients`]: what they have sent lately.
 //! - [`decide`]: which slots move where, by the solver that our own sites use.
 //!
 //! The rest talks to servers:
@@ -21,6 +21,7 @@
 //! cannot explain it reports and leaves as it is.
 
 pub mod atomic;
+pub mod clients;
 pub mod cluster;
 pub mod connection;
 pub mod decide;

@@ -1,6 +1,6 @@
 //! Takes sketches over HTTP: `POST /v1/sketches`, one of either form as the body.
 
-use crate::sketch::Sketches;
+use crate::clients::Sketches;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};

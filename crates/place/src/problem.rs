@@ -2,8 +2,8 @@
 //!
 //! Slots and masters keep their indices from window to window, as prices, regrets and the ledger are by index.
 
+use crate::clients::Uses;
 use crate::decide::{Objective, Options, Seen, Weights};
-use crate::sketch::Uses;
 use crate::view::Address;
 use model::Slot;
 use protocol::placement::trial::Planted;
@@ -89,6 +89,14 @@ impl Problem {
                 if let Some(site) = indices.by_master.get(master) {
                     latencies.learn(origin, *site, latency.ms as f32);
                     at_most.learn(origin, *site, latency.at_most_ms() as f32);
+                }
+            }
+            if let Objective::Quantile(quantile) = options.objective {
+                for (master, spread) in client.spreads(quantile.into()) {
+                    let Some(site) = indices.by_master.get(master) else { continue };
+                    let caution = client.latency[master].caution() as f32;
+                    at_most.learn_spread(origin, *site, spread.stretched(caution));
+                    latencies.learn_spread(origin, *site, spread);
                 }
             }
             for (slot, keys) in &client.slots {

@@ -1,9 +1,9 @@
 //! One window: from sketches and the cluster's own report to moves.
 
+use crate::clients::Client;
 use crate::cluster::{Cluster, ClusterError, Survey};
 use crate::decide::{Decider, Decision, Move, Placed, Seen};
 use crate::mover::Picture;
-use crate::sketch::Client;
 use crate::view::{Address, NodeId};
 use model::{Slot, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};

@@ -44,6 +44,8 @@ class Placement:
     pings_per_s: float = 20.0
     #: Whether a request counts, by its words (`("GET", "car:1")`): false for those that may wait.
     counts: Callable[[Sequence[Any]], bool] | None = None
+    #: Whether latencies are sent as distributions too: for `portolan place --objective p95`.
+    quantiles: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name.encode()) <= 255:
@@ -77,7 +79,7 @@ class Outbox:
         self.placement = placement
         self.stats = Stats()
         self.lock = threading.Lock()
-        self.sketch = Sketch(placement.name)
+        self.sketch = Sketch(placement.name, placement.quantiles)
         self._began = time.monotonic()
 
     def flush(self) -> None:

@@ -1,14 +1,16 @@
 """What one window has seen: answers by server, uses by key. Counted in arrays, packed for the wire.
 
 Memory is bounded whatever the application does. Keys with many uses are kept one by one, the others
-are added up by slot; past `SERVERS_MAX` servers are not counted.
+are added up by slot; past `SERVERS_MAX` servers are not counted. Where quantiles are asked for, a DDSketch
+(Masson, Rim, Lee, VLDB 2019) is kept of each of the first `SPREADS_MAX` servers that answer in a window.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import random
 
 SLOTS = 16_384
@@ -17,6 +19,10 @@ PLACES = 4_096
 #: Keys that are kept one by one. Past that the lighter half is added up by slot.
 KEYS_MAX = PLACES * 3 // 4
 SERVERS_MAX = 4_096
+#: Servers whose latencies are kept as a DDSketch, where that is asked for.
+SPREADS_MAX = 64
+#: Buckets that are sent of one server: the lowest beyond are added to the lowest that is sent.
+SENT_BUCKETS_MAX = 256
 #: Uses a window that are looked at; beyond, one in two, one in four …, each counted as that many.
 LOOKS_MAX = 10_000
 
@@ -25,6 +31,11 @@ _U32_MAX = (1 << 32) - 1
 _PRIME = (1 << 64) - 59
 #: Spreads ids over the table: those of similar keys are similar.
 _SPREAD = 0x9E37_79B9_7F4A_7C15
+#: The logarithm of γ = 1.02 / 0.98: quantiles are right within 2 %.
+_LOG_GAMMA = math.log(1.02 / 0.98)
+#: Buckets of 10 µs and of a minute.
+_LOWEST, _HIGHEST = -115, 275
+_BUCKET = struct.Struct("<hI")
 _KEY = struct.Struct("<HHQII")
 _PAIR = struct.Struct("<II")
 
@@ -42,11 +53,14 @@ def pack(
     servers: Iterable[tuple[str, int, int]],
     key_count: int,
     uses: Iterable[tuple[int, int, int, int]],
+    spreads: Sequence[tuple[str, Sequence[tuple[int, int]]]] | None = None,
 ) -> bytearray:
     """A sketch as `portolan place` reads it: of servers (name, answers, sum of µs), of keys (slot, id,
-    uses, bytes). A slot may come several times."""
+    uses, bytes). A slot may come several times. With spreads (name, buckets of index and count, ascending)
+    it is of version 2."""
     name = client.encode()
-    out = bytearray(b"PSK1" + struct.pack("<IB", duration_ms, len(name)) + name)
+    magic = b"PSK1" if spreads is None else b"PSK2"
+    out = bytearray(magic + struct.pack("<IB", duration_ms, len(name)) + name)
     out += struct.pack("<H", server_count)
     for address, answers, sum_us in servers:
         text = address.encode()
@@ -59,6 +73,13 @@ def pack(
     for slot, id, times, size in uses:
         _KEY.pack_into(out, at, slot, 1, id, times, size)
         at += _KEY.size
+    if spreads is not None:
+        out += struct.pack("<H", len(spreads))
+        for address, buckets in spreads:
+            text = address.encode()
+            out += bytes((len(text),)) + text + struct.pack("<H", len(buckets))
+            for bucket in buckets:
+                out += _BUCKET.pack(*bucket)
     return out
 
 
@@ -69,8 +90,10 @@ def _zeros(kind: str, count: int) -> array[int]:
 class Sketch:
     """Counts. Calls must not overlap."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, has_spreads: bool = False) -> None:
         self.client = client
+        #: By the place of a server; `None`: not asked for.
+        self._spreads: dict[int, array[int]] | None = {} if has_spreads else None
         self.names: list[str] = []
         self._answers = array("I")
         self._sums_us = array("I")
@@ -111,6 +134,30 @@ class Sketch:
         if sums_us[server] + us <= _U32_MAX:
             answers[server] += 1
             sums_us[server] += us
+            if self._spreads is not None:
+                self._vary(self._spreads, server, us)
+
+    def _vary(self, spreads: dict[int, array[int]], server: int, us: int) -> None:
+        counts = spreads.get(server)
+        if counts is None:
+            if len(spreads) == SPREADS_MAX:
+                return
+            counts = spreads[server] = _zeros("I", _HIGHEST - _LOWEST + 1)
+        bucket = math.ceil(math.log(max(us, 1) / 1_000) / _LOG_GAMMA)
+        counts[min(max(bucket, _LOWEST), _HIGHEST) - _LOWEST] += 1
+
+    def _sent_spreads(self) -> list[tuple[str, list[tuple[int, int]]]] | None:
+        if self._spreads is None:
+            return None
+        sent = []
+        for server, counts in self._spreads.items():
+            buckets = [(at + _LOWEST, count) for at, count in enumerate(counts) if count]
+            beyond = max(len(buckets) - SENT_BUCKETS_MAX, 0)
+            if beyond:
+                low, count = buckets[beyond]
+                buckets[beyond] = (low, count + sum(count for _, count in buckets[:beyond]))
+            sent.append((self.names[server], buckets[beyond:]))
+        return sent
 
     def answers(self, server: int) -> int:
         """How often a server has answered in this window."""
@@ -169,7 +216,13 @@ class Sketch:
         server_count = len(self.names) - self._answers.count(0)
         key_count = self._keys + SLOTS - self._rest_uses.count(0)
         body = pack(
-            self.client, duration_ms, server_count, servers, key_count, self._all_uses()
+            self.client,
+            duration_ms,
+            server_count,
+            servers,
+            key_count,
+            self._all_uses(),
+            self._sent_spreads(),
         )
         self.clear()
         # The next window begins with what this one was looked at, or less if it was quiet.
@@ -182,6 +235,8 @@ class Sketch:
         """Nothing is counted, whatever another call was at. Places of servers stay."""
         self._answers = _zeros("I", len(self.names))
         self._sums_us = _zeros("I", len(self.names))
+        if self._spreads is not None:
+            self._spreads = {}
         self._uses = _zeros("I", PLACES)
         self._keys = 0
         self._rest_uses = _zeros("I", SLOTS)

@@ -1,7 +1,7 @@
 //! One slot, three masters, and what clients say of them.
 
 use super::*;
-use crate::sketch::{Latency, Sketches};
+use crate::clients::{Latency, Sketches};
 
 const MANY: Budget = Budget { moves: 100, bytes: u64::MAX };
 
@@ -18,7 +18,7 @@ fn client(key: u64, rate: f64, latencies: [f64; 3]) -> Client {
     let known = masters().into_iter().zip(latencies).filter(|(_, ms)| *ms >= 0.0);
     let latency = known.map(|(at, ms)| (at, Latency { ms, answers: 1e6 }));
     let slots = [(slot(7), vec![(key, rate, 1_000)])].into();
-    Client { latency: latency.collect(), slots }
+    Client { latency: latency.collect(), slots, ..Client::default() }
 }
 
 fn options(budget: Budget) -> Options {

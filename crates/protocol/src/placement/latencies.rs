@@ -3,7 +3,9 @@
 //! Between sites it is square, and a row is what a site has measured itself. Over a Redis Cluster a row is a
 //! client and a column a server.
 
+use super::sketch::Distribution;
 use super::trial::{Bug, Planted};
+use std::collections::BTreeMap;
 
 /// A place where groups can be: a column of the latencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,12 +87,20 @@ impl Matrix {
         let value = |&ms: &f32| if ms.is_finite() { of(ms) } else { ms };
         Matrix { cells: self.cells.iter().map(value).collect(), ..*self }
     }
+
+    /// The same of two matrices of one shape, cell by cell.
+    pub(super) fn zip(&self, other: &Matrix, of: impl Fn(f32, f32) -> f32) -> Matrix {
+        let value = |(&a, &b): (&f32, &f32)| if a.is_finite() { of(a, b) } else { a };
+        Matrix { cells: self.cells.iter().zip(&other.cells).map(value).collect(), ..*self }
+    }
 }
 
 /// What is known of latencies, and what was refused.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     ms: Matrix,
+    /// How single accesses vary, where that was measured. Elsewhere all take as long as the mean.
+    spread: BTreeMap<(Origin, Site), Distribution>,
     /// Rows that have changed since [`Latencies::take_changed`].
     changed: Vec<bool>,
     dropped: u64,
@@ -112,7 +122,7 @@ impl Latencies {
                 row[..sites].fill(value);
             }
         }
-        Latencies { ms, changed: vec![true; origins], dropped: 0 }
+        Latencies { ms, spread: BTreeMap::new(), changed: vec![true; origins], dropped: 0 }
     }
 
     /// Takes in a measurement. Negative and absurd values, and unknown origins and sites, are dropped and
@@ -126,9 +136,21 @@ impl Latencies {
         self.set(origin, site, ms);
     }
 
+    /// Takes in how the single accesses behind a mean vary: what a quantile is of. An empty distribution, and
+    /// one of a cell without a mean, are dropped.
+    pub fn learn_spread(&mut self, origin: Origin, site: Site, spread: Distribution) {
+        if self.get(origin, site).is_none() || spread.count() == 0 {
+            self.dropped += 1;
+            return;
+        }
+        self.spread.insert((origin, site), spread);
+        self.changed[usize::from(origin.0)] = true;
+    }
+
     /// The latency is not known any more: the site is no candidate for groups of this origin.
     pub fn forget(&mut self, origin: Origin, site: Site) {
         if self.is_known(origin, site) {
+            self.spread.remove(&(origin, site));
             self.set(origin, site, f32::INFINITY);
         }
     }
@@ -156,15 +178,31 @@ impl Latencies {
         &self.ms
     }
 
-    /// A part of the objective *quantile*: an access costs 1 if it is slower than that, else 0.
+    /// A part of the objective *quantile*: an access costs the share that is slower than that. Without a
+    /// spread that is 1 or 0.
     pub fn slower_than(&self, threshold_ms: f32) -> Matrix {
-        self.ms.map(|ms| f32::from(ms > threshold_ms))
+        let mut slow = self.ms.map(|ms| f32::from(ms > threshold_ms));
+        let stride = slow.stride();
+        for ((origin, site), spread) in &self.spread {
+            let cell = usize::from(origin.0) * stride + usize::from(site.0);
+            slow.cells[cell] = spread.share_above(threshold_ms).unwrap_or(slow.cells[cell]);
+        }
+        slow
+    }
+
+    /// How long accesses take, and which share of them: the spread, or the mean alone.
+    pub(super) fn values(&self, origin: Origin, site: Site) -> Vec<(f32, f32)> {
+        match self.spread.get(&(origin, site)) {
+            Some(spread) => spread.shares().collect(),
+            None => vec![(self.ms.cost(origin, site), 1.0)],
+        }
     }
 
     /// All latencies that are known, ascending, each once.
     pub(super) fn ascending(&self) -> Vec<f32> {
-        let mut known: Vec<f32> =
-            self.ms.cells.iter().copied().filter(|ms| ms.is_finite()).collect();
+        let means = self.ms.cells.iter().copied().filter(|ms| ms.is_finite());
+        let spread = self.spread.values().flat_map(Distribution::shares).map(|(ms, _)| ms);
+        let mut known: Vec<f32> = means.chain(spread).collect();
         known.sort_unstable_by(f32::total_cmp);
         known.dedup();
         known

@@ -6,6 +6,10 @@
 //! its own best site for T. So the least T for which it is at most 5 % is the best p95 that any placement has
 //! (without capacities), and the sites at that T are the placement. It is found by bisection.
 //!
+//! A latency is a mean where nothing else is known. Where a client has measured how its accesses vary (a
+//! DDSketch, [`Latencies::learn_spread`]), the share of them above T is its cost: a server that is near and
+//! sometimes stalls loses against one that is a little farther and steady.
+//!
 //! The matrix for T is of the same kind as that of latencies, so scan, prices, margin and regret apply to it.
 //! Several owners find one T together: each adds the rates of its own groups, by threshold, in a [`Curve`].
 //!
@@ -14,7 +18,7 @@
 //! [`per_group`], a baseline.
 
 use super::groups::{Accesses, Groups};
-use super::latencies::{Latencies, Matrix, Site};
+use super::latencies::{Latencies, Matrix, Origin, Site};
 use super::near::Near;
 use super::rules::Rules;
 use super::solver::{Answer, Method, Solution, Solver};
@@ -57,12 +61,11 @@ impl Tail {
         thresholds.get(low).map(|&threshold_ms| Tail { quantile, threshold_ms })
     }
 
-    /// What an access costs by this objective: the threshold if it is slower, and almost nothing else. In ms,
-    /// so that it can be set against what moves cost.
+    /// What an access costs by this objective: the threshold, by the share that is slower, and almost nothing
+    /// else. In ms, so that it can be set against what moves cost.
     pub fn matrix(&self, latencies: &Latencies) -> Matrix {
         let threshold_ms = self.threshold_ms.max(f32::MIN_POSITIVE);
-        latencies.mean().map(|ms| {
-            let slow = f32::from(ms > threshold_ms);
+        latencies.mean().zip(&latencies.slower_than(threshold_ms), |ms, slow| {
             threshold_ms * (slow + TIE * (ms / threshold_ms).min(2.0))
         })
     }
@@ -139,9 +142,19 @@ pub fn measure(
     let of_group = |group: usize| {
         let at = site(group);
         let accesses = groups.accesses(group).iter();
-        accesses.map(move |(origin, rate)| (latencies.mean().cost(origin, at), rate))
+        accesses.flat_map(move |(origin, rate)| rated(latencies, origin, at, rate))
     };
     weighted((0..groups.len()).flat_map(of_group).collect(), quantile)
+}
+
+/// How long accesses of that rate take.
+fn rated(
+    latencies: &Latencies,
+    origin: Origin,
+    at: Site,
+    rate: f32,
+) -> impl Iterator<Item = (f32, f32)> {
+    latencies.values(origin, at).into_iter().map(move |(ms, share)| (ms, share * rate))
 }
 
 /// The least value that at most the rest of the weight is above.
@@ -160,8 +173,8 @@ fn weighted(mut values: Vec<(f32, f32)>, quantile: f32) -> Option<f32> {
 /// Portkey's cost of a group: the quantile of its own accesses. The same answers as [`Solver::solve`] otherwise.
 pub fn per_group(latencies: &Latencies, groups: &Groups, rules: &Rules, quantile: f32) -> Solution {
     let cost = |accesses: Accesses<'_>, site: Site| -> f32 {
-        let of = |(origin, rate)| (latencies.mean().cost(origin, site), rate);
-        weighted(accesses.iter().map(of).collect(), quantile).unwrap_or(0.0)
+        let of = |(origin, rate)| rated(latencies, origin, site, rate);
+        weighted(accesses.iter().flat_map(of).collect(), quantile).unwrap_or(0.0)
     };
     let has_unknown = |accesses: Accesses<'_>, site: Site| {
         accesses.iter().any(|(origin, _)| latencies.get(origin, site).is_none())

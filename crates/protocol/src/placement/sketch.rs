@@ -198,6 +198,25 @@ impl Distribution {
         }
     }
 
+    /// The same with every latency so many times as long, to the nearest bucket.
+    #[must_use]
+    pub fn stretched(&self, factor: f32) -> Distribution {
+        let steps = (factor.ln() / Distribution::log_gamma()).round() as i16;
+        let most = (LATENCY_MS_MAX.ln() / Distribution::log_gamma()).floor() as i16;
+        let mut all = Distribution::default();
+        for (index, count) in &self.buckets {
+            all.put(index.saturating_add(steps).min(most), *count);
+        }
+        all
+    }
+
+    /// The value of each bucket, ascending, and which share of all latencies it has.
+    pub fn shares(&self) -> impl Iterator<Item = (f32, f32)> {
+        let all = self.count() as f64;
+        let share = move |count: u32| (f64::from(count) / all) as f32;
+        self.buckets.iter().map(move |(at, count)| (Distribution::value_ms(*at), share(*count)))
+    }
+
     /// How many latencies it has.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| u64::from(*count)).sum()

@@ -441,6 +441,11 @@ fn a_distribution_has_quantiles_within_its_accuracy() {
         let above = all.share_above(20.0).expect("values");
         let exact = sorted.iter().filter(|ms| **ms > 20.0).count() as f32 / 2_000.0;
         assert!((above - exact).abs() < 0.02, "{above} for {exact}");
+        let shares: f32 = all.shares().map(|(_, share)| share).sum();
+        assert!((shares - 1.0).abs() < 1e-3, "{shares}");
+        let longer = all.stretched(1.5).quantile_ms(0.9).expect("values");
+        let factor = longer / all.quantile_ms(0.9).expect("values");
+        assert!((factor / 1.5 - 1.0).abs() <= ACCURACY * 1.1, "{factor}");
         let rows = all.rows().to_vec();
         assert_eq!(Distribution::from_rows(&rows), Some(all));
     }

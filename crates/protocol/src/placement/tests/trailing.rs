@@ -28,11 +28,29 @@ fn users(count: usize, latencies: &Latencies, dice: &mut Dice) -> Groups {
     groups
 }
 
+/// Half of the latencies vary.
+fn spread(latencies: &mut Latencies, dice: &mut Dice) {
+    let (origins, sites) = (latencies.mean().origins(), latencies.mean().sites());
+    for (origin, site) in
+        (0..origins).flat_map(|at| (0..sites).map(move |to| (origin(at), site(to))))
+    {
+        let Some(mean_ms) = latencies.get(origin, site).filter(|_| dice.is(0.5)) else { continue };
+        let mut varying = Distribution::default();
+        for _ in 0..20 {
+            varying.add(mean_ms * (0.5 + 2.0 * dice.part()));
+        }
+        latencies.learn_spread(origin, site, varying);
+    }
+}
+
 #[test]
 fn the_least_threshold_is_the_best_quantile_of_all_placements() {
     for seed in 0..60 {
         let mut dice = Dice::new(seed);
-        let latencies = noise(6, 4, 0.0, &mut dice);
+        let mut latencies = noise(6, 4, 0.0, &mut dice);
+        if seed % 2 == 0 {
+            spread(&mut latencies, &mut dice);
+        }
         let groups = users(4, &latencies, &mut dice);
         let mut rules = Rules::none(4);
         if dice.is(0.3) {
@@ -128,4 +146,39 @@ fn a_group_that_is_alike_at_the_threshold_goes_where_its_mean_is_less() {
     let (near, rules) = (Near::new(&matrix, 3), Rules::none(3));
     let solution = Solver::new(&matrix, &near, &rules).solve(&groups, u64::MAX);
     assert_eq!(solution.site(0), site(1));
+}
+
+/// One server takes 10 ms and one time in ten 110 ms, the other one takes 25 ms: the first one's mean is less.
+#[test]
+fn a_server_that_stalls_is_far_by_the_quantile_only() {
+    let mut latencies = Latencies::unknown(1, 2);
+    let (stalling, steady) = (site(0), site(1));
+    latencies.learn(origin(0), stalling, 20.0);
+    latencies.learn(origin(0), steady, 25.0);
+    let mut varying = Distribution::default();
+    for nth in 0..100 {
+        varying.add(if nth % 10 == 0 { 110.0 } else { 10.0 });
+    }
+    let mut groups = Groups::new(1, 2);
+    groups.push(stalling, 1, [(origin(0), 1.0)]);
+    let rules = Rules::none(2);
+    let goes_to = |latencies: &Latencies| {
+        let tail = Tail::find(latencies, &groups, &rules, 0.95).expect("users");
+        let matrix = tail.matrix(latencies);
+        let near = Near::new(&matrix, 2);
+        let solution = Solver::new(&matrix, &near, &rules).solve(&groups, u64::MAX);
+        (tail.threshold_ms, solution.site(0))
+    };
+    assert_eq!(goes_to(&latencies), (20.0, stalling), "by means alone");
+    latencies.learn_spread(origin(0), stalling, varying.clone());
+    assert_eq!(goes_to(&latencies), (25.0, steady));
+    let p95 = |at: Site| measure(&latencies, &groups, 0.95, |_| at).expect("users");
+    assert_eq!(p95(steady), 25.0);
+    assert!((p95(stalling) / 110.0 - 1.0).abs() < 0.03, "{}", p95(stalling));
+    // What is forgotten has no spread either, and an empty one is none.
+    latencies.forget(origin(0), stalling);
+    latencies.learn_spread(origin(0), stalling, varying);
+    latencies.learn_spread(origin(0), steady, Distribution::default());
+    assert_eq!(latencies.dropped(), 2);
+    assert_eq!(goes_to(&latencies), (25.0, steady));
 }
