@@ -6,7 +6,9 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::admission::{Admission, Arrival, Sender, Target, Wait, admit, group_of, target_of};
+use crate::admission::{
+    Admission, Arrival, Context as _, GroupAt, Sender, Target, Wait, admit, group_of, target_of,
+};
 use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
 use model::{
@@ -98,7 +100,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn route_one(&mut self, id: u64, arrival: Arrival) {
         let now = self.now.monotonic;
-        let is_of_group = arrival.group.is_some();
+        // The backup's copy of a lent group is older than the borrower's.
+        let group = arrival.group.as_ref();
+        let is_lent = group.is_some_and(|group| self.group_at(group) != GroupAt::Slot);
         match (admit(&arrival, self), arrival.target) {
             (here @ (Admission::Here | Admission::Wait(Wait::Index | Wait::Applied)), _) => {
                 // What a leader puts into its own log it need not send again.
@@ -121,7 +125,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.settle(settled.into_iter().collect());
             }
             (Admission::At(site) | Admission::Wait(Wait::Failover(site)), Target::Slot(slot))
-                if !is_of_group && self.reads_from_backup(id, slot, site) => {}
+                if !is_lent && self.reads_from_backup(id, slot, site) => {}
             (Admission::At(site), _) => self.send_request_to(site, id),
             (Admission::Wait(Wait::Owner(_) | Wait::Failover(_)), _) => {
                 self.global.routing.rest(id, now);

@@ -44,6 +44,7 @@ impl<S: State> Applying<'_, S> {
                 let slots = SlotEpochs::gather([(slot, offer.epoch)]);
                 self.learn_owner(from, &slots);
             }
+            self.follow_offer(from, offer);
             let token = self.modes.holding(slot).token;
             let had = self.modes.loans.part(group);
             let mut borrowed = had.map(|part| part.borrowed).unwrap_or_default();
@@ -65,6 +66,19 @@ impl<S: State> Applying<'_, S> {
             taken.push(LoanTaken { group: group.clone(), loan, part });
         }
         Ok(Answer::Borrowed(taken))
+    }
+
+    /// An offer of a loan that is here comes from the slot's owner of today: the slot may have moved from a
+    /// site that is no more, and this site may have had no reason to ask for it.
+    fn follow_offer(&mut self, from: SiteId, offer: &LoanOffer) {
+        let Some(part) = self.modes.loans.part(&offer.group) else { return };
+        let known = self.modes.holding(offer.group.slot()).token.epoch();
+        let is_later = offer.epoch > known.max(part.borrowed.loan.epoch);
+        if part.borrowed.loan == offer.row.loan && is_later {
+            let slots = SlotEpochs::gather([(offer.group.slot(), offer.epoch)]);
+            self.learn_owner(from, &slots);
+            self.set_part(&offer.group, Some(PartRow { owner: from, ..part }));
+        }
     }
 
     fn install_loan(
@@ -259,12 +273,15 @@ impl<S: State> Machine<S> {
     pub(crate) fn loan_report(&self, group: &Group) -> Result<Option<LoanReport>, MachineError> {
         let slot = group.slot();
         let Some(part) = self.modes.loans.part(group) else { return Ok(None) };
-        let Borrowed { loan, part: kind, .. } = part.borrowed;
+        let Borrowed { loan, part: kind, confirmed, .. } = part.borrowed;
         let whose = Whose::Borrowed(part.generation);
         let found = group_records(&self.state, part.generation, &group.tag)?;
         let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
         let mut records: Vec<StagedItem> = found.into_iter().map(record).collect();
-        let since = Some(part.since);
+        // Beyond what is new since the loan, an owner that took the slot in a failover may lack the answers
+        // about writes that came with the group, which it gets in these records.
+        let is_of_lender = kind == Part::Held && confirmed == loan.epoch.failover;
+        let since = is_of_lender.then_some(part.since);
         records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
         let epoch = self.modes.slots.token(slot).epoch();
         let (group, records) = (group.clone(), Some(records));

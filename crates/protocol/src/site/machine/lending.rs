@@ -20,8 +20,8 @@ use crate::global::ownership::lending::{Borrowed, FromBorrower, Part, Settled};
 use crate::global::ownership::{Fences, Token as Right};
 use model::{
     Answer, Ballot, Bytes, ChangeKind, Group, KeyspaceSpec, Kind, Lending, LoanOffer, LoanReport,
-    LoanState, LoanTaken, MoveError, Refusal, Registry, Revision, SiteId, SlotRun, StagedItem,
-    limits, tag,
+    LoanState, LoanTaken, MoveError, NUMBERS_SKIPPED, Refusal, Registry, Revision, SiteId, SlotRun,
+    StagedItem, limits, tag,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -73,7 +73,8 @@ impl<S: State> Applying<'_, S> {
 
     fn lend(&mut self, to: SiteId, groups: &[Group]) -> Result<Answer, Stopped> {
         let registry = self.member()?.registry.clone();
-        if registry.site(to).is_none_or(|site| site.leaving) {
+        // A site whose slots were taken would get a loan that no later failover ends.
+        if registry.site(to).is_none_or(|site| site.leaving) || registry.is_lost(to) {
             return Err(MoveError::NoReceiver.into());
         }
         self.next_revision();
@@ -265,12 +266,58 @@ impl<S: State> Applying<'_, S> {
     /// Settles the rows of slots by this site's own registry, as these slots come or it does.
     pub(super) fn settle_loans(&mut self, run: SlotRun) {
         let rows = self.modes.loans.rows_of(Whose::Own, run);
-        let groups: Vec<Group> = rows.map(|(group, _)| group.clone()).collect();
-        for group in groups {
+        let rows: Vec<(Group, LentRow)> = rows.map(|(group, row)| (group.clone(), *row)).collect();
+        if rows.is_empty() {
+            return;
+        }
+        self.pass_lost_borrowers(&rows);
+        for (group, _) in rows {
             if let Err(error) = self.settle_loan(&group) {
                 self.failed = Some(error);
             }
         }
+    }
+
+    /// A lost borrower may have given revisions to writes that have not come here: none of them is given again.
+    fn pass_lost_borrowers(&mut self, rows: &[(Group, LentRow)]) {
+        let Some((own, registry)) = self.modes.place() else { return };
+        let is_lost = |(group, lent): &&(Group, LentRow)| {
+            let is_held = matches!(self.modes.holding(group.slot()).token, Right::Held(_));
+            let row = lent.row;
+            is_held && row.to != own && last_failover(&registry, row.to) > row.known
+        };
+        if let Some(fed) = rows.iter().filter(is_lost).map(|(_, lent)| lent.fed).max() {
+            let head = &mut self.known.head;
+            let skipped = head.revision.0.max(fed).saturating_add(NUMBERS_SKIPPED);
+            head.revision = Revision(skipped);
+            self.next_revision();
+        }
+    }
+
+    /// Counts the keys of lent groups of slots that have come: some may have expired on the way.
+    pub(super) fn recount_lent(&mut self, run: SlotRun) -> Result<(), MachineError> {
+        let mut stores: BTreeMap<_, BTreeMap<Vec<u8>, u64>> = BTreeMap::new();
+        for (group, _) in self.modes.loans.rows_of(Whose::Own, run) {
+            let groups = stores.entry((group.keyspace, group.slot())).or_default();
+            groups.insert(group.tag.to_vec(), 0);
+        }
+        for ((keyspace, slot), mut groups) in stores {
+            if let Some(store) = self.modes.slots.store(keyspace, slot) {
+                let (from, until) = tables::records(store.generation);
+                let prefix_bytes = tables::record_prefix_bytes(store.generation);
+                self.overlay.scan(&from, Some(&until), &mut |at, _| {
+                    if let Some(keys) = groups.get_mut(tag(&at[prefix_bytes..])) {
+                        *keys += 1;
+                    }
+                    true
+                })?;
+            }
+            for (tag, keys) in groups {
+                let group = Group { keyspace, tag: tag.into() };
+                self.modes.loans.set_keys(&group, keys);
+            }
+        }
+        Ok(())
     }
 
     fn settle_loan(&mut self, group: &Group) -> Result<(), MachineError> {

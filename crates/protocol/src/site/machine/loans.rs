@@ -434,6 +434,15 @@ impl Loans {
         }
     }
 
+    /// So many keys of a lent group are among the records of its slot here.
+    pub(super) fn set_keys(&mut self, group: &Group, keys: u64) {
+        let at = (Whose::Own, group.slot(), group.clone());
+        if let Some(lent) = self.rows.get_mut(&at).filter(|lent| lent.keys != keys) {
+            lent.keys = keys;
+            self.stale.rows.insert(at);
+        }
+    }
+
     /// What another site is told of the loans of a slot.
     pub(super) fn items_of(&self, whose: Whose, slot: Slot) -> Vec<StagedItem> {
         let count = self.count(whose, slot).loans;

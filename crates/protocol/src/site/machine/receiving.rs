@@ -462,6 +462,9 @@ impl<S: State> Applying<'_, S> {
             self.set_store(keyspace, slot, Some(store));
         }
         self.serve_answers(run, Whose::Staged(id), was_own);
+        if let Err(error) = self.recount_lent(run) {
+            self.failed = Some(error);
+        }
         self.settle_loans(run);
     }
 

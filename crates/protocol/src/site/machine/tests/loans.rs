@@ -6,8 +6,8 @@ use super::*;
 use crate::global::ownership::lending::Part;
 use model::{
     Ballot, ClientId, DeploymentId, Epoch, Group, Keyspace, KeyspaceSpec, Lending, Loan, LoanOffer,
-    LoanState, LoanTaken, MoveId, Placement, Receiving, Registry, RegistryChange, ScanFilter,
-    SiteEntry, Slot,
+    LoanState, LoanTaken, MoveError, MoveId, Placement, Receiving, Registry, RegistryChange,
+    ScanFilter, SiteEntry, Slot,
 };
 
 const CARS: KeyspaceId = KeyspaceId(1);
@@ -334,6 +334,17 @@ fn keys_of_several_groups_are_not_one_request() {
 
 /// Hands slots of the first site to another one.
 fn hand_over(a: &mut Site, to: &mut Site, at: SiteId, key: &'static str) {
+    hand_over_slowly(a, to, at, key, |_| {});
+}
+
+/// The same; something happens at the receiver before it owns them.
+fn hand_over_slowly(
+    a: &mut Site,
+    to: &mut Site,
+    at: SiteId,
+    key: &'static str,
+    meanwhile: impl FnOnce(&mut Site),
+) {
     let slots = [Slot::of_key(key.as_bytes())].into_iter().collect();
     let begin = model::Giving::Begin { slots, to: at, pinned: false };
     let begin = Command::Global(GlobalCommand::Giving { number: 0, step: begin });
@@ -359,6 +370,7 @@ fn hand_over(a: &mut Site, to: &mut Site, at: SiteId, key: &'static str) {
             a.give(number, model::Giving::Freeze).unwrap();
         }
     }
+    meanwhile(to);
     let revision = a.machine.revision();
     let install = Receiving::Install { pieces: sequence, log_time_ms: 0, revision, registry: None };
     assert_eq!(receive(to, install), Ok(Answer::Installed));
@@ -383,6 +395,41 @@ fn a_slot_moves_under_its_lent_groups() {
     settle(&mut c, C, &mut b, B, "x{7}");
     assert_eq!((c.value("x{7}"), b.part_of("x{7}")), (Ok(Some("4".into())), Part::Retained));
     assert!(a.machine.lent().next().is_none(), "its rows are its copy's");
+}
+
+/// The former owner leaves then: a borrower with nothing to report has no other way to learn the new one.
+#[test]
+fn an_idle_borrower_learns_the_new_owner_by_its_offer() {
+    let (mut a, mut b, mut c) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    hand_over(&mut a, &mut c, C, "x{7}");
+    let offer = c.machine.offer(&group("7")).unwrap().expect("it is asked again");
+    let parts = taken(b.run(c.offered_by(C, &offer)));
+    assert_eq!((parts[0].part, parts[0].loan), (Part::Held, offer.row.loan));
+    assert_eq!(b.machine.part(&group("7")).unwrap().owner, C);
+    b.run(set("x{7}", "4")).unwrap();
+    assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(C, &group("7"))]);
+    // An offer of the owner before, that is late, changes nothing.
+    let mut late = offer.clone();
+    late.epoch = Epoch::counted(1);
+    taken(b.run(a.offered_by(A, &late)));
+    assert_eq!(b.machine.part(&group("7")).unwrap().owner, C);
+    settle(&mut c, C, &mut b, B, "x{7}");
+    assert_eq!(b.machine.parts_due().count(), 0);
+}
+
+#[test]
+fn keys_that_expire_while_their_slot_moves_are_not_counted_at_its_next_owner() {
+    let (mut a, mut b, mut c) = sites();
+    let with_expiry = put_with("v{7}", "1", Condition::Always, Expiry::AfterMs(1_000));
+    a.write_in(CARS, with_expiry).unwrap();
+    lent(&mut a, &mut b, "x{7}");
+    hand_over_slowly(&mut a, &mut c, C, "x{7}", |c| {
+        c.now_ms += 5_000;
+        c.tick();
+    });
+    // The scan has nothing of the lent group, and counts as much.
+    assert_eq!(c.keys(5), Vec::<String>::new());
 }
 
 #[test]
@@ -482,6 +529,28 @@ fn a_failover_of_the_owner_adopts_what_its_borrowers_claim() {
     }
 }
 
+/// The owner was lost with a write that it had not answered and its mirror had not got; the borrower has it.
+#[test]
+fn a_write_from_before_a_loan_is_not_applied_again_after_a_failover_of_the_owner() {
+    let (mut a, mut b, mut c) = sites();
+    assert_eq!(a.run(add("n{7}", 5)), Ok(Answer::Integer(1)));
+    lent(&mut a, &mut b, "n{7}");
+    let open = failover(&a.newest(), A, None);
+    let claimed = claims(&mut b, &open, A);
+    claims(&mut c, &open, A);
+    let opened = open.failovers.open.as_ref().unwrap().opened;
+    c.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    let decided = failover(&open, A, Some((C, "n{7}", false)));
+    for site in [&mut b, &mut c] {
+        site.learns(&decided);
+    }
+    settle(&mut c, C, &mut b, B, "n{7}");
+    b.give_back("n{7}");
+    settle(&mut c, C, &mut b, B, "n{7}");
+    assert_eq!(c.value("n{7}"), Ok(Some("1".into())));
+    assert_eq!(c.run(add("n{7}", 5)), Ok(Answer::Integer(1)), "done by the first owner");
+}
+
 #[test]
 fn what_was_given_back_after_the_copy_comes_again() {
     let (mut a, mut b, mut c) = sites();
@@ -519,8 +588,15 @@ fn a_group_of_a_lost_borrower_is_home_with_what_it_has_sent() {
         claims(site, &open, B);
     }
     assert!(a.value("x{7}").is_err());
+    // Versions that only the borrower has given are not given again.
+    for _ in 0..20 {
+        b.run(set("x{7}", "6")).unwrap();
+    }
     let decided = failover(&open, B, Some((C, "nothing", false)));
     a.learns(&decided);
+    assert!(a.machine.revision() > b.machine.revision());
+    let to_lost = lending(Lending::Lend { to: B, groups: vec![group("8")] });
+    assert_eq!(a.run(to_lost), Err(MoveError::NoReceiver.into()), "it is not back yet");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())), "and not what only the borrower had");
     let again = a.lend(C, "x{7}");
     assert_eq!(taken(c.run(a.offered_by(A, &again)))[0].part, Part::Held);
