@@ -1,9 +1,9 @@
 //! What comes back when all went well.
 
 use crate::{
-    Ballot, Bytes, Epoch, Group, Inventory, JobStatus, Keyspace, LoanClaim, LoanState, LoanTaken,
-    Loss, Ordered, PlacementExplained, PlacementLedger, ReadPoint, Refusal, Registry, RegistryView,
-    Revision, SiteId, Slot, SlotEpochs, Taken,
+    Ballot, Bytes, Epoch, Group, GroupExplained, Inventory, JobStatus, Keyspace, LoanClaim,
+    LoanState, LoanTaken, LoansLedger, Loss, Ordered, PlacementExplained, PlacementLedger,
+    ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, Slot, SlotEpochs, Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -112,6 +112,10 @@ pub enum Answer {
     Placement(Box<PlacementExplained>),
     /// What a site advises.
     PlacementLedger(Box<PlacementLedger>),
+    /// Why a group that may be lent is where it is.
+    GroupPlacement(Box<GroupExplained>),
+    /// What a site advises, and what it lends and has borrowed.
+    LedgerOfLoans(Box<PlacementLedger>, Box<LoansLedger>),
     /// The same of a site with parts in groups of other sites' slots.
     InventoryOfLoans(Box<Inventory>, Vec<(Group, LoanClaim)>),
     /// What a borrower has of groups.

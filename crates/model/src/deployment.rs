@@ -696,7 +696,7 @@ impl Registry {
     }
 
     fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Changed, RegistryError> {
-        spec.check_form().map_err(RegistryError::Keyspace)?;
+        spec.check().map_err(RegistryError::Keyspace)?;
         let default = KeyspaceSpec::default_keyspace();
         let specs = self.keyspaces.iter().map(|keyspace| &keyspace.spec);
         let mut all = specs.chain(std::iter::once(&default));

@@ -46,6 +46,15 @@ pub enum Failure {
         /// Where a client of the Redis Cluster protocol finds its holder.
         address: String,
     },
+    /// The key's group is lent to another site, and the client asked to be told rather than served. Others of its
+    /// slot are not.
+    #[error("the key of slot {slot} is served at {address} for now")]
+    Ask {
+        /// The key's slot.
+        slot: Slot,
+        /// Where a client of the Redis Cluster protocol finds the borrower.
+        address: String,
+    },
     /// The membership cannot be changed so.
     #[error(transparent)]
     Membership(#[from] MembershipError),

@@ -192,18 +192,6 @@ impl KeyspaceSpec {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), KeyspaceError> {
-        self.check_form()?;
-        match self.lends() {
-            true => Err(KeyspaceError::Placement(self.name.clone())),
-            false => Ok(()),
-        }
-    }
-
-    /// The same, without what is not ready for use.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn check_form(&self) -> Result<(), KeyspaceError> {
         let starts_well = self.name.starts_with(|c: char| c.is_ascii_lowercase());
         let all_well = self
             .name
@@ -349,7 +337,7 @@ mod tests {
         spec.scope = Scope::Global;
         assert_eq!(spec.check(), Ok(()));
         spec.placement = Placement::Adaptive;
-        assert!(matches!(spec.check(), Err(KeyspaceError::Placement(_))));
+        assert_eq!((spec.check(), spec.lends()), (Ok(()), true));
         spec.placement = Placement::Advise;
         assert_eq!(spec.check(), Ok(()));
         let site = KeyspaceSpec { scope: Scope::Site, ..spec.clone() };

@@ -75,8 +75,8 @@ pub use loan::{
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{
-    AdvisedMove, PlacementCandidate, PlacementExplained, PlacementLedger, PlacementReason,
-    PlacementWindow,
+    AdvisedMove, BorrowedGroup, GroupExplained, LentGroup, LoansLedger, PlacementCandidate,
+    PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
 };
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};

@@ -75,6 +75,8 @@ pub const LOANS_BYTES_MAX: usize = 1 << 20;
 pub const LOANS_KEYS_EXAMINED_MAX: u64 = 65_536;
 /// Groups that a site borrows, or remembers to have borrowed.
 pub const LOANS_MAX: usize = 1 << 18;
+/// Bytes of lent groups whose copies stay when their keyspace is cleared: the mirror gets all of them at once.
+pub const LENT_BYTES_CLEARED_MAX: usize = 4 << 20;
 /// Borrowers of groups that a node remembers, so that requests go there at once.
 pub const BORROWERS_KNOWN_MAX: usize = 65_536;
 /// Commands of loans under way between two sites.
@@ -88,6 +90,8 @@ pub const PROFILES_MAX: usize = 1 << 18;
 pub const ROUND_TRIPS_MAX: usize = 256;
 /// Windows in the ledger of placement.
 pub const LEDGER_WINDOWS_MAX: usize = 360;
+/// Lent groups that the ledger shows, and as many borrowed ones.
+pub const LEDGER_SHOWN_MAX: usize = 256;
 /// Moved groups that the ledger follows; past it the one moved first is not any more.
 pub const LEDGER_FOLLOWED_MAX: usize = 65_536;
 /// Servers that a client's sketch names.

@@ -1,7 +1,7 @@
 //! What owners report of the placement of their slots. Numbers are integers, as they travel: rates in accesses
 //! per 1,000 seconds, latencies in microseconds.
 
-use crate::{SiteId, Slot};
+use crate::{Bytes, KeyspaceId, SiteId, Slot};
 
 /// Where a key is, which sites access it, and where it would be better.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,64 @@ pub enum PlacementReason {
         /// What an access gains there.
         gain_us: u64,
     },
+    /// Another site is better, and it is on its way there.
+    Moves {
+        /// Which.
+        to: SiteId,
+        /// What an access gains there.
+        gain_us: u64,
+    },
+    /// It is larger than groups that move.
+    TooLarge,
+}
+
+/// Where a group is that may be lent. `placed` is about the group; its owner is the site that serves the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupExplained {
+    /// As of a slot.
+    pub placed: PlacementExplained,
+    /// The owner of the group's slot.
+    pub home: SiteId,
+}
+
+/// What a site lends and has borrowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoansLedger {
+    /// Groups of this site's slots that it lends: some of them.
+    pub lent: Vec<LentGroup>,
+    /// How many they are.
+    pub lent_count: u64,
+    /// Groups of other sites' slots that it serves, the largest saving first: some of them.
+    pub borrowed: Vec<BorrowedGroup>,
+    /// How many they are.
+    pub borrowed_count: u64,
+    /// The last windows, the oldest first: the moves that this site has begun, and what the groups that it has
+    /// borrowed have saved against their homes.
+    pub windows: Vec<PlacementWindow>,
+}
+
+/// A group that is served elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LentGroup {
+    /// Its keyspace.
+    pub keyspace: KeyspaceId,
+    /// The tag of its keys.
+    pub tag: Bytes,
+    /// Its borrower.
+    pub to: SiteId,
+}
+
+/// A group that is served here for another site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BorrowedGroup {
+    /// Its keyspace.
+    pub keyspace: KeyspaceId,
+    /// The tag of its keys.
+    pub tag: Bytes,
+    /// The owner of its slot.
+    pub from: SiteId,
+    /// The waiting that this saves at the present rate, in microseconds a second.
+    pub saves_us_per_s: i64,
 }
 
 /// What a site advises, and what that would have saved.

@@ -188,6 +188,9 @@ pub(crate) fn group_of(body: &Body, context: &impl Context) -> Option<Group> {
             }
             _ => return None,
         },
+        Body::ExplainPlacement { keyspace, key } => {
+            return lends(*keyspace, context)?.then(|| Group::of_key(*keyspace, key));
+        }
         _ => return None,
     };
     Some(Group { keyspace, tag: tag?? })

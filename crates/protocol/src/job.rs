@@ -15,7 +15,7 @@
 //! | confirm | confirms the slots of a restored site with the other sites (`site::confirming`) |
 //! | release | asks the owners of slots whether copies may go (`site::release`) |
 //! | failover | has others take over from a lost site ([`crate::global::failover`]) |
-//! | place | finds slots that would be better at another site (`site::placing`) |
+//! | place | finds where keys would be better, and has groups lent there (`site::placing`) |
 //! | lend | brings lent groups to their borrowers, and what these write back (`site::lending`) |
 //! | export | offers this site's causal writes to the root of its region ([`crate::causal::export`]) |
 //! | distribute | sends the region's order to its sites, at the root ([`crate::causal::distribute`]) |

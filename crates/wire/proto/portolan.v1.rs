@@ -2603,6 +2603,8 @@ pub struct ExplainPlacementResponse {
     pub gain_ms: f64,
     #[prost(double, tag = "12")]
     pub needed_ms: f64,
+    #[prost(string, tag = "13")]
+    pub home: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SiteRate {
@@ -2634,6 +2636,41 @@ pub struct ShowPlacementLedgerResponse {
     pub groups: u64,
     #[prost(uint64, tag = "5")]
     pub dropped: u64,
+    #[prost(message, optional, tag = "6")]
+    pub loans: ::core::option::Option<LoansLedger>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LoansLedger {
+    #[prost(message, repeated, tag = "1")]
+    pub lent: ::prost::alloc::vec::Vec<LentGroup>,
+    #[prost(uint64, tag = "2")]
+    pub lent_count: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub borrowed: ::prost::alloc::vec::Vec<BorrowedGroup>,
+    #[prost(uint64, tag = "4")]
+    pub borrowed_count: u64,
+    #[prost(message, repeated, tag = "5")]
+    pub windows: ::prost::alloc::vec::Vec<PlacementWindow>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LentGroup {
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub tag: ::prost::bytes::Bytes,
+    #[prost(string, tag = "3")]
+    pub to: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BorrowedGroup {
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub tag: ::prost::bytes::Bytes,
+    #[prost(string, tag = "3")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(double, tag = "4")]
+    pub saves_ms_per_s: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AdvisedMove {

@@ -90,10 +90,13 @@ impl v1::deployment_server::Deployment for Callee {
             let body = Body::ExplainPlacement { keyspace: *keyspace, key };
             let answer =
                 self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
-            let Answer::Placement(explained) = answer else {
-                unreachable!("a question about a placement is answered with it")
-            };
-            Ok(placement::explained(&registry, &spec.name, &explained))
+            match answer {
+                Answer::Placement(one) => Ok(placement::explained(&registry, &spec.name, &one)),
+                Answer::GroupPlacement(one) => {
+                    Ok(placement::group_explained(&registry, &spec.name, &one))
+                }
+                _ => unreachable!("a question about a placement is answered with it"),
+            }
         })
         .await
     }
@@ -109,10 +112,17 @@ impl v1::deployment_server::Deployment for Callee {
             let body = Body::ShowPlacementLedger;
             let answer =
                 self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
-            let Answer::PlacementLedger(ledger) = answer else {
-                unreachable!("a question about the ledger is answered with it")
-            };
-            Ok(placement::ledger(&registry, self.handle.site().as_str(), &ledger))
+            let site = self.handle.site().as_str();
+            match answer {
+                Answer::PlacementLedger(ledger) => Ok(placement::ledger(&registry, site, &ledger)),
+                Answer::LedgerOfLoans(ledger, loans) => {
+                    let catalog = self.handle.catalog();
+                    let loans = Some(placement::loans(&registry, &catalog, &loans));
+                    let ledger = placement::ledger(&registry, site, &ledger);
+                    Ok(v1::ShowPlacementLedgerResponse { loans, ..ledger })
+                }
+                _ => unreachable!("a question about the ledger is answered with it"),
+            }
         })
         .await
     }

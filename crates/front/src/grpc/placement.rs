@@ -1,7 +1,10 @@
 //! Answers about placement for gRPC: sites by name, latencies in milliseconds.
 
 use super::deployment::name_of;
-use model::{PlacementExplained, PlacementLedger, PlacementReason, Registry, SiteId};
+use model::{
+    Catalog, GroupExplained, LoansLedger, PlacementExplained, PlacementLedger, PlacementReason,
+    PlacementWindow, Registry, SiteId,
+};
 use wire::grpc::v1;
 
 fn ms(us: u64) -> f64 {
@@ -35,6 +38,8 @@ pub(super) fn explained(
         }
         PlacementReason::Waits { to, gain_us } => ("waits", Some(to), gain_us, 0),
         PlacementReason::Advised { to, gain_us } => ("advised", Some(to), gain_us, 0),
+        PlacementReason::Moves { to, gain_us } => ("moves", Some(to), gain_us, 0),
+        PlacementReason::TooLarge => ("too-large", None, 0, 0),
     };
     v1::ExplainPlacementResponse {
         keyspace: keyspace.to_owned(),
@@ -49,6 +54,53 @@ pub(super) fn explained(
         better: better.map(|site| name_of(registry, site)).unwrap_or_default(),
         gain_ms: ms(gain_us),
         needed_ms: ms(needed_us),
+        home: String::new(),
+    }
+}
+
+/// The same of a group that may be lent.
+pub(super) fn group_explained(
+    registry: &Registry,
+    keyspace: &str,
+    one: &GroupExplained,
+) -> v1::ExplainPlacementResponse {
+    let home = name_of(registry, one.home);
+    v1::ExplainPlacementResponse { home, ..explained(registry, keyspace, &one.placed) }
+}
+
+fn window(one: &PlacementWindow) -> v1::PlacementWindow {
+    v1::PlacementWindow {
+        number: one.number,
+        moves: one.moves,
+        bytes: one.bytes,
+        expected_ms_per_s: ms(one.expected_us_per_s),
+        saved_ms: one.saved_us as f64 / 1_000.0,
+    }
+}
+
+pub(super) fn loans(
+    registry: &Registry,
+    catalog: &Catalog,
+    loans: &LoansLedger,
+) -> v1::LoansLedger {
+    let keyspace = |id| catalog.by_id(id).map(|one| one.spec.name.clone()).unwrap_or_default();
+    let lent = loans.lent.iter().map(|one| v1::LentGroup {
+        keyspace: keyspace(one.keyspace),
+        tag: one.tag.clone(),
+        to: name_of(registry, one.to),
+    });
+    let borrowed = loans.borrowed.iter().map(|one| v1::BorrowedGroup {
+        keyspace: keyspace(one.keyspace),
+        tag: one.tag.clone(),
+        from: name_of(registry, one.from),
+        saves_ms_per_s: one.saves_us_per_s as f64 / 1_000.0,
+    });
+    v1::LoansLedger {
+        lent: lent.collect(),
+        lent_count: loans.lent_count,
+        borrowed: borrowed.collect(),
+        borrowed_count: loans.borrowed_count,
+        windows: loans.windows.iter().map(window).collect(),
     }
 }
 
@@ -65,18 +117,13 @@ pub(super) fn ledger(
         bytes: one.bytes,
         for_ms: one.for_ms,
     });
-    let windows = ledger.windows.iter().map(|one| v1::PlacementWindow {
-        number: one.number,
-        moves: one.moves,
-        bytes: one.bytes,
-        expected_ms_per_s: ms(one.expected_us_per_s),
-        saved_ms: one.saved_us as f64 / 1_000.0,
-    });
+    let windows = ledger.windows.iter().map(window);
     v1::ShowPlacementLedgerResponse {
         site: site.to_owned(),
         advised: advised.collect(),
         windows: windows.collect(),
         groups: ledger.groups,
         dropped: ledger.dropped,
+        loans: None,
     }
 }

@@ -11,7 +11,7 @@ use super::thread::{Numbered, Shared, Thread};
 use crate::listener::keep_alive;
 use model::limits;
 use server::Node;
-use server::config::{Config, FrontConfig};
+use server::config::{ClusterView, Config, FrontConfig};
 use server::tls::{self, TlsError};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -44,6 +44,8 @@ pub struct Options {
     pub tls: Option<Arc<ServerConfig>>,
     /// If set, the port uses the Redis Cluster protocol; its address for clients (`host:port`).
     pub cluster: Option<String>,
+    /// The site that such a port shows for a slot.
+    pub cluster_view: ClusterView,
 }
 
 impl Options {
@@ -61,9 +63,9 @@ impl Options {
     }
 
     fn at(address: SocketAddr, config: &Config) -> Result<Options, TlsError> {
-        let FrontConfig { threads, connections_max } = config.front;
+        let FrontConfig { threads, connections_max, cluster_view } = config.front;
         let tls = config.tls.redis.as_ref().map(|tls| tls::client_port(tls, &[])).transpose()?;
-        Ok(Options { address, threads, connections_max, tls, cluster: None })
+        Ok(Options { address, threads, connections_max, tls, cluster: None, cluster_view })
     }
 
     /// The port's flag without its dashes.
@@ -110,7 +112,9 @@ impl RedisFront {
         let address = listener.local_addr().map_err(port)?;
         let connections_max = options.connections_max.min(limits::CONNECTIONS_MAX);
         let salt = RandomState::new().hash_one(address);
-        let cluster = options.cluster.map(|at| ClusterPort::new(&at, options.tls.is_some()));
+        let cluster = options
+            .cluster
+            .map(|at| ClusterPort::new(&at, options.tls.is_some(), options.cluster_view));
         let (mut cluster, mut shared) = (cluster, None::<Arc<Shared>>);
         let (stop, stopped) = watch::channel(false);
         let mut front = RedisFront { address, stop, threads: Vec::new() };

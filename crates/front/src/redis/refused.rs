@@ -113,6 +113,7 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::Session(SessionError::Foreign) => "BADTOKEN",
         Failure::Unreachable { .. } => "CLUSTERDOWN",
         Failure::Moved { slot, address } => return elsewhere("MOVED", *slot, address).into(),
+        Failure::Ask { slot, address } => return elsewhere("ASK", *slot, address).into(),
     };
     format!("{code} {failure}").into()
 }

@@ -113,7 +113,8 @@ impl Session {
 
     /// Whether its client follows redirections.
     pub(super) fn goes_to_keys(&self) -> bool {
-        self.is_cluster() && self.asking == 0
+        let port = self.thread.shared.cluster.as_ref().filter(|_| self.asking == 0);
+        port.is_some_and(|port| port.names_owners(&self.thread.handle))
     }
 
     /// This node executes the next command wherever its keys are.

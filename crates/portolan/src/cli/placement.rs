@@ -13,15 +13,18 @@ use serde_json::json;
 pub(crate) enum Command {
     /// Show which sites access a key, where it could be and at which latency, and why it is where it is
     #[command(
-        after_help = "Rates are of the last seconds, latencies are round trips between sites. A key moves \
-                      with its slot. Its keyspace needs placement advise; nothing moves yet.\n\n\
+        after_help = "Rates are of the last seconds, latencies are round trips between sites. In a keyspace with \
+                      placement adaptive the keys of one tag move together, by themselves. With placement \
+                      advise a key moves with its slot, by `portolan slot move`.\n\n\
                       Example:\n  portolan placement explain car:7"
     )]
     Explain(Explain),
-    /// Show the moves that a site advises, and what they would save for which bytes
+    /// Show the moves that a site makes or advises, and what they save for which bytes
     #[command(
-        after_help = "Of the site that is asked; each site advises about the slots that it owns. Nothing \
-                      moves yet: the windows state what following all advice would have saved.\n\n\
+        after_help = "Of the site that is asked. Groups of keyspaces with placement adaptive move by themselves: \
+                      what the site lends, what it has borrowed, and what that saves against their homes. Of \
+                      keyspaces with placement advise nothing moves: the windows state what following all \
+                      advice would have saved.\n\n\
                       Example:\n  portolan placement ledger --json"
     )]
     Ledger(Showing),
@@ -70,24 +73,37 @@ fn why(one: &v1::ExplainPlacementResponse) -> String {
         "within-margin" => less(&format!("the {needed_ms:.2} ms that a move must gain")),
         "within-noise" => less(&format!("the {needed_ms:.2} ms that so few accesses can show")),
         "waits" => format!(
-            "{better} is {gain_ms:.2} ms nearer; a move is advised when users have waited as long as it costs"
+            "{better} is {gain_ms:.2} ms nearer; a move is worth it when users have waited as long as it costs"
         ),
         "advised" => format!("a move to {better} is advised: {gain_ms:.2} ms an access nearer"),
+        "moves" => format!("it moves towards {better}: {gain_ms:.2} ms an access nearer"),
+        "too-large" => "it is larger than 1 MiB, so it stays with its slot".to_owned(),
         other => other.to_owned(),
     }
 }
 
+/// Where the key is served.
+fn place(one: &v1::ExplainPlacementResponse) -> String {
+    match one.home.as_str() {
+        "" => format!("is owned by {}", one.owner),
+        home if home == one.owner => format!("is at home at {home}"),
+        home => format!("is lent to {} by {home}", one.owner),
+    }
+}
+
 fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
+    let unit = if one.home.is_empty() { "slot" } else { "group" };
     let mut text = format!(
-        "{key} (keyspace {}, slot {}, about {}) is owned by {}\nwhy: {}\n",
+        "{key} (keyspace {}, slot {}, about {}) {}\nwhy: {}\n",
         one.keyspace,
         one.slot,
         BinaryBytes(one.bytes),
-        one.owner,
+        place(one),
         why(one)
     );
     if !one.slot_users.is_empty() {
-        let mut users = Table::new(["accessed from", ">key, /s", ">slot, /s"]);
+        let of_unit = if one.home.is_empty() { ">slot, /s" } else { ">group, /s" };
+        let mut users = Table::new(["accessed from", ">key, /s", of_unit]);
         for user in &one.slot_users {
             let of_key = one.key_users.iter().find(|other| other.site == user.site);
             let of_key = of_key.map_or(0.0, |other| other.per_s);
@@ -100,16 +116,18 @@ fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
     for candidate in &one.candidates {
         let ms = candidate.mean_ms.map_or("unknown".to_owned(), |ms| format!("{ms:.2}"));
         let note = match candidate {
-            one_of if one_of.site == one.owner => "owner",
+            one_of if one_of.site == one.owner && one.home.is_empty() => "owner",
+            one_of if one_of.site == one.owner => "serves it",
             one_of if one_of.barred => "excluded: it leaves or does not answer",
             one_of if one_of.mean_ms.is_none() => "excluded: a round trip is unknown",
             one_of if one_of.site == one.better => "better",
+            one_of if one_of.site == one.home => "its home",
             _ => "",
         };
         candidates.row([candidate.site.clone(), ms, note.to_owned()]);
     }
     text += &format!(
-        "\n{candidates}\n{:.2} ms if each site with users had the slot to itself",
+        "\n{candidates}\n{:.2} ms if each site with users had the {unit} to itself",
         one.alone_ms
     );
     text
@@ -126,6 +144,7 @@ fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::
         "keyspace": one.keyspace,
         "slot": one.slot,
         "owner": one.owner,
+        "home": (!one.home.is_empty()).then_some(&one.home),
         "bytes": one.bytes,
         "key_users": rates(&one.key_users),
         "slot_users": rates(&one.slot_users),
@@ -149,43 +168,84 @@ fn ledger(Showing { json, connect }: Showing) -> Result<(), Failed> {
     })
 }
 
-fn ledger_text(ledger: &v1::ShowPlacementLedgerResponse) -> String {
-    let mut advised = Table::new(["slot", "from", "to", ">saves ms/s", ">bytes", ">for"]);
-    for one in &ledger.advised {
-        advised.row([
-            one.slot.to_string(),
-            one.from.clone(),
-            one.to.clone(),
-            format!("{:.1}", one.saves_ms_per_s),
-            BinaryBytes(one.bytes).to_string(),
-            format!("{} s", one.for_ms / 1_000),
-        ]);
-    }
+fn advised_text(ledger: &v1::ShowPlacementLedgerResponse) -> String {
     let saves: f64 = ledger.advised.iter().map(|one| one.saves_ms_per_s).sum();
     let bytes: u64 = ledger.advised.iter().map(|one| one.bytes).sum();
     let mut text = format!(
-        "site {} advises {} moves, which would save {saves:.1} ms/s for {}; nothing moves yet",
+        "site {} advises {} moves of slots, which would save {saves:.1} ms/s for {}; slots move by `portolan slot move` alone",
         ledger.site,
         ledger.advised.len(),
         BinaryBytes(bytes)
     );
     if !ledger.advised.is_empty() {
-        text += &format!("\n\n{advised}");
-    }
-    if !ledger.windows.is_empty() {
-        let heads = [">window", ">moves", ">bytes", ">expected ms/s", ">would have saved ms"];
-        let mut windows = Table::new(heads);
-        for one in &ledger.windows {
-            windows.row([
-                one.number.to_string(),
-                one.moves.to_string(),
+        let mut advised = Table::new(["slot", "from", "to", ">saves ms/s", ">bytes", ">for"]);
+        for one in &ledger.advised {
+            advised.row([
+                one.slot.to_string(),
+                one.from.clone(),
+                one.to.clone(),
+                format!("{:.1}", one.saves_ms_per_s),
                 BinaryBytes(one.bytes).to_string(),
-                format!("{:.1}", one.expected_ms_per_s),
-                format!("{:.1}", one.saved_ms),
+                format!("{} s", one.for_ms / 1_000),
             ]);
         }
-        text += &format!("\n\n{windows}");
+        text += &format!("\n\n{advised}");
     }
+    text + &windows_text(&ledger.windows, ">would have saved ms")
+}
+
+fn windows_text(windows: &[v1::PlacementWindow], saved: &'static str) -> String {
+    if windows.is_empty() {
+        return String::new();
+    }
+    let heads = [">window", ">moves", ">bytes", ">expected ms/s", saved];
+    let mut table = Table::new(heads);
+    for one in windows {
+        table.row([
+            one.number.to_string(),
+            one.moves.to_string(),
+            BinaryBytes(one.bytes).to_string(),
+            format!("{:.1}", one.expected_ms_per_s),
+            format!("{:.1}", one.saved_ms),
+        ]);
+    }
+    format!("\n\n{table}")
+}
+
+/// A group by its keyspace and tag.
+fn group_name(keyspace: &str, tag: &[u8]) -> String {
+    format!("{keyspace} {}", String::from_utf8_lossy(tag))
+}
+
+fn loans_text(site: &str, loans: &v1::LoansLedger) -> String {
+    let (lent, borrowed) = (loans.lent_count, loans.borrowed_count);
+    let saves: f64 = loans.borrowed.iter().map(|one| one.saves_ms_per_s).sum();
+    let mut text = format!(
+        "site {site} lends {lent} groups, and has borrowed {borrowed}, which saves {saves:.1} ms/s against their homes"
+    );
+    if !loans.lent.is_empty() {
+        let mut table = Table::new(["lent", "to"]);
+        for one in &loans.lent {
+            table.row([group_name(&one.keyspace, &one.tag), one.to.clone()]);
+        }
+        text += &format!("\n\n{table}");
+    }
+    if !loans.borrowed.is_empty() {
+        let mut table = Table::new(["borrowed", "from", ">saves ms/s"]);
+        for one in &loans.borrowed {
+            let (name, saves) = (group_name(&one.keyspace, &one.tag), one.saves_ms_per_s);
+            table.row([name, one.from.clone(), format!("{saves:.1}")]);
+        }
+        text += &format!("\n\n{table}");
+    }
+    text + &windows_text(&loans.windows, ">saved ms")
+}
+
+fn ledger_text(ledger: &v1::ShowPlacementLedgerResponse) -> String {
+    let loans = ledger.loans.as_ref().map(|loans| loans_text(&ledger.site, loans));
+    let is_advised = !ledger.advised.is_empty() || !ledger.windows.is_empty();
+    let advised = (is_advised || loans.is_none()).then(|| advised_text(ledger));
+    let mut text = loans.into_iter().chain(advised).collect::<Vec<_>>().join("\n\n");
     if ledger.dropped > 0 {
         text += &format!("\n\n{} accesses found no room to be counted", ledger.dropped);
     }
@@ -205,10 +265,31 @@ fn ledger_json(ledger: &v1::ShowPlacementLedgerResponse) -> serde_json::Value {
             "expected_ms_per_s": one.expected_ms_per_s, "saved_ms": one.saved_ms,
         })
     };
+    let loans = ledger.loans.as_ref().map(|loans| {
+        let lent = loans.lent.iter().map(|one| {
+            let tag = String::from_utf8_lossy(&one.tag);
+            json!({ "keyspace": one.keyspace, "tag": tag, "to": one.to })
+        });
+        let borrowed = loans.borrowed.iter().map(|one| {
+            let tag = String::from_utf8_lossy(&one.tag);
+            json!({
+                "keyspace": one.keyspace, "tag": tag, "from": one.from,
+                "saves_ms_per_s": one.saves_ms_per_s,
+            })
+        });
+        json!({
+            "lent": lent.collect::<Vec<_>>(),
+            "lent_count": loans.lent_count,
+            "borrowed": borrowed.collect::<Vec<_>>(),
+            "borrowed_count": loans.borrowed_count,
+            "windows": loans.windows.iter().map(window).collect::<Vec<_>>(),
+        })
+    });
     json!({
         "site": ledger.site,
         "advised": ledger.advised.iter().map(advised).collect::<Vec<_>>(),
         "windows": ledger.windows.iter().map(window).collect::<Vec<_>>(),
+        "loans": loans,
         "groups": ledger.groups,
         "dropped": ledger.dropped,
     })

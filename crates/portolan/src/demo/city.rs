@@ -29,7 +29,7 @@ use model::{
 use model::{SiteId, limits};
 use server::{
     Handle, Node, StartError,
-    config::{Config, MemoryConfig, Ports},
+    config::{ClusterView, Config, MemoryConfig, Ports},
 };
 use tokio::{
     task::{JoinError, JoinHandle, JoinSet, spawn_blocking},
@@ -411,6 +411,7 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
             connections_max: limits::CONNECTIONS_MAX,
             tls: None,
             cluster: None,
+            cluster_view: ClusterView::default(),
         };
         let front = RedisFront::start(&node, options)
             .map_err(|source| CityError::Front { site, source })?;

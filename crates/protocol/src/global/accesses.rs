@@ -67,10 +67,9 @@ impl Accesses {
         self.is_on.load(Relaxed)
     }
 
-    /// An access. `what`: its first key, and how many bytes it writes, if it counts; looked at only if it is
-    /// among the sampled ones.
+    /// An access. `what`: what it is of, if it counts; looked at only if it is among the sampled ones.
     #[inline]
-    pub(crate) fn note(&self, asker: Asker<'_>, what: impl FnOnce() -> Option<(Bytes, u32)>) {
+    pub(crate) fn note(&self, asker: Asker<'_>, what: impl FnOnce() -> Option<Accessed>) {
         if !self.is_on() {
             return;
         }
@@ -79,10 +78,10 @@ impl Accesses {
         }
     }
 
-    fn keep(&self, asker: Asker<'_>, weight: f32, what: Option<(Bytes, u32)>) {
+    fn keep(&self, asker: Asker<'_>, weight: f32, what: Option<Accessed>) {
         asker.sampler.set_load(self.per_s.load(Relaxed));
-        let access = what.map(|(key, bytes)| {
-            let group = self.group_of(&key);
+        let access = what.map(|Accessed { keyspace, may_be_lent, key, bytes }| {
+            let group = self.group_of(keyspace, may_be_lent, &key);
             Access { group, site: asker.site, count: weight, bytes }
         });
         let mut noted = self.lock();
@@ -93,12 +92,14 @@ impl Accesses {
         }
     }
 
-    /// The group of a key.
-    pub(crate) fn group_of(&self, key: &[u8]) -> GroupKey {
+    /// The group of a key, or of a tag.
+    pub(crate) fn group_of(&self, keyspace: KeyspaceId, may_be_lent: bool, key: &[u8]) -> GroupKey {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.secret.load(Relaxed));
+        hasher.write_u32(keyspace.0);
         hasher.write(tag(key));
-        GroupKey::new(Slot::of_key(key).number(), hasher.finish())
+        let (slot, hash) = (Slot::of_key(key).number(), hasher.finish());
+        if may_be_lent { GroupKey::lendable(slot, hash) } else { GroupKey::new(slot, hash) }
     }
 
     /// What was noted in the time since the last call, each group and site once; and how many accesses found no
@@ -124,33 +125,56 @@ impl Accesses {
     }
 }
 
+/// What an access is of.
+#[derive(Debug)]
+pub(crate) struct Accessed {
+    pub(crate) keyspace: KeyspaceId,
+    /// Whether groups of the keyspace may be lent.
+    pub(crate) may_be_lent: bool,
+    /// Its first key.
+    pub(crate) key: Bytes,
+    /// How much it writes.
+    pub(crate) bytes: u32,
+}
+
+impl Accessed {
+    /// `None`: accesses of that keyspace do not count.
+    pub(crate) fn of(
+        keyspace: KeyspaceId,
+        spec: Option<&KeyspaceSpec>,
+        (key, bytes): (&Bytes, u32),
+    ) -> Option<Accessed> {
+        let spec = spec.filter(|spec| spec.counts_accesses())?;
+        Some(Accessed { keyspace, may_be_lent: spec.lends(), key: key.clone(), bytes })
+    }
+}
+
 /// What a request accesses, if that counts.
 pub(crate) fn accessed<'a>(
     body: &Body,
     spec: impl Fn(KeyspaceId) -> Option<&'a KeyspaceSpec>,
-) -> Option<(Bytes, u32)> {
-    let counts = |keyspace: KeyspaceId| spec(keyspace).is_some_and(KeyspaceSpec::counts_accesses);
+) -> Option<Accessed> {
     let written = |command: &Command| command.properties().size_bytes as u32;
-    let (key, bytes) = match body {
-        Body::Read { keyspace, query, .. } if counts(*keyspace) => (query.first_key()?, 0),
+    let (keyspace, key, bytes) = match body {
+        Body::Read { keyspace, query, .. } => (*keyspace, query.first_key()?, 0),
         Body::Write(command) => match command {
-            Command::Write { keyspace, write, .. } if counts(*keyspace) => {
-                (write.keys().next()?, written(command))
+            Command::Write { keyspace, write, .. } => {
+                (*keyspace, write.keys().next()?, written(command))
             }
-            Command::Transaction { keyspace, guards, steps, .. } if counts(*keyspace) => {
+            Command::Transaction { keyspace, guards, steps, .. } => {
                 let of_steps = steps.iter().find_map(|step| match step {
                     model::Step::Read(query) => query.first_key(),
                     model::Step::Write(write) => write.keys().next(),
                     model::Step::ReadIn { .. } => None,
                 });
                 let of_guards = || guards.first().map(|guard| &guard.key);
-                (of_steps.or_else(of_guards)?, written(command))
+                (*keyspace, of_steps.or_else(of_guards)?, written(command))
             }
             _ => return None,
         },
         _ => return None,
     };
-    Some((key.clone(), bytes))
+    Accessed::of(keyspace, spec(keyspace), (key, bytes))
 }
 
 #[cfg(test)]
@@ -167,13 +191,15 @@ mod tests {
     }
 
     fn note(accesses: &Accesses, sampler: &Sampler, site: Option<SiteId>, key: &'static str) {
-        accesses.note(Asker { site, sampler }, || Some((key.into(), 7)));
+        let (keyspace, key) = (KeyspaceId(1), key.into());
+        let what = Accessed { keyspace, may_be_lent: false, key, bytes: 7 };
+        accesses.note(Asker { site, sampler }, || Some(what));
     }
 
     #[test]
     fn nothing_is_noted_unless_a_keyspace_asks_for_it() {
         let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
-        let must_not = || -> Option<(Bytes, u32)> { panic!("the key is not looked at") };
+        let must_not = || -> Option<Accessed> { panic!("the key is not looked at") };
         accesses.note(Asker { site: None, sampler: &sampler }, must_not);
         accesses.follow(&catalog(Placement::Off), 5);
         accesses.note(Asker { site: None, sampler: &sampler }, must_not);
@@ -192,14 +218,19 @@ mod tests {
             note(&accesses, &sampler, site, key);
         }
         let (taken, dropped) = accesses.take(SECOND);
-        let a = accesses.group_of(b"{a}");
+        let a = accesses.group_of(KeyspaceId(1), false, b"{a}");
         assert_eq!(a.slot(), Slot::of_key(b"a").number());
         let found =
             |site| taken.iter().find(|one| (one.group, one.site) == (a, site)).unwrap().count;
         assert_eq!((found(None), found(east), taken.len(), dropped), (1.0, 2.0, 3, 0));
         assert_eq!(accesses.take(SECOND).0.len(), 0);
         accesses.follow(&catalog(Placement::Advise), 6);
-        assert_ne!(accesses.group_of(b"{a}"), a, "another secret");
+        assert_ne!(accesses.group_of(KeyspaceId(1), false, b"{a}"), a, "another secret");
+        let group = |keyspace, lent| accesses.group_of(KeyspaceId(keyspace), lent, b"{a}");
+        assert_ne!(group(1, false), group(2, false), "another keyspace");
+        assert!(group(1, true).is_lendable() && !group(1, false).is_lendable());
+        let as_it_travels = GroupKey::of_number(group(1, true).number());
+        assert_eq!(as_it_travels, group(1, true));
     }
 
     #[test]
@@ -227,7 +258,7 @@ mod tests {
         let of = |body: &Body, placement| {
             let catalog = catalog(placement);
             let spec = |id| catalog.by_id(id).map(|one| &one.spec);
-            accessed(body, spec).map(|(key, _)| key)
+            accessed(body, spec).map(|found| found.key)
         };
         let (keyspace, consistency) = (KeyspaceId(1), ReadConsistency::Linearizable);
         let keys = ["{a}1", "{a}2"].map(Bytes::from).to_vec();

@@ -300,9 +300,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     /// Removes every key of a keyspace; of a global one, those of the slots that are served here.
     pub(crate) fn clear(&mut self, id: KeyspaceId) -> Result<(), Refusal> {
-        if let Some(spec) = self.known.keyspaces.spec(id) {
-            self.modes.check_clear(spec)?;
-        }
+        M::check_clear(self, id)?;
         if self.known.keyspaces.is_global(id) {
             M::clear(self, id);
             let cleared = self.known.head.revision;
@@ -350,7 +348,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let ids: Vec<_> = all.map(|(id, _)| *id).collect();
         // All are cleared, or none.
         for id in &ids {
-            self.modes.check_clear(&self.known.keyspaces.spaces[id].keyspace.spec)?;
+            M::check_clear(self, *id)?;
         }
         let (globals, others): (Vec<_>, Vec<_>) =
             ids.into_iter().partition(|id| self.known.keyspaces.is_global(*id));

@@ -149,7 +149,10 @@ pub trait ModeState: Sized + fmt::Debug {
     ///
     /// # Errors
     /// When not, or not now.
-    fn check_clear(&self, spec: &KeyspaceSpec) -> Result<(), Refusal>;
+    fn check_clear<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Refusal>;
 
     /// Throws away what the served slots of a keyspace hold, as it [may](ModeState::check_clear).
     fn clear<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId);

@@ -20,11 +20,26 @@ const SLOTS: usize = 1 << 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(u64);
 
+/// Never 0, which is no group.
+const IS_GROUP: u64 = 1 << 63;
+/// The group may be lent by itself.
+const MAY_BE_LENT: u64 = 1 << 62;
+
 impl GroupKey {
     /// Of a slot below 16,384.
     pub fn new(slot: u16, hash: u64) -> GroupKey {
-        // Never 0, which is no group.
-        GroupKey((hash | 1 << 63) & !(SLOTS as u64 - 1) | u64::from(slot) & (SLOTS as u64 - 1))
+        let (above, within) = (!(SLOTS as u64 - 1) & !MAY_BE_LENT, SLOTS as u64 - 1);
+        GroupKey::of_number(hash & above | u64::from(slot) & within)
+    }
+
+    /// The same of a group that may be lent by itself.
+    pub fn lendable(slot: u16, hash: u64) -> GroupKey {
+        GroupKey(GroupKey::new(slot, hash).0 | MAY_BE_LENT)
+    }
+
+    /// Whether it may be lent by itself.
+    pub fn is_lendable(self) -> bool {
+        self.0 & MAY_BE_LENT != 0
     }
 
     /// As it travels within a site.
@@ -34,7 +49,7 @@ impl GroupKey {
 
     /// From how it travels.
     pub fn of_number(number: u64) -> GroupKey {
-        GroupKey::new((number & (SLOTS as u64 - 1)) as u16, number)
+        GroupKey(number | IS_GROUP)
     }
 
     /// Its slot.

@@ -47,12 +47,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// A move was made that is not followed: its group is counted where it went. Requests have waited for it so
+    /// long.
+    pub fn made(&mut self, bytes: u64, gain_ms_per_s: f64, paused_ms: f64) {
+        self.current.moves += 1;
+        self.current.bytes += bytes;
+        self.current.expected_ms_per_s += gain_ms_per_s;
+        self.current.paused_ms += paused_ms;
+    }
+
     /// A move was made; requests have waited for it so long.
     pub fn moved(&mut self, a_move: &Move, paused_ms: f64) {
-        self.current.moves += 1;
-        self.current.bytes += u64::from(a_move.bytes);
-        self.current.expected_ms_per_s += f64::from(a_move.gain);
-        self.current.paused_ms += paused_ms;
+        self.made(u64::from(a_move.bytes), f64::from(a_move.gain), paused_ms);
         let since = self.current.number;
         let followed = Followed { from: a_move.from, since };
         self.followed.insert(a_move.group, followed);
@@ -64,6 +70,7 @@ impl Ledger {
 
     /// The window ends. Its savings are reckoned by the profiles in it.
     pub fn close(&mut self, solver: &Solver<'_>, groups: &Groups, window_s: f64) -> Window {
+        let mut saved_ms = 0.0;
         for (group, followed) in &self.followed {
             let group = *group as usize;
             if group >= groups.len() {
@@ -73,9 +80,15 @@ impl Ledger {
             let now = solver.cost(groups, group, groups.owner(group));
             let saved = f64::from(then) - f64::from(now);
             if saved.is_finite() {
-                self.current.saved_ms += saved * window_s;
+                saved_ms += saved * window_s;
             }
         }
+        self.end(saved_ms)
+    }
+
+    /// The window ends, in which so much was saved.
+    pub fn end(&mut self, saved_ms: f64) -> Window {
+        self.current.saved_ms += saved_ms;
         let closed = self.current;
         self.windows.push_back(closed);
         if self.windows.len() > limits::LEDGER_WINDOWS_MAX {

@@ -122,6 +122,11 @@ impl Regrets {
         Regrets { lost_ms: vec![0.0; groups] }
     }
 
+    /// Those that groups had before.
+    pub fn of_groups(lost_ms: Vec<f32>) -> Regrets {
+        Regrets { lost_ms }
+    }
+
     /// There are more groups now, or fewer.
     pub fn resize(&mut self, groups: usize) {
         self.lost_ms.resize(groups, 0.0);

@@ -44,16 +44,33 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request of a client that goes where its keys are by itself: it is redirected, unless the
     /// keys are here or their owner is unknown for the moment.
     pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
-        // Clients do not learn where a group is: it is forwarded, whatever they can do.
-        if let Ok(target @ Target::Slot(slot)) = target_of(&body, self)
-            && group_of(&body, self).is_none()
-            && let Admission::At(site) =
-                admit(&Arrival::new(target, &body, Sender::Redirected), self)
-            && let Some(address) = self.cluster_address_at(site)
+        let arrival = target_of(&body, self).map(|target| {
+            let group = group_of(&body, self);
+            Arrival { group, ..Arrival::new(target, &body, Sender::Redirected) }
+        });
+        if let Ok(arrival @ Arrival { target: Target::Slot(slot), .. }) = arrival
+            && let Some(failure) = self.redirection(&arrival, slot)
         {
-            return self.settle(vec![(origin, Err(Failure::Moved { slot, address }))]);
+            return self.settle(vec![(origin, Err(failure))]);
         }
         self.take_any(origin, body, deadline);
+    }
+
+    /// Where a client has to go. To a slot's owner for good, which alone names the borrower of a lent group.
+    fn redirection(&self, arrival: &Arrival, slot: Slot) -> Option<Failure> {
+        let group_at = arrival.group.as_ref().map_or(GroupAt::Slot, |group| self.group_at(group));
+        let of_slot = Arrival { group: None, ..arrival.clone() };
+        let arrival = match group_at {
+            GroupAt::At(site, Some(_)) => {
+                let address = self.cluster_address_at(site)?;
+                return Some(Failure::Ask { slot, address });
+            }
+            GroupAt::Here | GroupAt::Between => return None,
+            GroupAt::At(_, None) | GroupAt::Slot => &of_slot,
+        };
+        let Admission::At(site) = admit(arrival, self) else { return None };
+        let address = self.cluster_address_at(site)?;
+        Some(Failure::Moved { slot, address })
     }
 
     /// Where a client of the Redis Cluster protocol finds another site.

@@ -85,11 +85,33 @@ impl Counting {
         users.rates
     }
 
-    /// From which sites each slot is accessed.
+    /// From which sites groups are accessed that may be lent by themselves; without those that only `but` accesses.
+    pub(super) fn lendable(&self, now: Duration, but: Option<SiteId>) -> Vec<(GroupKey, Users)> {
+        let (now, but) = (tick(now), but.and_then(place));
+        let groups = self.counter.iter().flat_map(Counter::groups);
+        let groups = groups.filter(|(group, _)| group.is_lendable());
+        let is_wanted = |profile: &Profile| {
+            profile.rates(MEMORY_S).any(|(of, _)| but.is_none_or(|but| of.0 != but.0))
+        };
+        let users = groups.filter(|(_, profile)| is_wanted(profile)).map(|(group, profile)| {
+            let (mut profile, mut users) = (*profile, Users::default());
+            profile.fade(now, MEMORY_S);
+            users.add(&profile);
+            (group, users)
+        });
+        users.filter(|(_, users)| !users.rates.is_empty()).collect()
+    }
+
+    /// A group is not served here any more.
+    pub(super) fn remove(&mut self, now: Duration, group: GroupKey) {
+        self.counter.as_mut().and_then(|counter| counter.remove(tick(now), group));
+    }
+
+    /// From which sites each slot is accessed, without groups that may be lent by themselves.
     pub(super) fn slots(&mut self, now: Duration) -> BTreeMap<u16, Users> {
         let mut slots: BTreeMap<u16, Users> = BTreeMap::new();
         let (Some(counter), now) = (self.counter.as_mut(), tick(now)) else { return slots };
-        for (group, profile) in counter.groups() {
+        for (group, profile) in counter.groups().filter(|(group, _)| !group.is_lendable()) {
             let mut profile = *profile;
             profile.fade(now, MEMORY_S);
             if profile.total() > 0.0 {

@@ -6,7 +6,7 @@
 //! comes back is a command of this site. At most [`limits::LOANS_INFLIGHT_MAX`] commands are on their way to a
 //! site, each for up to [`limits::LOANS_PER_COMMAND_MAX`] groups.
 //!
-//! Left out: which group is lent to whom is not decided here.
+//! Left out: which group is lent to whom is not decided here, but by [`super::placing`].
 
 use super::Site;
 use super::machine::loans::PartRow;

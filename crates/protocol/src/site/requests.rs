@@ -249,7 +249,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Body::Write(command) => return self.take_write(origin, command, deadline),
             Body::Registry { change, id } => return self.take_change(origin, change, id, deadline),
-            Body::ExplainPlacement { key, .. } => return self.explain_placement(origin, &key),
+            Body::ExplainPlacement { keyspace, key } => {
+                return self.explain_placement(origin, keyspace, &key);
+            }
             Body::ShowPlacementLedger => return self.show_placement_ledger(origin),
             Body::ListJobs => return self.show_jobs(origin),
             Body::SwitchJob { job, paused } => return self.switch_job(origin, job, paused),

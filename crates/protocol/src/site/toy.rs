@@ -157,7 +157,7 @@ impl ModeState for Counter {
 
     fn keyspace_ends<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) {}
 
-    fn check_clear(&self, _: &KeyspaceSpec) -> Result<(), Refusal> {
+    fn check_clear<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) -> Result<(), Refusal> {
         Ok(())
     }
 

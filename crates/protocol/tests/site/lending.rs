@@ -3,7 +3,7 @@
 use super::pair::{EAST, MS, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Down, Settings, Simulation};
 use model::{
-    Answer, Body, Command, Failure, GlobalCommand, Group, KeyspaceSpec, Lending, LoanPart,
+    Answer, Body, Command, Failure, GlobalCommand, Group, JobName, KeyspaceSpec, Lending, LoanPart,
     Placement, Query, ReadConsistency, Refusal, RegistryChange, SiteId, Write,
 };
 
@@ -12,7 +12,12 @@ const OF_EAST: SiteId = SiteId(2);
 fn sites(answer_at_front: bool) -> Sites {
     let spec = KeyspaceSpec::linearizable_global("cars", "car:");
     let settings = Settings { lends: true, answer_at_front, ..Settings::default() };
-    Sites::of_keyspace(settings, KeyspaceSpec { placement: Placement::Adaptive, ..spec })
+    let spec = KeyspaceSpec { placement: Placement::Adaptive, ..spec };
+    let mut sites = Sites::of_keyspace(settings, spec);
+    for site in [WEST, EAST] {
+        sites.ask(site, Body::SwitchJob { job: JobName::Place, paused: true });
+    }
+    sites
 }
 
 fn lending(step: Lending) -> Command {

@@ -2,6 +2,7 @@
 //! read, and a crash between any two outputs. Random runs with every kind of fault are the lab's own
 //! tests (`crates/lab/tests`).
 
+mod adaptive;
 mod causal;
 mod copies;
 mod counting;

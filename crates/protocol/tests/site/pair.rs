@@ -1,4 +1,4 @@
-//! Two sites of one node, 10 ms apart, with one global keyspace.
+//! Two sites of one node, or three, 10 ms apart, with one global keyspace.
 
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 pub(super) const WEST: usize = 0;
 pub(super) const EAST: usize = 1;
+pub(super) const NORTH: usize = 2;
+const NAMES: [&str; 3] = ["west", "east", "north"];
 pub(super) const MS: Duration = Duration::from_millis(1);
 /// To the other site and back.
 pub(super) const WAY: Duration = Duration::from_millis(20);
@@ -24,7 +26,7 @@ pub(super) struct Sites {
 fn entry(site: usize) -> SiteEntry {
     SiteEntry {
         id: SiteId(0),
-        name: SiteName::new(["west", "east"][site]).unwrap(),
+        name: SiteName::new(NAMES[site]).unwrap(),
         incarnation: site as u64 + 1,
         capacity_percent: 100,
         leaving: false,
@@ -52,14 +54,18 @@ impl Sites {
     }
 
     pub(super) fn of_keyspace(settings: Settings, spec: KeyspaceSpec) -> Sites {
+        Sites::of_sites(2, settings, spec)
+    }
+
+    pub(super) fn of_sites(count: usize, settings: Settings, spec: KeyspaceSpec) -> Sites {
         let mut lab = Simulation::new(1, settings);
         lab.trace = Some(String::new());
-        for (site, name) in ["west", "east"].into_iter().enumerate() {
+        for (site, name) in NAMES.into_iter().take(count).enumerate() {
             lab.add_site(name, Link::constant(1.0));
             lab.add_node(site, false);
         }
         lab.set_site_links(|_, _| Link::constant(10.0));
-        assert!(lab.run_until(MS * 5_000, |lab| lab.is_whole(WEST) && lab.is_whole(EAST)));
+        assert!(lab.run_until(MS * 5_000, |lab| (0..count).all(|site| lab.is_whole(site))));
         let mut sites = Sites { lab, keyspace: KeyspaceId(0) };
         sites.write(
             WEST,
@@ -68,20 +74,23 @@ impl Sites {
                 site: entry(WEST),
             }),
         );
-        let join = Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(
-            entry(EAST),
-        )));
-        let Answer::Registered { site, registry } = sites.write(WEST, join) else {
-            panic!("not registered")
-        };
-        sites.write(EAST, Command::Deployment(DeploymentCommand::Enter { site, registry }));
+        for other in 1..count {
+            let join = RegistryChange::Join(entry(other));
+            let join = Command::Deployment(DeploymentCommand::ChangeRegistry(join));
+            let Answer::Registered { site, registry } = sites.write(WEST, join) else {
+                panic!("not registered")
+            };
+            let enter = DeploymentCommand::Enter { site, registry };
+            sites.write(other, Command::Deployment(enter));
+        }
         let Answer::Keyspace(made) = sites.write(WEST, Command::CreateKeyspace(spec)) else {
             panic!("not made")
         };
         sites.keyspace = made.id;
         assert!(sites.lab.run_until(MS * 60_000, |lab| {
-            let held = |site: usize| lab.held_slots(site).0.len();
-            held(WEST) > 0 && held(WEST) + held(EAST) == usize::from(Slot::COUNT)
+            let mut held = (0..count).map(|site| lab.held_slots(site).0.len());
+            held.clone().all(|held| held > 0)
+                && held.by_ref().sum::<usize>() == usize::from(Slot::COUNT)
         }));
         sites.lab.run(MS * 3_000);
         sites

@@ -54,7 +54,7 @@
 //! prefix = "car:"
 //! consistency = "linearizable"
 //! scope = "site"
-//! placement = "off"                   # or "advise", for scope "global"
+//! placement = "off"                   # or "advise", "adaptive", for scope "global"
 //! lease_reads = false
 //! cache = "off"                       # of remote keys: or "validated", "stale"
 //! cache_bytes_max = 67108864          # with cache
@@ -84,6 +84,7 @@
 //! [front]
 //! threads = 2
 //! connections_max = 10000
+//! cluster_view = "auto"               # or "owners", "site": the site that redis_cluster shows for a slot
 //!
 //! [clients]
 //! login_timeout_s = 10                # where there are users; 0: never

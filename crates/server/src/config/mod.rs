@@ -156,6 +156,21 @@ pub struct FrontConfig {
     pub threads: usize,
     /// Client connections; at most [`model::limits::CONNECTIONS_MAX`].
     pub connections_max: usize,
+    /// The site that clients of the Redis Cluster protocol are shown for a slot.
+    pub cluster_view: ClusterView,
+}
+
+/// The site that clients of the Redis Cluster protocol are shown for a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterView {
+    /// The slot's owner, until a keyspace is adaptive; then the asked site.
+    #[default]
+    Auto,
+    /// The slot's owner. Clients are redirected there (MOVED), and to the borrower of a lent group (ASK).
+    Owners,
+    /// The asked site, which sends requests where their keys are.
+    Site,
 }
 
 impl Default for Config {
@@ -215,7 +230,8 @@ impl Default for FrontConfig {
         // thread would serialize all clients' commands, so the minimum is two.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (cores / 2).clamp(FRONT_THREADS_DEFAULT.0, FRONT_THREADS_DEFAULT.1);
-        FrontConfig { threads, connections_max: model::limits::CONNECTIONS_MAX }
+        let cluster_view = ClusterView::default();
+        FrontConfig { threads, connections_max: model::limits::CONNECTIONS_MAX, cluster_view }
     }
 }
 

@@ -272,7 +272,7 @@ const EVERY: &str = r#"
     handover = { bytes_per_s_max = 12 }
     disk = { reserve_bytes = 13, log_bytes_before_snapshot = 14 }
     memory = { cache_bytes = 15, memtable_bytes = 16 }
-    front = { threads = 17, connections_max = 18 }
+    front = { threads = 17, connections_max = 18, cluster_view = "owners" }
     clients = { login_timeout_s = 19, idle_timeout_s = 20, keepalive_s = 21, reserved_percent = 22 }
     [listen]
     redis = "127.0.0.1:4"

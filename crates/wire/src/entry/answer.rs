@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
-    AdvisedMove, Answer, Expiring, Failure, Item, JobStatus, KeyspaceError, MembershipError,
-    PlacementCandidate, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
-    Refusal, SessionError, Versioned,
+    AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobStatus,
+    KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementCandidate, PlacementExplained,
+    PlacementLedger, PlacementReason, PlacementWindow, Refusal, SessionError, Versioned,
 };
 
 code_enum!(Answer as "answer" {
@@ -39,6 +39,8 @@ code_enum!(Answer as "answer" {
     230 => Jobs(jobs),
     240 => Placement(explained),
     241 => PlacementLedger(ledger),
+    242 => GroupPlacement(explained),
+    243 => LedgerOfLoans(ledger, loans),
     130 => Borrowed(parts),
     132 => InventoryOfLoans(inventory, claims),
     131 => Lent { revision, states, elsewhere },
@@ -76,7 +78,13 @@ code_enum!(PlacementReason as "reason of a placement" {
     6 => WithinNoise { to, gain_us, needed_us },
     7 => Waits { to, gain_us },
     8 => Advised { to, gain_us },
+    9 => Moves { to, gain_us },
+    10 => TooLarge,
 });
+code_struct!(GroupExplained { placed, home });
+code_struct!(LoansLedger { lent, lent_count, borrowed, borrowed_count, windows });
+code_struct!(LentGroup { keyspace, tag, to });
+code_struct!(BorrowedGroup { keyspace, tag, from, saves_us_per_s });
 code_struct!(PlacementLedger { advised, windows, groups, dropped });
 code_struct!(AdvisedMove { slot, from, to, gain_us_per_s, bytes, for_ms });
 code_struct!(PlacementWindow { number, moves, bytes, expected_us_per_s, saved_us });
@@ -139,6 +147,7 @@ code_enum!(Failure as "failure" {
     7 => Membership(error),
     8 => Unreachable { slot },
     9 => Moved { slot, address },
+    10 => Ask { slot, address },
     140 => Session(error),
 });
 

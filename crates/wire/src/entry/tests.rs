@@ -615,20 +615,22 @@ fn answers_about_placement_survive_the_way() {
         model::PlacementReason::WithinNoise { to: b, gain_us: 1, needed_us: 2 },
         model::PlacementReason::Waits { to: b, gain_us: 1 },
         model::PlacementReason::Advised { to: b, gain_us: 1 },
+        model::PlacementReason::Moves { to: b, gain_us: 1 },
+        model::PlacementReason::TooLarge,
     ];
     let candidate = |site, mean_us| model::PlacementCandidate { site, mean_us, barred: false };
-    let explained = reasons.map(|why| {
-        Answer::Placement(Box::new(model::PlacementExplained {
-            slot,
-            owner: a,
-            bytes: 5_000,
-            key_users: vec![(b, 48_810)],
-            slot_users: vec![(b, 50_000), (a, 7)],
-            candidates: vec![candidate(b, Some(1_530)), candidate(a, None)],
-            alone_us: 0,
-            why,
-        }))
+    let explained = reasons.map(|why| model::PlacementExplained {
+        slot,
+        owner: a,
+        bytes: 5_000,
+        key_users: vec![(b, 48_810)],
+        slot_users: vec![(b, 50_000), (a, 7)],
+        candidates: vec![candidate(b, Some(1_530)), candidate(a, None)],
+        alone_us: 0,
+        why,
     });
+    let group = model::GroupExplained { placed: explained[0].clone(), home: b };
+    let explained = explained.map(|one| Answer::Placement(Box::new(one)));
     let ledger = model::PlacementLedger {
         advised: vec![model::AdvisedMove {
             slot,
@@ -648,7 +650,20 @@ fn answers_about_placement_survive_the_way() {
         groups: 2,
         dropped: 1,
     };
-    for answer in explained.into_iter().chain([Answer::PlacementLedger(Box::new(ledger))]) {
+    let (keyspace, tag) = (model::KeyspaceId(1), Bytes::from("7"));
+    let loans = model::LoansLedger {
+        lent: vec![model::LentGroup { keyspace, tag: tag.clone(), to: b }],
+        lent_count: 3,
+        borrowed: vec![model::BorrowedGroup { keyspace, tag, from: b, saves_us_per_s: -5 }],
+        borrowed_count: 1,
+        windows: ledger.windows.clone(),
+    };
+    let others = [
+        Answer::GroupPlacement(Box::new(group)),
+        Answer::LedgerOfLoans(Box::new(ledger.clone()), Box::new(loans)),
+        Answer::PlacementLedger(Box::new(ledger)),
+    ];
+    for answer in explained.into_iter().chain(others) {
         assert_eq!(decode_reply(encode_reply(&Ok(answer.clone()))), Ok(Ok(answer)));
     }
 }

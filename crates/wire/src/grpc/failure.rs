@@ -149,7 +149,9 @@ pub fn status(failure: &Failure) -> Status {
         Failure::Unknown { .. } => Reason::UnknownOutcome,
         Failure::NotServing(_) => Reason::NotServing,
         Failure::Membership(_) => Reason::Membership,
-        Failure::Unreachable { .. } | Failure::Moved { .. } => Reason::Unreachable,
+        Failure::Unreachable { .. } | Failure::Moved { .. } | Failure::Ask { .. } => {
+            Reason::Unreachable
+        }
         Failure::Session(SessionError::Foreign) => Reason::Invalid,
         Failure::Session(SessionError::Lost { .. } | SessionError::Ended { .. }) => Reason::Refused,
         Failure::Session(_) => Reason::Session,

@@ -4,6 +4,7 @@
 //! briefly and shared by all connections. An outdated map is harmless: a client that uses it is
 //! redirected by the node that it contacts.
 
+use super::ClusterPort;
 use crate::redis::refused::bare;
 use model::{NodeId, Registry, SiteId, Slot, SlotSet};
 use server::{Handle, MapView};
@@ -86,6 +87,8 @@ struct Seen<'a> {
     node: NodeId,
     advertised: &'a Address,
     view: &'a MapView,
+    /// Whether each slot is shown at its owner; else all are shown here.
+    names_owners: bool,
 }
 
 impl Map {
@@ -109,7 +112,8 @@ impl Map {
 
         let mut slots: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
         for owned in &seen.view.owners {
-            let shown = if sites.contains_key(&owned.site) { owned.site } else { own };
+            let is_named = seen.names_owners && sites.contains_key(&owned.site);
+            let shown = if is_named { owned.site } else { own };
             slots.entry(shown).or_default().extend(owned.slots.iter());
         }
 
@@ -177,7 +181,7 @@ pub(super) struct Maps(Mutex<Option<(Duration, Arc<Map>)>>);
 
 impl Maps {
     /// The present map, or one from the cache.
-    pub(super) async fn now(&self, handle: &Handle, advertised: &Address) -> Arc<Map> {
+    pub(super) async fn now(&self, handle: &Handle, port: &ClusterPort) -> Arc<Map> {
         // Concurrent callers wait here, and share the one answer.
         let mut kept = self.0.lock().await;
         let now = handle.clock().monotonic();
@@ -192,8 +196,9 @@ impl Maps {
         let map = Arc::new(Map::of(&Seen {
             deployment: deployment.map(|member| (member.own, &*member.registry)),
             node: handle.node(),
-            advertised,
+            advertised: &port.advertised,
             view: &view,
+            names_owners: port.names_owners(handle),
         }));
         *kept = Some((now, map.clone()));
         map
@@ -235,7 +240,16 @@ pub(super) mod made {
         map_with(MapView { silent: sites(silent), lost: sites(lost), ..MapView::default() })
     }
 
+    /// The same, where each site shows itself.
+    pub(in crate::redis::cluster) fn map_of_site() -> Map {
+        map_as(MapView::default(), false)
+    }
+
     fn map_with(view: MapView) -> Map {
+        map_as(view, true)
+    }
+
+    fn map_as(view: MapView, names_owners: bool) -> Map {
         let first = site(1, &[(1, "10.0.0.1:7401"), (2, ""), (3, "10.0.0.1:7403")]);
         let registry = Registry {
             sites: vec![first, site(2, &[(1, "")]), site(3, &[(1, "[::1]:7404")])],
@@ -256,6 +270,7 @@ pub(super) mod made {
                 leaders: BTreeMap::from([(SiteId(1), NodeId(3))]),
                 ..view
             },
+            names_owners,
         })
     }
 
@@ -291,6 +306,13 @@ mod tests {
     }
 
     #[test]
+    fn a_site_can_show_itself_for_all_slots() {
+        let map = made::map_of_site();
+        assert_eq!(map.own().slots.ranges(), [(0, 16383)]);
+        assert_eq!((map.shards.len(), map.shards[1].slots.len()), (2, 0), "others are listed");
+    }
+
+    #[test]
     fn a_site_without_a_deployment_has_itself() {
         let advertised = Address::of("localhost:1");
         let map = Map::of(&Seen {
@@ -298,6 +320,7 @@ mod tests {
             node: NodeId(1),
             advertised: &advertised,
             view: &MapView::default(),
+            names_owners: true,
         });
         assert_eq!(map.myself().address, advertised);
         assert!(map.own().slots.is_empty());

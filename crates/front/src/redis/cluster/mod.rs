@@ -7,6 +7,10 @@
 //! this module publishes the map ([`map`]), and checks what the site cannot: which keys a command
 //! may combine, and which this port serves ([`place`]).
 //!
+//! A client caches where a slot is, and never where a group of its keys was lent to, so each request for such a group
+//! would go to the slot's owner first. So a site can show itself for all slots and send requests where their keys
+//! are, in one hop ([`ClusterView`]); it does that by itself as soon as a keyspace is adaptive.
+//!
 //! A site without nodes that have such a port is in no map. Its slots are shown as this site's, and
 //! requests for them are not redirected but forwarded, as on the other port.
 //!
@@ -26,6 +30,8 @@ use super::connection::Connection;
 use super::refused::Refused;
 use map::{Address, Map, Maps};
 use model::{Slot, limits};
+use server::Handle;
+use server::config::ClusterView;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::Frame;
 
@@ -35,13 +41,23 @@ pub(super) struct ClusterPort {
     advertised: Address,
     /// Whether it uses TLS; then the ports of the other nodes do, too.
     is_tls: bool,
+    view: ClusterView,
     maps: Maps,
 }
 
 impl ClusterPort {
     /// `advertised`: `host:port`.
-    pub(super) fn new(advertised: &str, is_tls: bool) -> ClusterPort {
-        ClusterPort { advertised: Address::of(advertised), is_tls, maps: Maps::default() }
+    pub(super) fn new(advertised: &str, is_tls: bool, view: ClusterView) -> ClusterPort {
+        ClusterPort { advertised: Address::of(advertised), is_tls, view, maps: Maps::default() }
+    }
+
+    /// Whether clients are sent to the owners of slots.
+    pub(super) fn names_owners(&self, handle: &Handle) -> bool {
+        match self.view {
+            ClusterView::Owners => true,
+            ClusterView::Site => false,
+            ClusterView::Auto => !handle.catalog().all().iter().any(|one| one.spec.lends()),
+        }
     }
 }
 
@@ -175,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 ));
             }
             Ask::Map(about) => {
-                let map = port.maps.now(&thread.handle, &port.advertised).await;
+                let map = port.maps.now(&thread.handle, port).await;
                 self.write_about(about, frame, &map, port.is_tls)?;
             }
         }

@@ -46,7 +46,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), Refused> {
         let Some(place) = spec.keys.places(frame.len()).next() else { return Ok(()) };
         let handle = &self.thread.handle;
-        if !self.session.goes_to_keys() || handle.serves(Slot::of_key(frame.arg(place))) {
+        let catalog = handle.catalog();
+        // Its group may be lent.
+        let lends = catalog.by_id(keyspace).is_some_and(|one| one.spec.lends());
+        let is_here = !lends && handle.serves(Slot::of_key(frame.arg(place)));
+        if !self.session.goes_to_keys() || is_here {
             return Ok(());
         }
         // The site's own routing decides: it receives a query as for the command itself, of which

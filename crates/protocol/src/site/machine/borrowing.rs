@@ -259,11 +259,15 @@ impl<S: State> Machine<S> {
     pub(crate) fn parts_due(&self) -> impl Iterator<Item = (SiteId, &Group)> + '_ {
         self.modes.loans.due().filter_map(|group| {
             let part = self.modes.loans.part(group)?;
-            // The owner at a later epoch, if this site has learned of one.
-            let owner = self.modes.holder(group.slot());
-            let owner = owner.filter(|(_, epoch)| *epoch > part.borrowed.loan.epoch);
-            Some((owner.map_or(part.owner, |(site, _)| site), group))
+            Some((self.lender(group, &part), group))
         })
+    }
+
+    /// The owner of the slot of a part: the one at a later epoch, if this site has learned of that.
+    pub(super) fn lender(&self, group: &Group, part: &PartRow) -> SiteId {
+        let owner = self.modes.holder(group.slot());
+        let owner = owner.filter(|(_, epoch)| *epoch > part.borrowed.loan.epoch);
+        owner.map_or(part.owner, |(site, _)| site)
     }
 
     /// A report of a group for the owner of its slot.

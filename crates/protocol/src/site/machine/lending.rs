@@ -241,7 +241,7 @@ impl<S: State> Applying<'_, S> {
         Ok(new.len() as u64)
     }
 
-    fn put_at_home(
+    pub(super) fn put_at_home(
         &mut self,
         (keyspace, slot): (model::KeyspaceId, model::Slot),
         key: &Bytes,

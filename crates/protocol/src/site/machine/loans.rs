@@ -411,12 +411,6 @@ impl Loans {
         !self.rows.is_empty() || !self.parts.is_empty()
     }
 
-    /// Whether nothing is lent or borrowed.
-    pub(super) fn is_idle(&self) -> bool {
-        let mut own = self.rows_of(Whose::Own, SlotRun::ALL);
-        own.next().is_none() && self.parts.values().all(|part| part.borrowed.part == Part::Never)
-    }
-
     /// The generations under which parts lie, and their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         let parts = self.parts.iter().filter(|(_, part)| part.generation != EMPTY);

@@ -21,13 +21,16 @@
 mod borrowing;
 pub mod causal;
 mod claims;
+mod clearing;
 pub mod copies;
 pub mod copying;
 pub mod deployment;
 mod elsewhere;
 pub mod giving;
+pub(crate) mod groups;
 pub(crate) mod handing_on;
 mod kept;
+
 mod lending;
 pub mod loans;
 pub mod mirroring;

@@ -321,11 +321,15 @@ impl ModeState for Modes {
         at.drop_resynced(keyspace);
     }
 
-    fn check_clear(&self, spec: &KeyspaceSpec) -> Result<(), Refusal> {
-        if spec.lends() && !self.loans.is_idle() {
-            return Err(Refusal::NotGlobal("be cleared while groups of it are lent"));
+    fn check_clear<S: State>(
+        at: &mut Applying<'_, S>,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Refusal> {
+        let Some(spec) = at.known.keyspaces.spec(keyspace).cloned() else { return Ok(()) };
+        if spec.lends() {
+            at.check_clear_loans(keyspace)?;
         }
-        match self.giving.is_empty() || !spec.is_global() {
+        match at.modes.giving.is_empty() || !spec.is_global() {
             true if spec.is_causal() => {
                 Err(Refusal::NotCausal("be cleared with others at once: clear each keyspace"))
             }
@@ -335,7 +339,9 @@ impl ModeState for Modes {
     }
 
     fn clear<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) {
-        at.clear_slots(keyspace);
+        if let Err(error) = at.clear_served(keyspace) {
+            at.failed = Some(error);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::query::{self, DueBy, Reach, Served, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, loans, stores, tables};
+use crate::global::accesses::Accessed;
 use crate::global::ownership::lending::Part;
 use crate::origin::Asker;
 use crate::replica::{Pace, Readable};
@@ -165,8 +166,8 @@ impl<S: State> Readable for Reader<S> {
     fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query) {
         self.published.accesses.note(asker, || {
             let catalog = self.catalog();
-            let counts = catalog.by_id(keyspace).is_some_and(|one| one.spec.counts_accesses());
-            query.first_key().filter(|_| counts).map(|key| (key.clone(), 0))
+            let spec = catalog.by_id(keyspace).map(|one| &one.spec);
+            Accessed::of(keyspace, spec, (query.first_key()?, 0))
         });
     }
 }

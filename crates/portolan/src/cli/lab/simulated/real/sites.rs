@@ -10,7 +10,7 @@ use lab::link::Link;
 use lab::relay::Relay;
 use lab::world::World;
 use model::{NodeId, limits};
-use server::config::{Config, MemoryConfig, Ports};
+use server::config::{ClusterView, Config, MemoryConfig, Ports};
 use server::{Handle, Node};
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -194,6 +194,7 @@ impl Sites {
                 connections_max: limits::CONNECTIONS_MAX,
                 tls: None,
                 cluster: None,
+                cluster_view: ClusterView::default(),
             };
             let front = RedisFront::start(&node, options)?;
             let peer = match &peers {

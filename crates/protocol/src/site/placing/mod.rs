@@ -1,0 +1,314 @@
+//! Where keys would be better, and, where their keyspaces ask for it, are brought.
+//!
+//! Each second the leader looks at what its site serves and what is accessed of it ([`super::counting`]): which site
+//! would be the best owner, by the round trips that this node and the sites of the users have measured
+//! ([`crate::global::round_trips`]), and whether that is worth a move ([`crate::placement::stability`]). Of keyspaces
+//! with `placement = advise` it states which slots would be better elsewhere ([`advice`]); groups of keyspaces with
+//! `placement = adaptive` it lends to other sites, and gives back ([`moves`]). A site with an unknown round trip to
+//! one of the users is no candidate ([`sites`]).
+//!
+//! All of it is volatile: another leader begins anew, and so does this one when a site joins or leaves.
+
+mod advice;
+mod moves;
+mod sites;
+
+use super::Site;
+use super::counting::{Counting, MEMORY_S};
+use super::jobs::view;
+use crate::job::{Effect, Job, Progress, View};
+use crate::origin::Origin;
+use crate::placement::explain::Why;
+use crate::placement::ledger::Ledger;
+use crate::placement::stability::Stability;
+use crate::placement::{Explanation, Rules, Site as Place};
+use advice::Advice;
+use model::{
+    Answer, Group, KeyspaceId, Placement, PlacementCandidate, PlacementExplained, PlacementLedger,
+    PlacementReason, PlacementWindow, Refusal, SiteId, Slot, limits,
+};
+use moves::Moves;
+use sites::Sites;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{AcrossSay, LatenciesSay};
+
+/// How often it is decided.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The window of the ledger and of the budget of moves.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Operations of one decision: some milliseconds.
+const OPERATIONS_MAX: u64 = 20_000_000;
+/// The size of a key that was never written while accesses were counted.
+const KEY_BYTES: u64 = 100;
+/// A move costs its users a pause of 50 ms, and 10 ms a megabyte.
+const STABILITY: Stability = Stability {
+    margin: 0.1,
+    sigmas: 2.0,
+    memory_s: MEMORY_S,
+    byte_ms: 1e-5,
+    pause_ms: 50.0,
+    sites_are_origins: true,
+    planted: crate::placement::trial::Planted::none(),
+};
+
+/// The job. See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Placing {
+    pub(super) counting: Counting,
+    sites: Sites,
+    advice: Advice,
+    moves: Moves,
+    decided: Option<Duration>,
+    /// The sites of users, at the last decision.
+    origins: BTreeSet<SiteId>,
+}
+
+/// Which keyspaces ask for what.
+fn asks<S: State>(view: &View<'_, S>, placement: Placement) -> bool {
+    let catalog = view.machine.reader().catalog();
+    catalog.all().iter().any(|one| one.spec.is_global() && one.spec.placement == placement)
+}
+
+impl Placing {
+    pub(super) fn new(counting: Counting) -> Placing {
+        Placing {
+            counting,
+            sites: Sites::default(),
+            advice: Advice::default(),
+            moves: Moves::default(),
+            decided: None,
+            origins: BTreeSet::new(),
+        }
+    }
+
+    fn forget(&mut self) {
+        if self.decided.take().is_some() {
+            self.sites.forget();
+            self.advice = Advice::default();
+            self.moves = Moves::default();
+        }
+    }
+
+    /// Numbers the sites that are listed; the rest begins anew if they are others.
+    fn follow(&mut self, now: Duration, registry: &model::Registry) {
+        if self.sites.follow(registry) {
+            self.advice.begin(now);
+            self.moves.begin(now);
+        }
+    }
+
+    fn decide<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        own: SiteId,
+        registry: &model::Registry,
+    ) -> Vec<Effect> {
+        let elapsed = view.now.saturating_sub(self.decided.unwrap_or(view.now));
+        self.decided = Some(view.now);
+        let slots = self.counting.slots(view.now);
+        self.origins = advice::origins(&slots);
+        if asks(view, Placement::Advise) {
+            self.advice.decide(view, (own, registry), (&self.sites, &slots), elapsed);
+        }
+        if !asks(view, Placement::Adaptive) {
+            return Vec::new();
+        }
+        let users = self.counting.lendable(view.now, Some(own));
+        self.origins.extend(users.iter().flat_map(|(_, users)| users.rates.keys().copied()));
+        let (sites, counting) = (&self.sites, &mut self.counting);
+        self.moves.decide(view, (own, registry), (sites, counting), users, elapsed)
+    }
+
+    fn explain<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        keyspace: KeyspaceId,
+        key: &model::Bytes,
+    ) -> Option<Answer> {
+        let member = view.machine.membership()?;
+        let (own, registry) = (member.own, member.registry.clone());
+        self.follow(view.now, &registry);
+        let place = (own, &*registry);
+        let lends = view.machine.spec(keyspace).is_some_and(model::KeyspaceSpec::lends);
+        if lends {
+            let group = Group::of_key(keyspace, key);
+            let is_home = view.machine.serves(group.slot());
+            let is_home = is_home && view.machine.borrower_of(&group).is_none();
+            if !is_home && !view.machine.serves_borrowed(&group) {
+                return None;
+            }
+            let explained =
+                self.moves.explain(view, place, (&self.sites, &mut self.counting), &group);
+            return explained.map(|one| Answer::GroupPlacement(Box::new(one)));
+        }
+        let slot = Slot::of_key(key);
+        if !view.machine.serves(slot) {
+            return None;
+        }
+        let slots = self.counting.slots(view.now);
+        let mut explained = self.advice.explain(view, place, (&self.sites, &slots), slot)?;
+        let group = view.machine.accesses().group_of(keyspace, false, key);
+        let of_key = self.counting.users(view.now, group).into_iter();
+        explained.key_users = of_key.map(|(site, rate)| (site, per_1000_s(rate))).collect();
+        Some(Answer::Placement(Box::new(explained)))
+    }
+
+    fn report<S: State>(&self, view: &View<'_, S>, own: SiteId) -> Answer {
+        let (advised, windows) = self.advice.report(view.now, own);
+        let (groups, dropped) = (self.counting.groups() as u64, self.counting.dropped());
+        let ledger = PlacementLedger { advised, windows, groups, dropped };
+        if !asks(view, Placement::Adaptive) {
+            return Answer::PlacementLedger(Box::new(ledger));
+        }
+        let loans = self.moves.report(view, own, &self.sites, &self.counting);
+        Answer::LedgerOfLoans(Box::new(ledger), Box::new(loans))
+    }
+}
+
+fn windows(ledger: &Ledger) -> Vec<PlacementWindow> {
+    let windows = ledger.windows().map(|window| PlacementWindow {
+        number: window.number,
+        moves: window.moves,
+        bytes: window.bytes,
+        expected_us_per_s: us(window.expected_ms_per_s as f32),
+        saved_us: (window.saved_ms * 1_000.0) as i64,
+    });
+    windows.collect()
+}
+
+/// Why a group or a slot is where it is, as operators read it.
+fn reason(sites: &Sites, why: Why) -> PlacementReason {
+    match why {
+        Why::Unused => PlacementReason::Unused,
+        Why::Best | Why::Pinned => PlacementReason::Best,
+        Why::UnknownHere => PlacementReason::UnknownHere,
+        Why::NoCandidate => PlacementReason::NoCandidate,
+        Why::WithinMargin { to, gain_ms, needed_ms } => {
+            let (to, gain_us, needed_us) = (sites.site(to), us(gain_ms), us(needed_ms));
+            PlacementReason::WithinMargin { to, gain_us, needed_us }
+        }
+        Why::WithinNoise { to, gain_ms, noise_ms } => {
+            let (to, gain_us, needed_us) = (sites.site(to), us(gain_ms), us(noise_ms));
+            PlacementReason::WithinNoise { to, gain_us, needed_us }
+        }
+        Why::Waits { to, gain_ms, .. } => {
+            PlacementReason::Waits { to: sites.site(to), gain_us: us(gain_ms) }
+        }
+        Why::Moves { to, gain_ms } => {
+            PlacementReason::Moves { to: sites.site(to), gain_us: us(gain_ms) }
+        }
+    }
+}
+
+/// An explanation as operators read it. The accesses are of the group or the slot that it is about.
+fn shown(
+    (own, sites): (SiteId, &Sites),
+    slot: Slot,
+    rules: &Rules,
+    explanation: Explanation,
+    why: PlacementReason,
+) -> PlacementExplained {
+    let Explanation { bytes, accesses, candidates, alone_ms, .. } = explanation;
+    let candidates = candidates.into_iter().map(|one| PlacementCandidate {
+        site: sites.site(one.site),
+        mean_us: one.mean_ms.map(us),
+        barred: rules.is_barred(one.site),
+    });
+    let users = accesses.into_iter();
+    let users: Vec<_> =
+        users.map(|(from, rate)| (sites.site(Place(from.0)), per_1000_s(rate))).collect();
+    PlacementExplained {
+        slot,
+        owner: own,
+        bytes: u64::from(bytes),
+        key_users: users.clone(),
+        slot_users: users,
+        candidates: candidates.collect(),
+        alone_us: us(alone_ms),
+        why,
+    }
+}
+
+fn us(ms: f32) -> u64 {
+    (ms * 1_000.0).round() as u64
+}
+
+fn per_1000_s(rate: f32) -> u64 {
+    (rate * 1_000.0).round() as u64
+}
+
+impl<S: State> Job<S> for Placing {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(member) = view.machine.membership().filter(|_| view.machine.accesses().is_on())
+        else {
+            self.forget();
+            return Vec::new();
+        };
+        if self.decided.is_some_and(|at| view.now < at + INTERVAL) {
+            return Vec::new();
+        }
+        let (own, registry) = (member.own, member.registry.clone());
+        self.follow(view.now, &registry);
+        let mut effects = self.decide(view, own, &registry);
+        effects.extend(self.sites.ask(view.now, own, &self.origins));
+        effects
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        self.forget();
+        Vec::new()
+    }
+
+    fn progress(&self, _view: &View<'_, S>) -> Progress {
+        Progress { left: (self.advice.len() + self.moves.len()) as u64, sent_bytes: 0 }
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Another site asks for this node's round trips, or has sent its own.
+    pub(super) fn take_latencies(&mut self, site: SiteId, node: model::NodeId, say: LatenciesSay) {
+        let now = self.now.monotonic;
+        if !say.asks {
+            if let Some(asked) = self.jobs.place.sites.take_row(site, &say, now) {
+                let took = now.saturating_sub(asked);
+                self.global.routing.round_trips().measured(site, took, now);
+            }
+            return;
+        }
+        let mut known: Vec<_> = self.global.routing.round_trips().all_ms().into_iter().collect();
+        known.sort_by(|a, b| a.1.total_cmp(&b.1));
+        known.truncate(limits::ROUND_TRIPS_MAX);
+        let answer = LatenciesSay {
+            asks: false,
+            number: say.number,
+            sites: known.iter().map(|(site, _)| site.0).collect(),
+            round_trips_us: known.iter().map(|(_, ms)| us(*ms) as u32).collect(),
+        };
+        self.say_across(site, node, AcrossSay::Latencies(answer));
+    }
+
+    /// Why a key is where it is, at the leader of the site that serves it.
+    pub(super) fn explain_placement(
+        &mut self,
+        origin: Origin,
+        keyspace: KeyspaceId,
+        key: &model::Bytes,
+    ) {
+        let (view, jobs) = (view!(self), &mut self.jobs);
+        let explained = jobs.place.explain(&view, keyspace, key);
+        let outcome = explained.ok_or_else(|| Refusal::NotHeld(Slot::of_key(key)).into());
+        self.settle(vec![(origin, outcome)]);
+    }
+
+    pub(super) fn show_placement_ledger(&mut self, origin: Origin) {
+        let own = self.machine.membership().map(|member| member.own);
+        let (view, jobs) = (view!(self), &mut self.jobs);
+        let report = own.map(|own| jobs.place.report(&view, own));
+        let outcome = report.ok_or_else(|| Refusal::NoDeployment.into());
+        self.settle(vec![(origin, outcome)]);
+    }
+}

@@ -1,0 +1,411 @@
+//! Groups that follow their users, where keyspaces ask for it (`placement = adaptive`).
+//!
+//! The site that serves a group counts its accesses and decides. The owner of a slot lends a group to the site where
+//! its users wait least; a borrower gives a group back as soon as another site is better, and the owner lends it
+//! there by what it then counts itself: from borrower to borrower it is two moves, each with a reason of its own.
+//! The commands are `Lend` and `GiveBack` of this site; the job `lend` does the rest (`site::lending`).
+//!
+//! A group is named in none of the counts, which have a hash of its tag. Its name is found among the records of its
+//! slot, when it is to move. So a group that has no records is not lent, nor one that is too large, nor one of a
+//! slot with too many keys.
+//!
+//! Nothing moves to a site that leaves, was failed over, or has refused a group lately, and nothing while a failover
+//! is open: a group whose borrower fails waits for it. The other site must have sent something within two seconds,
+//! in both directions: a group on its way to a site that does not answer is served nowhere, and one at a borrower
+//! whose owner is silent is served on.
+//!
+//! The ledger has the moves that this site has made, and what groups that it has borrowed save against their home.
+
+use super::sites::{Picture, Sites};
+use super::{KEY_BYTES, OPERATIONS_MAX, STABILITY, WINDOW, reason, shown, us, windows};
+use crate::job::{Effect, View};
+use crate::placement::explain::Why;
+use crate::placement::ledger::Ledger;
+use crate::placement::plan::{self, Limits};
+use crate::placement::stability::Regrets;
+use crate::placement::{Assignment, GroupKey, Groups, Rules, plan as planned};
+use crate::site::counting::{Counting, Users};
+use crate::site::machine::groups::Held;
+use model::{
+    BorrowedGroup, Command, GlobalCommand, Group, GroupExplained, Lending, LentGroup, LoansLedger,
+    PlacementReason, Registry, SiteId, limits,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use storage::state::State;
+
+/// The moves of one window: in number, and in bytes.
+const BUDGET: (u64, u64) = (2_560, 64 << 20);
+/// How long nothing is lent to a site that has refused a group, and a group that is too large is not looked at.
+const REST: Duration = Duration::from_secs(60);
+/// How long ago the other site of a move may have sent its last message.
+const HEARD: Duration = Duration::from_secs(2);
+/// How long a command may take to show in the state.
+const APPLIED: Duration = Duration::from_secs(5);
+
+/// A move that was begun and is not over.
+#[derive(Debug)]
+struct Begun {
+    key: GroupKey,
+    /// The site that is better.
+    to: SiteId,
+    gain_ms_per_s: f32,
+    rate: f32,
+    bytes: u64,
+    at: Duration,
+    /// It is lent from here, rather than given back.
+    is_lent: bool,
+    /// The loan was in the state.
+    is_seen: bool,
+}
+
+/// What a step of a move has shown.
+enum Shown {
+    Waits,
+    Made,
+    Refused,
+    Over,
+}
+
+/// The groups that are on the move. See the module.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    window_began: Duration,
+    regrets: BTreeMap<GroupKey, f32>,
+    begun: BTreeMap<Group, Begun>,
+    /// Sites that are lent nothing before.
+    refused: BTreeMap<SiteId, Duration>,
+    /// Groups that are not looked at before.
+    resting: BTreeMap<GroupKey, Duration>,
+    ledger: Ledger,
+}
+
+fn propose(step: Lending) -> Effect {
+    Effect::Propose(Command::Global(GlobalCommand::Lending(step)))
+}
+
+fn bytes_of(users: &Users) -> u32 {
+    u32::try_from(users.mean_bytes().unwrap_or(KEY_BYTES)).unwrap_or(u32::MAX)
+}
+
+impl Moves {
+    /// Begins anew.
+    pub(super) fn begin(&mut self, now: Duration) {
+        *self = Moves { window_began: now, ..Moves::default() };
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.begun.len()
+    }
+
+    /// The sites to which nothing may go.
+    fn rules<S: State>(
+        &self,
+        view: &View<'_, S>,
+        (own, registry): (SiteId, &Registry),
+        sites: &Sites,
+    ) -> Rules {
+        let mut barred = view.reach.silent(view.now);
+        barred.extend(self.refused.keys());
+        let lost = registry.sites.iter().map(|site| site.id);
+        barred.extend(lost.filter(|site| registry.is_lost(*site)));
+        // Groups would have to leave.
+        barred.remove(&own);
+        sites.rules(registry, &barred)
+    }
+
+    /// The commands of this second. `users`: of the groups that other sites access.
+    pub(super) fn decide<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        (own, registry): (SiteId, &Registry),
+        (sites, counting): (&Sites, &mut Counting),
+        users: Vec<(GroupKey, Users)>,
+        elapsed: Duration,
+    ) -> Vec<Effect> {
+        self.settle(view, counting);
+        self.refused.retain(|_, until| *until > view.now);
+        self.resting.retain(|_, until| *until > view.now);
+        let leaves = registry.site(own).is_none_or(|site| site.leaving);
+        let waits = leaves || registry.failovers.open.is_some() || view.disk_is_full;
+        let effects = match waits {
+            true => Vec::new(),
+            false => {
+                let moves = self.choose(view, (own, registry), sites, users, elapsed);
+                self.begin_moves(view, moves, counting)
+            }
+        };
+        self.account(view, own, sites, counting);
+        effects
+    }
+
+    /// The groups that are to move, with the better site, what that gains in ms a second, and their rate.
+    fn choose<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        (own, registry): (SiteId, &Registry),
+        sites: &Sites,
+        mut users: Vec<(GroupKey, Users)>,
+        elapsed: Duration,
+    ) -> Vec<(GroupKey, SiteId, f32, f32)> {
+        let Some(at) = sites.place(own) else { return Vec::new() };
+        let on_the_way: BTreeSet<GroupKey> = self.begun.values().map(|one| one.key).collect();
+        users.retain(|(key, _)| !on_the_way.contains(key) && !self.resting.contains_key(key));
+        let mut groups = Groups::new(sites.len(), sites.len());
+        for (_, users) in &users {
+            groups.push(at, bytes_of(users), sites.accesses(&users.rates));
+        }
+        let picture = sites.picture(view, own, self.rules(view, (own, registry), sites), groups);
+        let (solver, groups) = (picture.solver(), &picture.groups);
+        let lost = users.iter().map(|(key, _)| self.regrets.get(key).copied().unwrap_or(0.0));
+        let mut regrets = Regrets::of_groups(lost.collect());
+        let solution = solver.solve(groups, OPERATIONS_MAX);
+        let ready = regrets.ready(&STABILITY, &solver, groups, &solution, elapsed.as_secs_f32());
+        let wanted = Assignment::of_ready(groups, &solution, &ready);
+        let spent = self.ledger.current();
+        let begun: u64 = self.begun.values().map(|one| one.bytes).sum();
+        let left = BUDGET.0.saturating_sub(spent.moves + self.begun.len() as u64);
+        let limits = Limits {
+            moves_max: (left as usize).min(limits::LOANS_PER_COMMAND_MAX),
+            bytes_max: BUDGET.1.saturating_sub(spent.bytes + begun),
+            site_bytes_max: BUDGET.1,
+        };
+        let moves = planned(&plan::moves(&solver, groups, &wanted), groups, None, limits).moves;
+        let of_group = |index: usize| (users[index].0, regrets.of(index));
+        self.regrets = (0..users.len()).map(of_group).filter(|(_, lost)| *lost > 0.0).collect();
+        let moves = moves.iter().map(|one| {
+            let group = one.group as usize;
+            let rate = groups.accesses(group).rate();
+            (users[group].0, sites.site(one.to), one.gain, rate)
+        });
+        moves.collect()
+    }
+
+    /// Finds the names of groups that are to move, and has them lent or given back.
+    fn begin_moves<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        moves: Vec<(GroupKey, SiteId, f32, f32)>,
+        counting: &mut Counting,
+    ) -> Vec<Effect> {
+        let mut lent: BTreeMap<SiteId, Vec<Group>> = BTreeMap::new();
+        let mut given_back = Vec::new();
+        let mut unheard = BTreeSet::new();
+        let mut keys_left = limits::LOANS_KEYS_EXAMINED_MAX;
+        let mut by_slot: BTreeMap<u16, BTreeMap<GroupKey, (Group, Held)>> = BTreeMap::new();
+        for (key, to, gain_ms_per_s, rate) in moves {
+            let of_slot = match by_slot.entry(key.slot()) {
+                std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    let slot = model::Slot::new(key.slot()).expect("a group has a slot");
+                    match view.machine.groups_of(slot, &mut keys_left) {
+                        // The rest is looked at in the next second.
+                        Ok(None) => break,
+                        Ok(Some(found)) => {
+                            let accesses = view.machine.accesses();
+                            let named = found.into_iter().map(|(group, held)| {
+                                (accesses.group_of(group.keyspace, true, &group.tag), (group, held))
+                            });
+                            place.insert(named.collect())
+                        }
+                        Err(error) => return vec![Effect::Fail(error.to_string())],
+                    }
+                }
+            };
+            let Some((group, held)) = of_slot.remove(&key) else {
+                // It is not here, or has no records.
+                counting.remove(view.now, key);
+                continue;
+            };
+            let other = match held {
+                Held::AtHome { .. } => to,
+                Held::Borrowed { owner, .. } => owner,
+            };
+            if !view.reach.is_heard_since(other, view.now.saturating_sub(HEARD)) {
+                unheard.insert(other);
+                continue;
+            }
+            let (is_lent, bytes) = match held {
+                Held::AtHome { bytes } if bytes > limits::LOANS_BYTES_MAX as u64 => {
+                    self.resting.insert(key, view.now + REST);
+                    continue;
+                }
+                Held::AtHome { bytes } => {
+                    lent.entry(to).or_default().push(group.clone());
+                    (true, bytes)
+                }
+                Held::Borrowed { loan, bytes, .. } => {
+                    given_back.push((group.clone(), loan));
+                    (false, bytes)
+                }
+            };
+            self.regrets.remove(&key);
+            let (at, is_seen) = (view.now, false);
+            let begun = Begun { key, to, gain_ms_per_s, rate, bytes, at, is_lent, is_seen };
+            self.begun.insert(group, begun);
+        }
+        let lends = lent.into_iter().map(|(to, groups)| propose(Lending::Lend { to, groups }));
+        let mut effects: Vec<Effect> = lends.collect();
+        if !given_back.is_empty() {
+            effects.push(propose(Lending::GiveBack { loans: given_back }));
+        }
+        // It is looked at again in the next second.
+        effects.extend(unheard.into_iter().map(Effect::Call));
+        effects
+    }
+
+    /// Looks what has become of the moves that were begun.
+    fn settle<S: State>(&mut self, view: &View<'_, S>, counting: &mut Counting) {
+        let machine = view.machine;
+        let (ledger, refused) = (&mut self.ledger, &mut self.refused);
+        self.begun.retain(|group, one| {
+            let is_late = one.at + APPLIED <= view.now;
+            let shown = match (one.is_lent, machine.borrower_of(group)) {
+                (true, _) if !machine.serves(group.slot()) => Shown::Over,
+                (true, Some((_, _, true))) => Shown::Made,
+                (true, Some((_, _, false))) => {
+                    one.is_seen = true;
+                    Shown::Waits
+                }
+                (true, None) if one.is_seen => Shown::Refused,
+                (false, _) if !machine.serves_borrowed(group) => Shown::Made,
+                _ if is_late => Shown::Over,
+                _ => Shown::Waits,
+            };
+            match shown {
+                Shown::Waits => return true,
+                Shown::Made => {
+                    let paused_ms = STABILITY.cost_of_move_ms(one.rate, 0);
+                    ledger.made(one.bytes, one.gain_ms_per_s.into(), paused_ms.into());
+                    counting.remove(view.now, one.key);
+                }
+                Shown::Refused => drop(refused.insert(one.to, view.now + REST)),
+                Shown::Over => {}
+            }
+            false
+        });
+    }
+
+    /// The groups that this site has borrowed, with their users, and what it costs to have them here and at home.
+    fn borrowed<S: State>(
+        &self,
+        view: &View<'_, S>,
+        own: SiteId,
+        sites: &Sites,
+        counting: &Counting,
+    ) -> Vec<(Group, SiteId, f32)> {
+        let Some(at) = sites.place(own) else { return Vec::new() };
+        let users: BTreeMap<GroupKey, Users> =
+            counting.lendable(view.now, None).into_iter().collect();
+        let accesses = view.machine.accesses();
+        let mut groups = Groups::new(sites.len(), sites.len());
+        let (mut named, none) = (Vec::new(), BTreeMap::new());
+        for (group, owner) in view.machine.borrowed_groups() {
+            let users = users.get(&accesses.group_of(group.keyspace, true, &group.tag));
+            groups.push(at, 0, sites.accesses(users.map_or(&none, |users| &users.rates)));
+            named.push((group, owner));
+        }
+        let picture = sites.picture(view, own, Rules::none(sites.len()), groups);
+        let (solver, groups) = (picture.solver(), &picture.groups);
+        let saves = named.into_iter().enumerate().map(|(index, (group, owner))| {
+            let cost = |place| solver.cost(groups, index, place);
+            let saved = sites.place(owner).map_or(0.0, |home| cost(home) - cost(at));
+            (group.clone(), owner, if saved.is_finite() { saved } else { 0.0 })
+        });
+        saves.collect()
+    }
+
+    /// The window's account, when it ends.
+    fn account<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        own: SiteId,
+        sites: &Sites,
+        counting: &Counting,
+    ) {
+        let elapsed = view.now.saturating_sub(self.window_began);
+        if elapsed < WINDOW {
+            return;
+        }
+        let borrowed = self.borrowed(view, own, sites, counting);
+        let saved_ms_per_s: f64 = borrowed.iter().map(|(.., saved)| f64::from(*saved)).sum();
+        self.ledger.end(saved_ms_per_s * elapsed.as_secs_f64());
+        self.window_began = view.now;
+    }
+
+    /// Where a group that this site serves is and could be.
+    pub(super) fn explain<S: State>(
+        &self,
+        view: &View<'_, S>,
+        (own, registry): (SiteId, &Registry),
+        (sites, counting): (&Sites, &mut Counting),
+        group: &Group,
+    ) -> Option<GroupExplained> {
+        let at = sites.place(own)?;
+        let key = view.machine.accesses().group_of(group.keyspace, true, &group.tag);
+        let rates = counting.users(view.now, key);
+        let keys_left = &mut limits::LOANS_KEYS_EXAMINED_MAX.clone();
+        let found = view.machine.groups_of(group.slot(), keys_left).ok().flatten();
+        let held = found.unwrap_or_default().remove(group);
+        let (bytes, home) = match held {
+            Some(Held::AtHome { bytes }) => (bytes, own),
+            Some(Held::Borrowed { owner, bytes, .. }) => (bytes, owner),
+            None => (0, own),
+        };
+        let mut groups = Groups::new(sites.len(), sites.len());
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        groups.push(at, bytes, sites.accesses(&rates));
+        let picture = sites.picture(view, own, self.rules(view, (own, registry), sites), groups);
+        let lost_ms = self.regrets.get(&key).copied().unwrap_or(0.0);
+        let regrets = Regrets::of_groups(vec![lost_ms]);
+        let explanation = regrets.explain(&STABILITY, &picture.solver(), &picture.groups, 0);
+        let why = match (self.begun.get(group), explanation.why) {
+            (Some(one), _) => {
+                let gain_ms = one.gain_ms_per_s / one.rate.max(f32::MIN_POSITIVE);
+                PlacementReason::Moves { to: one.to, gain_us: us(gain_ms) }
+            }
+            (None, _) if u64::from(bytes) > limits::LOANS_BYTES_MAX as u64 => {
+                PlacementReason::TooLarge
+            }
+            // It begins with the next decision.
+            (None, Why::Moves { to, gain_ms }) => {
+                PlacementReason::Waits { to: sites.site(to), gain_us: us(gain_ms) }
+            }
+            (None, why) => reason(sites, why),
+        };
+        let Picture { rules, .. } = &picture;
+        let placed = shown((own, sites), group.slot(), rules, explanation, why);
+        Some(GroupExplained { placed, home })
+    }
+
+    /// What is lent and borrowed, the largest savings first, and the windows.
+    pub(super) fn report<S: State>(
+        &self,
+        view: &View<'_, S>,
+        own: SiteId,
+        sites: &Sites,
+        counting: &Counting,
+    ) -> LoansLedger {
+        let lent = view.machine.lent().map(|(group, row)| LentGroup {
+            keyspace: group.keyspace,
+            tag: group.tag.clone(),
+            to: row.row.to,
+        });
+        let shown_max = limits::LEDGER_SHOWN_MAX;
+        let lent: Vec<LentGroup> = lent.take(shown_max).collect();
+        let mut borrowed = self.borrowed(view, own, sites, counting);
+        borrowed.sort_by(|one, other| other.2.total_cmp(&one.2));
+        let borrowed_count = borrowed.len() as u64;
+        let borrowed = borrowed.into_iter().take(shown_max).map(|(group, from, saved)| {
+            let Group { keyspace, tag } = group;
+            BorrowedGroup { keyspace, tag, from, saves_us_per_s: (saved * 1_000.0) as i64 }
+        });
+        LoansLedger {
+            lent,
+            lent_count: view.machine.lent().count() as u64,
+            borrowed: borrowed.collect(),
+            borrowed_count,
+            windows: windows(&self.ledger),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Groups that follow their users: keyspaces with adaptive placement.
+
+use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some};
+use lab::simulation::{Settings, Simulation};
+use model::{
+    Answer, Body, Command, Group, GroupExplained, JobName, KeyspaceSpec, LoanPart, LoansLedger,
+    Placement, PlacementReason, Query, ReadConsistency, RegistryChange, SiteId, Write,
+};
+use std::time::Duration;
+
+const OF_WEST: SiteId = SiteId(1);
+const OF_EAST: SiteId = SiteId(2);
+
+fn sites(count: usize, answer_at_front: bool) -> Sites {
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    let settings = Settings { lends: true, answer_at_front, ..Settings::default() };
+    Sites::of_sites(count, settings, KeyspaceSpec { placement: Placement::Adaptive, ..spec })
+}
+
+fn group(sites: &Sites, key: &str) -> Group {
+    Group::of_key(sites.keyspace, &bytes(key))
+}
+
+fn part(lab: &Simulation, site: usize, group: &Group) -> LoanPart {
+    lab.part(site, group).map(|part| part.borrowed.part).unwrap_or_default()
+}
+
+/// Reads a key at a site, ten times a second. What the last read took.
+fn read_for(sites: &mut Sites, at: usize, key: &str, seconds: u32) -> Duration {
+    let mut last = MS;
+    for _ in 0..seconds * 10 {
+        let (found, took) = sites.get(at, key);
+        // What was lost on the way is sent again after a second.
+        assert!(found.is_some() && took < MS * 1_200, "{found:?} after {took:?}");
+        last = took;
+        sites.lab.run(MS * 80);
+    }
+    last
+}
+
+fn explained(sites: &mut Sites, at: usize, key: &str) -> GroupExplained {
+    let (keyspace, key) = (sites.keyspace, bytes(key));
+    match sites.ask(at, Body::ExplainPlacement { keyspace, key }).0 {
+        Answer::GroupPlacement(explained) => *explained,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ledger(sites: &mut Sites, at: usize) -> LoansLedger {
+    match sites.ask(at, Body::ShowPlacementLedger).0 {
+        Answer::LedgerOfLoans(_, loans) => *loans,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn count(sites: &mut Sites, at: usize) -> Answer {
+    let count = sites.read(Query::Count, ReadConsistency::Linearizable);
+    sites.ask(at, count).0
+}
+
+fn clear(sites: &mut Sites, at: usize) {
+    let keyspace = sites.keyspace;
+    sites.write(at, Command::Write { keyspace, write: Write::Clear, request: None });
+}
+
+#[test]
+fn a_group_follows_its_users_there_and_back() {
+    for answer_at_front in [false, true] {
+        let mut sites = sites(2, answer_at_front);
+        let key = sites.key_at(WEST, "a");
+        let of_key = group(&sites, &key);
+        sites.put(WEST, &key, "x");
+        assert!(read_for(&mut sites, EAST, &key, 8) < MS * 10, "it is local by now");
+        assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+        let found = explained(&mut sites, WEST, &key);
+        assert_eq!((found.placed.owner, found.home), (OF_EAST, OF_WEST));
+        assert_eq!(found.placed.why, PlacementReason::Best);
+        assert_eq!(explained(&mut sites, EAST, &key).placed.owner, OF_EAST, "from any site");
+        read_for(&mut sites, EAST, &key, 12);
+        let (at_west, at_east) = (ledger(&mut sites, WEST), ledger(&mut sites, EAST));
+        assert_eq!((at_west.lent_count, at_west.borrowed_count), (1, 0));
+        assert_eq!((&at_west.lent[0].tag, at_west.lent[0].to), (&of_key.tag, OF_EAST));
+        assert_eq!((at_east.lent_count, at_east.borrowed[0].from), (0, OF_WEST));
+        assert!(at_east.borrowed[0].saves_us_per_s > 50_000, "{at_east:?}");
+        let moves = |loans: &LoansLedger| loans.windows.iter().map(|one| one.moves).sum::<u64>();
+        assert_eq!((moves(&at_west), moves(&at_east)), (1, 0));
+        let saved: i64 = at_east.windows.iter().map(|one| one.saved_us).sum();
+        assert!(saved > 100_000, "{at_east:?}");
+        // What was written there is read at home, and its users go home as well.
+        sites.put(EAST, &key, "y");
+        assert!(read_for(&mut sites, WEST, &key, 20) < MS * 10, "it is home by now");
+        assert_ne!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+        assert_eq!(sites.get(EAST, &key).0, some("y"));
+        let found = explained(&mut sites, EAST, &key);
+        assert_eq!((found.placed.owner, found.home), (OF_WEST, OF_WEST));
+    }
+}
+
+#[test]
+fn a_group_goes_from_borrower_to_borrower_by_its_home() {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    read_for(&mut sites, EAST, &key, 8);
+    assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+    sites.put(EAST, &key, "y");
+    assert!(read_for(&mut sites, NORTH, &key, 20) < MS * 10, "it is local by now");
+    assert_eq!(part(&sites.lab, NORTH, &of_key), LoanPart::Held);
+    // A site that was its borrower has no hint of the next one.
+    sites.get(EAST, &key);
+    for site in [WEST, EAST, NORTH] {
+        let (found, took) = sites.get(site, &key);
+        assert!(found == some("y") && took < WAY + MS * 10, "one hop: {found:?} after {took:?}");
+    }
+}
+
+#[test]
+fn groups_with_users_at_both_sites_alike_stay() {
+    let mut sites = sites(2, true);
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "x");
+    for _ in 0..300 {
+        sites.get(WEST, &key);
+        sites.get(EAST, &key);
+        sites.lab.run(MS * 80);
+    }
+    assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_group_that_is_too_large_or_has_no_records_stays() {
+    let mut sites = sites(2, true);
+    let (large, absent) = (sites.key_at(WEST, "a"), sites.key_at(WEST, "b"));
+    sites.put(WEST, &large, &"x".repeat((1 << 20) + 1));
+    for _ in 0..80 {
+        sites.get(EAST, &large);
+        assert_eq!(sites.get(EAST, &absent).0, None);
+        sites.lab.run(MS * 60);
+    }
+    assert_eq!(explained(&mut sites, EAST, &large).placed.why, PlacementReason::TooLarge);
+    assert_eq!(ledger(&mut sites, WEST).lent, []);
+}
+
+#[test]
+fn nothing_is_lent_to_a_site_that_leaves_and_what_it_has_goes_home() {
+    let mut sites = sites(3, true);
+    let (one, other) = (sites.key_at(WEST, "a"), sites.key_at(WEST, "b"));
+    sites.put(WEST, &one, "x");
+    sites.put(WEST, &other, "x");
+    read_for(&mut sites, EAST, &one, 8);
+    assert_eq!(part(&sites.lab, EAST, &group(&sites, &one)), LoanPart::Held);
+    let change = RegistryChange::Leave(OF_EAST);
+    sites.ask(EAST, Body::Registry { change, id: None });
+    for _ in 0..8 {
+        sites.get(EAST, &one);
+        read_for(&mut sites, EAST, &other, 1);
+        assert_ne!(part(&sites.lab, EAST, &group(&sites, &other)), LoanPart::Held);
+    }
+    assert_ne!(part(&sites.lab, EAST, &group(&sites, &one)), LoanPart::Held);
+    assert_eq!(sites.get(NORTH, &one).0, some("x"));
+}
+
+#[test]
+fn each_site_clears_what_it_serves() {
+    let mut sites = sites(2, true);
+    let (key, stays) = (sites.key_at(WEST, "a"), sites.key_at(WEST, "b"));
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    sites.put(WEST, &stays, "x");
+    read_for(&mut sites, EAST, &key, 8);
+    for site in [WEST, EAST] {
+        sites.ask(site, Body::SwitchJob { job: JobName::Place, paused: true });
+    }
+    assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+    // The group is its borrower's, and its copy at home stays.
+    clear(&mut sites, WEST);
+    assert_eq!((sites.get(WEST, &stays).0, sites.get(WEST, &key).0), (None, some("x")));
+    assert_eq!(
+        (count(&mut sites, WEST), count(&mut sites, EAST)),
+        (Answer::Integer(0), Answer::Integer(1))
+    );
+    let give_back = |sites: &mut Sites| {
+        let loan = sites.lab.part(EAST, &of_key).unwrap().borrowed.loan;
+        let step = model::Lending::GiveBack { loans: vec![(of_key.clone(), loan)] };
+        sites.write(EAST, Command::Global(model::GlobalCommand::Lending(step)));
+        let is_back = |lab: &Simulation| part(lab, EAST, &of_key) != LoanPart::Frozen;
+        assert!(sites.lab.run_until(MS * 5_000, is_back));
+    };
+    give_back(&mut sites);
+    assert_eq!((sites.get(EAST, &key).0, count(&mut sites, WEST)), (some("x"), Answer::Integer(1)));
+    // Where it is served it is cleared, and its home learns of it.
+    for site in [WEST, EAST] {
+        sites.ask(site, Body::SwitchJob { job: JobName::Place, paused: false });
+    }
+    read_for(&mut sites, EAST, &key, 8);
+    assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+    clear(&mut sites, EAST);
+    assert_eq!((sites.get(WEST, &key).0, count(&mut sites, EAST)), (None, Answer::Integer(0)));
+    give_back(&mut sites);
+    assert_eq!((sites.get(WEST, &key).0, count(&mut sites, WEST)), (None, Answer::Integer(0)));
+}
+
+#[test]
+fn a_group_whose_home_does_not_answer_stays_at_its_borrower() {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    read_for(&mut sites, EAST, &key, 8);
+    // By the answer of its home north learns of its borrower.
+    sites.get(NORTH, &key);
+    sites.lab.part_site(WEST);
+    assert!(read_for(&mut sites, NORTH, &key, 15) < WAY + MS * 10);
+    assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+    sites.put(EAST, &key, "y");
+    sites.lab.rejoin_site(WEST);
+    assert!(read_for(&mut sites, NORTH, &key, 20) < MS * 10);
+    assert_eq!(sites.get(WEST, &key).0, some("y"));
+}
