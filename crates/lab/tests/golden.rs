@@ -8,7 +8,8 @@ use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
     Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
-    KeyspaceId, KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SessionToken, Write,
+    KeyspaceId, KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SessionToken,
+    StandbyChoice, StandbyRule, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -187,6 +188,30 @@ impl Script {
             Err(Failure::Session(_) | Failure::Unknown { .. } | Failure::NoLeader) => Found::Waits,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// `a` is the standby of the root, and in sync.
+    fn with_standby(&mut self) {
+        let choice = StandbyChoice::At(self.lab.sites[A].id.unwrap());
+        let rule = RegistryChange::SetStandby(StandbyRule { choice, by_hand: false });
+        self.order(ROOT, Command::Deployment(DeploymentCommand::ChangeRegistry(rule)));
+        let in_sync = |lab: &Simulation| {
+            let region = |site: usize| lab.registry(lab.leader(site)?)?.regions.last().copied();
+            let standby = |site: usize| region(site).and_then(|region| region.standby);
+            (0..3).all(|site| standby(site).is_some_and(|standby| standby.in_sync))
+        };
+        assert!(self.lab.run_until(MS * 20_000, in_sync));
+    }
+
+    /// The root is lost, and `a` goes on by itself.
+    fn lose_root(&mut self) {
+        self.lab.part_site(ROOT);
+        let is_root = |lab: &Simulation| {
+            let standing = lab.leader(A).and_then(|node| lab.region_standing(node));
+            standing.is_some_and(|standing| standing.is_root)
+        };
+        assert!(self.lab.run_until(MS * 15_000, is_root), "nobody goes on");
+        self.pass(3_000);
     }
 
     /// All is delivered from now on.
@@ -460,5 +485,72 @@ fn a_node_without_a_state_does_not_admit_a_session() {
             }
         },
         &[Bug::ForwardUnadmitted],
+    );
+}
+
+/// What is ordered and not at the standby yet is seen by nobody. So it is nothing that is lost with the root.
+#[test]
+fn a_lost_root_takes_nothing_along_that_was_seen() {
+    golden(
+        |script| {
+            script.with_standby();
+            let (mut writer, mut client) = (Session::begins(), Session::begins());
+            script.put(&mut writer, ROOT, "p:x", "1");
+            script.pass(1_000);
+            script.lab.part_sites_one_way(ROOT, A);
+            script.put(&mut writer, ROOT, "p:x", "2");
+            script.pass(500);
+            // Whatever it sees here, it sees at the new root, too.
+            let seen = script.get(&mut client, C, "p:x");
+            script.lose_root();
+            for site in [A, C] {
+                let x = script.get(&mut client, site, "p:x");
+                expect(&x, &[value("2"), value("1")], "x without the root")?;
+                if seen == value("2") {
+                    expect(&x, &[value("2")], "x, which was 2 before")?;
+                }
+            }
+            // The writer waits for its write, or for the root.
+            expect(&script.get(&mut writer.clone(), C, "p:x"), &[Found::Waits], "x, written as 2")?;
+            script.put(&mut Session::begins(), C, "p:y", "1");
+            script.pass(1_000);
+            expect(&script.get(&mut Session::begins(), A, "p:y"), &[value("1")], "y")?;
+            script.lab.rejoin_site(ROOT);
+            script.mend();
+            for site in [ROOT, A, C] {
+                let x = script.get(&mut writer, site, "p:x");
+                expect(&x, &[value("2")], "x in the end")?;
+            }
+            Ok(())
+        },
+        &[Bug::ReleasedEarly],
+    );
+}
+
+/// A session that asks for the position of its write is not told one that may be lost.
+#[test]
+fn a_position_that_is_lost_with_the_root_is_told_to_nobody() {
+    golden(
+        |script| {
+            script.with_standby();
+            let mut client = Session::begins();
+            script.lab.part_sites_one_way(ROOT, A);
+            script.put(&mut client, ROOT, "p:x", "1");
+            let (keyspace, consistency) = (script.keyspaces[0], ReadConsistency::Linearizable);
+            let query = Query::Get { key: "p:x".into() };
+            let body = Body::Read { keyspace, query, consistency };
+            // It waits at c until the standby is the root.
+            let ticket = script.ask(C, body, Some(client.0.clone()), 20_000);
+            script.pass(500);
+            script.lose_root();
+            match script.answer(ticket, 20_000).0 {
+                Err(Failure::Session(_)) => {}
+                other => return Err(format!("x without what the session wrote: {other:?}")),
+            }
+            script.lab.rejoin_site(ROOT);
+            script.mend();
+            expect(&script.get(&mut client, C, "p:x"), &[value("1")], "x in the end")
+        },
+        &[Bug::ResolvedUnreleased],
     );
 }

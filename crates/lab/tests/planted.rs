@@ -60,7 +60,7 @@ const BUGS: [(Bug, &str, u64, u64); 49] = [
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 4] = [
+const SCRIPTED: [Bug; 9] = [
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,
@@ -68,6 +68,13 @@ const SCRIPTED: [Bug; 4] = [
     Bug::ExpireUnseen,
     // 20 seeds of `causal` do not find it: `golden.rs` does.
     Bug::AbsenceUnseen,
+    // A root that is lost while its standby lacks a place: `golden.rs`.
+    Bug::ReleasedEarly,
+    Bug::ResolvedUnreleased,
+    Bug::ClearedUnreleased,
+    // Changes of the registry that come late: `protocol::causal::exhaustive_standby` searches all of them.
+    Bug::InSyncEarly,
+    Bug::FrozenImports,
 ];
 
 fn find(bug: Bug) {

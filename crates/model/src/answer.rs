@@ -3,7 +3,8 @@
 use crate::{
     Ballot, Bytes, Epoch, Group, GroupExplained, Inventory, JobStatus, Keyspace, LoanClaim,
     LoanState, LoanTaken, LoansLedger, Loss, Ordered, PlacementExplained, PlacementLedger,
-    ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, Slot, SlotEpochs, Taken,
+    Position, ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, Slot, SlotEpochs,
+    Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -12,6 +13,8 @@ use crate::{
 pub enum Answer {
     /// Done; the revision it was done at.
     Done(Revision),
+    /// A causal keyspace is cleared at this place of its region's order.
+    Cleared(Position),
     /// A string with its version, or none.
     Value(Option<Versioned>),
     /// Several strings, in the order asked.

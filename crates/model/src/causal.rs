@@ -24,7 +24,7 @@
 //! Source: Gesto (multipart timestamps); the assignments are those of the Global Sequence Protocol
 //! (Burckhardt 2015).
 
-use crate::{Bytes, KeyspaceId, Revision, SessionToken, SiteId};
+use crate::{Bytes, KeyspaceId, RegionId, Revision, SessionToken, SiteId};
 use std::fmt;
 
 /// A place in a region's order: the epoch of the root that gave it (16 bits), then a count (48 bits) that
@@ -60,69 +60,6 @@ impl Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.epoch(), self.count())
-    }
-}
-
-/// A region of a deployment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RegionId(pub u16);
-
-/// A root that has given its order to a site, and goes on itself since that is silent, skips the epochs that a
-/// registry may have had and forgotten: that of the site, and those of sites after it. 2^6.
-pub const EPOCHS_SKIPPED: u16 = 64;
-
-/// A region: here that of all sites of a deployment. It is made with the first causal keyspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// Which one. Another root without the order of the one before is another region.
-    pub id: RegionId,
-    /// Of the positions that the root gives. Another site that goes on has the next one, a root that goes on itself
-    /// has one that is [`EPOCHS_SKIPPED`] higher.
-    pub epoch: u16,
-    /// The site that orders.
-    pub root: SiteId,
-    /// The last position of the epoch before, which the root goes on from; `None`: the root is the first one.
-    pub cut: Option<Position>,
-    /// The site that an operator wants as the root.
-    pub next: Option<SiteId>,
-    /// Set once the order went on without the root that had it.
-    pub rebuilt: Option<Rebuilt>,
-}
-
-/// What is known of the end of an order whose root was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rebuilt {
-    /// The first epoch after it: what lies in earlier ones …
-    pub until: u16,
-    /// … behind this position is lost: no site that goes on has it. If there were several rebuilds, since the first.
-    pub above: Position,
-    /// The sites say how far they are, and nothing is ordered until the end is known.
-    pub is_open: bool,
-}
-
-impl Rebuilt {
-    /// Whether a session that has seen a position has seen what is lost.
-    pub fn lacks(&self, seen: Position) -> bool {
-        seen.epoch() < self.until && seen > self.above
-    }
-}
-
-impl Region {
-    /// A new one.
-    pub fn new(id: RegionId, epoch: u16, root: SiteId) -> Region {
-        Region { id, epoch, root, cut: None, next: None, rebuilt: None }
-    }
-
-    /// Whether the end of a lost root's order is being looked for.
-    pub fn is_rebuilding(&self) -> bool {
-        self.rebuilt.is_some_and(|rebuilt| rebuilt.is_open)
-    }
-
-    /// Where the root goes on: what has the order of the epoch before up to its end is here. `None`: at the
-    /// beginning, or it is [not known yet](Self::is_rebuilding).
-    pub fn begin(&self) -> Option<Position> {
-        let cut = self.cut.filter(|_| !self.is_rebuilding());
-        cut.map(|cut| Position::new(self.epoch, cut.count()))
     }
 }
 

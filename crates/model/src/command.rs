@@ -9,7 +9,7 @@ mod causal;
 mod deployment;
 mod global;
 
-pub use causal::{CausalCommand, LastOrdered, Resync, ResyncItem, RootStep};
+pub use causal::{CausalCommand, LastOrdered, Resync, ResyncItem, RootStep, StandbyStep};
 pub use deployment::{DeploymentCommand, RegistrarStep};
 pub use global::{Giving, GlobalCommand, Lending};
 

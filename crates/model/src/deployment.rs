@@ -4,9 +4,9 @@ use crate::backup::{BackupChoice, Backups, Promotion};
 use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
-    Ballot, EPOCHS_SKIPPED, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position,
-    Rebuilt, Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId,
-    SiteName, Slot, Term, limits,
+    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position, Refusal, Region,
+    RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, StandbyRule,
+    Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
@@ -189,6 +189,40 @@ pub enum RegistryChange {
         /// The last position of that epoch.
         cut: Position,
     },
+    /// Which site is to be the standby of the region's root, as an operator wants it, and when it takes over.
+    SetStandby(StandbyRule),
+    /// The root has chosen its standby, where that is left to it. Nothing is changed if its epoch is over.
+    NameStandby {
+        /// The region.
+        region: RegionId,
+        /// The epoch.
+        epoch: u16,
+        /// The standby.
+        site: SiteId,
+    },
+    /// The root releases nothing before its standby has it; or it does. Nothing is changed if the standby is as of
+    /// another version.
+    SyncStandby {
+        /// The region.
+        region: RegionId,
+        /// The root's epoch.
+        epoch: u16,
+        /// The version.
+        since: Ballot,
+        /// Whether it is in sync.
+        in_sync: bool,
+    },
+    /// The root is lost, and its standby goes on. Nothing is changed if that is not in sync, or is as of another version.
+    TakeOver {
+        /// The region.
+        region: RegionId,
+        /// The epoch that ends.
+        epoch: u16,
+        /// The version.
+        since: Ballot,
+        /// How far the standby has the order. It takes nothing more under that version.
+        cut: Position,
+    },
 }
 
 /// Why the registry cannot be changed so.
@@ -264,6 +298,12 @@ pub enum RegistryError {
     /// The site cannot be the root.
     #[error("{0} is to leave, and cannot become the root of the region; name a site that stays")]
     RootLeaves(SiteName),
+    /// The root would be its own standby.
+    #[error("{0} is the root of the region; name another site as its standby")]
+    StandbyIsRoot(SiteName),
+    /// The site cannot be the standby.
+    #[error("{0} is to leave, and cannot be the standby of the root; name a site that stays")]
+    StandbyLeaves(SiteName),
     /// It would be its own.
     #[error("{0} cannot be its own backup; name another site")]
     OwnBackup(SiteName),
@@ -329,134 +369,6 @@ impl Registry {
         let set: RegistrarSet = [own].into_iter().collect();
         self.version = Ballot { round: self.version.round + 1, site: own, ..self.version };
         self.registrars = Registrars { set, since: self.version, before: set };
-    }
-
-    /// The region of a site's causal keyspaces; `None`: there was never such a keyspace.
-    pub fn region_of(&self, site: SiteId) -> Option<&Region> {
-        self.regions.last().filter(|_| self.site(site).is_some())
-    }
-
-    /// The region of that id.
-    pub fn region(&self, id: RegionId) -> Option<&Region> {
-        self.regions.iter().find(|region| region.id == id)
-    }
-
-    /// A site that is needed as the root of a region stays.
-    fn check_no_root(&self, id: SiteId) -> Result<(), RegistryError> {
-        let is_root = self.regions.iter().any(|region| region.root == id);
-        let has_causal = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
-        match self.site(id).filter(|_| is_root && has_causal) {
-            Some(root) => Err(RegistryError::Root(root.name.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
-    /// order had no keyspace any more.
-    fn make_region(&mut self) -> Result<(), RegistryError> {
-        debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
-        let before = self.regions.last();
-        let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
-        let stays = |region: &Region| self.site(region.root).is_some_and(|site| !site.leaving);
-        if before.is_some_and(|region| is_needed || stays(region)) {
-            return Ok(());
-        }
-        let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
-        let root = self.staying().map(|site| site.id).min();
-        let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
-        // No position is of two regions.
-        let epoch = before.map_or(0, |region| region.epoch) + 1;
-        self.regions = vec![Region::new(id, epoch, root)];
-        Ok(())
-    }
-
-    /// A site that cannot be a root any more is not wanted as one.
-    fn forget_next_root(&mut self, id: SiteId) {
-        for region in self.regions.iter_mut().filter(|region| region.next == Some(id)) {
-            region.next = None;
-        }
-    }
-
-    fn move_root(&mut self, to: SiteId) -> Result<Changed, RegistryError> {
-        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
-        if site.leaving {
-            return Err(RegistryError::RootLeaves(site.name.clone()));
-        }
-        let region = self.regions.last_mut().ok_or(RegistryError::NoRegion)?;
-        let next = Some(to).filter(|to| *to != region.root);
-        if std::mem::replace(&mut region.next, next) != next {
-            self.changes += 1;
-        }
-        Ok(Changed::Site(to))
-    }
-
-    fn change_root(
-        &mut self,
-        (id, epoch): (RegionId, u16),
-        to: SiteId,
-        cut: Position,
-    ) -> Result<Changed, RegistryError> {
-        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
-        let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
-        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
-        // The present root may go on whatever it is to do: nobody else may.
-        if site.leaving && to != region.root {
-            return Err(RegistryError::RootLeaves(site.name.clone()));
-        }
-        // The root gives its order to one site. That may have an epoch already, of which this registry knows nothing
-        // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
-        let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
-        // There are no more positions than that.
-        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
-        let wanted = region.next.filter(|next| *next != to);
-        let changed = Region { epoch: next, root: to, cut: Some(cut), next: wanted, ..*region };
-        for region in self.regions.iter_mut().filter(|region| region.id == id) {
-            *region = changed;
-        }
-        self.changes += 1;
-        Ok(Changed::Site(to))
-    }
-
-    /// The present root's order ends, with an end that is to be found.
-    fn rebuild(
-        &mut self,
-        (id, epoch): (RegionId, u16),
-        to: SiteId,
-    ) -> Result<Changed, RegistryError> {
-        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
-        if site.leaving {
-            return Err(RegistryError::RootLeaves(site.name.clone()));
-        }
-        let is_it = |region: &&mut Region| (region.id, region.epoch) == (id, epoch);
-        let Some(region) = self.regions.iter_mut().find(is_it) else {
-            return Ok(Changed::Site(to));
-        };
-        // The lost root may have given its order to a site whose epoch this registry has forgotten.
-        let more = if region.is_rebuilding() { 1 } else { EPOCHS_SKIPPED };
-        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
-        let above = region.rebuilt.map_or(Position(u64::MAX), |before| before.above);
-        let rebuilt = Some(Rebuilt { until: next, above, is_open: true });
-        *region = Region { epoch: next, root: to, next: None, rebuilt, ..*region };
-        self.changes += 1;
-        Ok(Changed::Site(to))
-    }
-
-    fn settle_rebuild(
-        &mut self,
-        (id, epoch): (RegionId, u16),
-        cut: Position,
-    ) -> Result<Changed, RegistryError> {
-        let is_it = |region: &&mut Region| (region.id, region.epoch) == (id, epoch);
-        let Some(region) = self.regions.iter_mut().find(is_it) else {
-            return Err(RegistryError::NoRegion);
-        };
-        if let Some(open) = region.rebuilt.filter(|rebuilt| rebuilt.is_open) {
-            let above = open.above.min(cut);
-            let rebuilt = Some(Rebuilt { above, is_open: false, ..open });
-            *region = Region { cut: Some(cut), rebuilt, ..*region };
-            self.changes += 1;
-        }
-        Ok(Changed::Site(region.root))
     }
 
     /// How many registrars are missing.
@@ -572,7 +484,7 @@ impl Registry {
                 }
                 if !std::mem::replace(&mut leaver.leaving, true) {
                     self.changes += 1;
-                    self.forget_next_root(*id);
+                    self.forget_next_root(*id, version);
                 }
                 Ok(site(*id))
             }
@@ -585,7 +497,7 @@ impl Registry {
                     self.sites.remove(at);
                     self.backups.forget(*id);
                     self.failovers.site_gone(*id);
-                    self.forget_next_root(*id);
+                    self.forget_next_root(*id, version);
                     let others = |site: &SiteId| *site != *id;
                     let set = self.registrars.set.sites().iter().copied().filter(others);
                     self.registrars.set = set.collect();
@@ -663,12 +575,26 @@ impl Registry {
                 Ok(site(*id))
             }
             RegistryChange::MoveRoot(to) => self.move_root(*to),
-            RegistryChange::Rebuild { region, epoch, to } => self.rebuild((*region, *epoch), *to),
+            RegistryChange::Rebuild { region, epoch, to } => {
+                self.rebuild((*region, *epoch), *to, version)
+            }
             RegistryChange::SettleRebuild { region, epoch, cut } => {
                 self.settle_rebuild((*region, *epoch), *cut)
             }
             RegistryChange::ChangeRoot { region, epoch, to, cut } => {
-                self.change_root((*region, *epoch), *to, *cut)
+                self.change_root((*region, *epoch), *to, (*cut, version))
+            }
+            RegistryChange::SetStandby(rule) => self.set_standby(*rule, version),
+            RegistryChange::NameStandby { region, epoch, site } => {
+                self.name_standby((*region, *epoch), *site, version)
+            }
+            RegistryChange::SyncStandby { region, epoch, since, in_sync } => {
+                let of = (*epoch, *since);
+                self.change_region(*region, version, |one| one.synced(of, *in_sync, version))
+            }
+            RegistryChange::TakeOver { region, epoch, since, cut } => {
+                let of = (*epoch, *since);
+                self.change_region(*region, version, |one| one.taken_over(of, *cut, version))
             }
             RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec),
             RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),

@@ -35,6 +35,8 @@ pub enum JobName {
     Resync,
     /// Brings the order of the region to another root.
     Root,
+    /// Keeps the standby of the region's root in sync, and takes over from a lost root.
+    Standby,
 }
 
 impl JobName {
@@ -56,6 +58,7 @@ impl JobName {
         JobName::Import,
         JobName::Resync,
         JobName::Root,
+        JobName::Standby,
     ];
 
     /// As people write it.
@@ -77,6 +80,7 @@ impl JobName {
             JobName::Import => "import",
             JobName::Resync => "resync",
             JobName::Root => "root",
+            JobName::Standby => "standby",
         }
     }
 
@@ -88,7 +92,7 @@ impl JobName {
             JobName::Lend => "groups",
             JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
-            JobName::Distribute | JobName::Import | JobName::Root => "writes",
+            JobName::Distribute | JobName::Import | JobName::Root | JobName::Standby => "writes",
             JobName::Resync => "keys",
             JobName::Balance | JobName::Register => "",
         }
@@ -121,6 +125,9 @@ impl JobName {
             JobName::Resync => "sends sites that lack what is trimmed of the order their keys anew",
             JobName::Root => {
                 "has another site order the region, as an operator asks or before this one leaves"
+            }
+            JobName::Standby => {
+                "has the standby in sync, at the root; takes over from a lost root, at the standby"
             }
             JobName::Import => "takes the region's order over, once it has the writes",
         }

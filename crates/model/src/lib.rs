@@ -32,6 +32,7 @@ mod order;
 mod placement;
 mod query;
 mod recovery;
+mod region;
 mod request;
 mod session;
 mod slot;
@@ -48,15 +49,12 @@ pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
-pub use causal::{
-    CausalToken, CausalWrite, EPOCHS_SKIPPED, Effect, Import, NO_SITE, Offer, Position, Rebuilt,
-    Region, RegionId,
-};
+pub use causal::{CausalToken, CausalWrite, Effect, Import, NO_SITE, Offer, Position};
 pub use change::{Change, ChangeKind};
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
     GlobalCommand, Guard, LastOrdered, Lending, Properties, ReadPoint, RegistrarStep, Resync,
-    ResyncItem, RootStep, Step, Write, excerpt,
+    ResyncItem, RootStep, StandbyStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
@@ -80,6 +78,7 @@ pub use placement::{
 };
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
+pub use region::{EPOCHS_SKIPPED, Rebuilt, Region, RegionId, Standby, StandbyChoice, StandbyRule};
 pub use request::{Body, ReadConsistency, Request};
 pub use session::{SessionError, SessionToken};
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};

@@ -143,6 +143,8 @@ pub const CAUSAL_RESYNC_UNORDERED_BYTES_MAX: u64 = COMMAND_BYTES_MAX as u64;
 pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
 /// Questions for positions of other sites' writes that wait at a node of a root.
 pub const CAUSAL_QUESTIONS_WAITING_MAX: usize = 65_536;
+/// Clears of causal keyspaces whose places are not released, at a node of the root.
+pub const CAUSAL_CLEARS_WAITING_MAX: usize = 1_024;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;

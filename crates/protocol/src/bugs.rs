@@ -123,11 +123,21 @@ pub enum Bug {
     RootOrdersOn,
     /// A site that becomes the root of causal keys does not have which writes were ordered before.
     RootForgetsOrdered,
+    /// The root of causal keys releases what its standby, which is in sync, does not have.
+    ReleasedEarly,
+    /// The root of causal keys says which position a write has before its standby has that.
+    ResolvedUnreleased,
+    /// The root of causal keys answers a clear before its standby has the place of that.
+    ClearedUnreleased,
+    /// A standby of causal keys is in sync before it has what was released without it.
+    InSyncEarly,
+    /// A standby of causal keys that is about to take over imports on.
+    FrozenImports,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 53] = [
+    pub const ALL: [Bug; 58] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -181,6 +191,11 @@ impl Bug {
         Bug::RootUndrained,
         Bug::RootOrdersOn,
         Bug::RootForgetsOrdered,
+        Bug::ReleasedEarly,
+        Bug::ResolvedUnreleased,
+        Bug::ClearedUnreleased,
+        Bug::InSyncEarly,
+        Bug::FrozenImports,
     ];
 
     /// Its name on a command line.
@@ -239,6 +254,11 @@ impl Bug {
             Bug::RootUndrained => "root-undrained",
             Bug::RootOrdersOn => "root-orders-on",
             Bug::RootForgetsOrdered => "root-forgets-ordered",
+            Bug::ReleasedEarly => "released-early",
+            Bug::ResolvedUnreleased => "resolved-unreleased",
+            Bug::ClearedUnreleased => "cleared-unreleased",
+            Bug::InSyncEarly => "in-sync-early",
+            Bug::FrozenImports => "frozen-imports",
         }
     }
 }
@@ -283,6 +303,9 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::ResyncUnordered, causal::Bug::ResyncUnordered),
         (Bug::ResyncSwitchedEarly, causal::Bug::ResyncSwitchedEarly),
         (Bug::RootUndrained, causal::Bug::RootUndrained),
+        (Bug::ReleasedEarly, causal::Bug::ReleasedEarly),
+        (Bug::ResolvedUnreleased, causal::Bug::ResolvedUnreleased),
+        (Bug::InSyncEarly, causal::Bug::InSyncEarly),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

@@ -21,6 +21,7 @@
 //! | distribute | sends the region's order to its sites, at the root ([`crate::causal::distribute`]) |
 //! | import | takes the region's order over ([`crate::causal::import`]) |
 //! | root | has another site go on with the region's order ([`crate::causal::roots`]) |
+//! | standby | has the root's standby in sync, and take over from a lost root ([`crate::causal::standby`]) |
 //! | resync | trims the region's order, and sends sites that lack it their keys anew ([`crate::causal::resync`]) |
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
@@ -36,8 +37,8 @@ use crate::machine::{Machine, ModeState};
 use crate::origin::Origin;
 use crate::site::machine::Modes;
 use model::{
-    Answer, ClientId, Command, Failure, NodeId, RegistryChange, RequestId, SiteId, SlotEpochs,
-    limits,
+    Answer, ClientId, Command, Failure, NodeId, Position, RegistryChange, RequestId, SiteId,
+    SlotEpochs, limits,
 };
 use std::time::Duration;
 use storage::state::State;
@@ -113,6 +114,8 @@ pub(crate) struct View<'a, S: State, M: ModeState = Modes> {
     pub(crate) round_trips: &'a RoundTrips,
     /// The versions of the registry that other sites have.
     pub(crate) versions: &'a Versions,
+    /// At the root of a region: how far its standby has the order for sure.
+    pub(crate) standby_has: Position,
     /// The site that is to keep this one's mirror.
     pub(crate) backup: Option<SiteId>,
     /// What originals have reported of their mirrors.
@@ -145,6 +148,7 @@ impl<'a, S: State, M: ModeState> View<'a, S, M> {
             reach: &REACH,
             round_trips: &ROUND_TRIPS,
             versions: &VERSIONS,
+            standby_has: Position(0),
             backup: None,
             backups: &BACKUPS,
             log_now_ms: 0,

@@ -10,7 +10,7 @@ use model::{
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lifecycle, lose, promote};
+use super::{Fault, Kind, lifecycle, lose, promote, region};
 use crate::random::Random;
 use crate::simulation::orders::Wanted;
 use crate::simulation::site_lifecycle::{self, SiteLifecycle};
@@ -236,7 +236,9 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::LoseSite => return lose::begin(simulation, fault),
         Kind::PromoteSite => return promote::begin(simulation, fault),
         Kind::SetBackup => return set_backup(simulation, fault, &mut random),
-        Kind::MoveRoot => return move_root(simulation, fault, &mut random),
+        Kind::MoveRoot => return region::move_root(simulation, fault, &mut random),
+        Kind::SetStandby => return region::set_standby(simulation, fault, &mut random),
+        Kind::LoseRoot => return region::lose_root(simulation, fault, &mut random),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = true,
         Kind::OneDown => {
             if waits_for_disk(simulation, fault.site) {
@@ -335,19 +337,6 @@ fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     Begun::Over
 }
 
-/// An operator names the site that is to order causal writes, at any site; now and then another operator has just
-/// named another one.
-fn move_root<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
-    let id = |site: usize| simulation.sites[site].id;
-    let Some(site) = id(fault.site) else { return Begun::Skipped };
-    let other = id(fault.other_site).filter(|_| random.chance(200));
-    for to in other.into_iter().chain([site]) {
-        let change = RegistryChange::MoveRoot(to);
-        promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
-    }
-    Begun::Over
-}
-
 /// An operator has every site asked for the slots, as only a slot's owner is certain to have it;
 /// and once more by way of another site, under the same number, as if the first one had not
 /// answered.
@@ -413,7 +402,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
             doom(simulation, node, "it was removed; it waits for another disk");
         }
         Kind::LeaveSite | Kind::JoinSite => return come_or_go(simulation, fault),
-        Kind::PartSite => simulation.rejoin_site(fault.site),
+        Kind::PartSite | Kind::LoseRoot => simulation.rejoin_site(fault.site),
         Kind::PartSites | Kind::HalfPartSites => {
             simulation.mend_sites(fault.site, fault.other_site);
         }

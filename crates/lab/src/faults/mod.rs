@@ -22,6 +22,7 @@ pub mod lose;
 pub mod plan;
 #[cfg(feature = "simulation")]
 pub mod promote;
+mod region;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,11 +130,17 @@ pub enum Kind {
     /// An operator has the site order its region's causal writes, or calls that off. Only where it is
     /// asked for.
     MoveRoot,
+    /// An operator chooses the standby of the region's root, or none, and whether it takes over by itself. Only where
+    /// it is asked for.
+    SetStandby,
+    /// The site is lost, with power or from all other sites, if it is the root of its region. Only where it is asked
+    /// for.
+    LoseRoot,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 40] = [
+    pub const ALL: [Kind; 42] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -174,6 +181,8 @@ impl Kind {
         Kind::SetBackup,
         Kind::CutClients,
         Kind::MoveRoot,
+        Kind::SetStandby,
+        Kind::LoseRoot,
     ];
 
     /// Those that come where a world names none: all that lose nothing, and end.
@@ -187,6 +196,8 @@ impl Kind {
                     | Kind::SetBackup
                     | Kind::CutClients
                     | Kind::MoveRoot
+                    | Kind::SetStandby
+                    | Kind::LoseRoot
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
@@ -236,6 +247,8 @@ impl Kind {
             Kind::SetBackup => "set_backup",
             Kind::CutClients => "cut_clients",
             Kind::MoveRoot => "move_root",
+            Kind::SetStandby => "set_standby",
+            Kind::LoseRoot => "lose_root",
         }
     }
 
@@ -283,7 +296,9 @@ impl Kind {
             | Kind::PromoteSite
             | Kind::SetBackup
             | Kind::CutClients
-            | Kind::MoveRoot => false,
+            | Kind::MoveRoot
+            | Kind::SetStandby
+            | Kind::LoseRoot => false,
         }
     }
 
@@ -305,6 +320,8 @@ impl Kind {
                 | Kind::PromoteSite
                 | Kind::SetBackup
                 | Kind::MoveRoot
+                | Kind::SetStandby
+                | Kind::LoseRoot
         )
     }
 
@@ -319,6 +336,8 @@ impl Kind {
                 | Kind::PromoteSite
                 | Kind::SetBackup
                 | Kind::MoveRoot
+                | Kind::SetStandby
+                | Kind::LoseRoot
         )
     }
 
@@ -375,6 +394,7 @@ impl Kind {
             Kind::FullDisk => (ms(200), ms(3_000)),
             Kind::LoseSite => (ms(6_000), ms(12_000)),
             Kind::PromoteSite => (ms(4_000), ms(24_000)),
+            Kind::LoseRoot => (ms(8_000), ms(24_000)),
             Kind::CutClients => (ms(100), ms(6_000)),
             Kind::LostSync => (ms(1), ms(200)),
             Kind::OldDisk => (ms(500), ms(4_000)),
@@ -388,7 +408,8 @@ impl Kind {
             | Kind::MoveSlots
             | Kind::JoinSite
             | Kind::SetBackup
-            | Kind::MoveRoot => (ms(0), ms(0)),
+            | Kind::MoveRoot
+            | Kind::SetStandby => (ms(0), ms(0)),
         }
     }
 }

@@ -65,8 +65,18 @@ impl<C> Simulation<C> {
     /// Notes what a node of the root has of the order, beyond what is noted.
     pub(super) fn note_order(&mut self, node: NodeIndex) {
         let Some(standing) = self.region_standing(node).filter(|one| one.is_root) else { return };
-        let after = self.order.last().map_or(Position(0), |last| last.0);
+        let mut after = self.order.last().map_or(Position(0), |last| last.0);
         let Some(process) = self.nodes[node].process.as_ref() else { return };
+        if standing.epoch < after.epoch() {
+            // It does not know yet that another one is the root.
+            return;
+        }
+        let begun = standing.begun;
+        if after.epoch() < begun.epoch() && begun.count() < after.count() {
+            // A standby has taken over: what lies behind that was not released.
+            self.order.retain(|(position, ..)| position.count() <= begun.count());
+            after = self.order.last().map_or(Position(0), |last| last.0);
+        }
         // Another root begins where the one before ended, in an epoch of its own.
         if standing.order_last.count() <= after.count() {
             return;

@@ -1,7 +1,7 @@
 //! Commands of the mode of causal keys: the order at its root, and the order as each site imports it.
 
 use super::Properties;
-use crate::{Bytes, CausalWrite, Import, KeyspaceId, Offer, Position, Revision, SiteId};
+use crate::{Ballot, Bytes, CausalWrite, Import, KeyspaceId, Offer, Position, Revision, SiteId};
 use std::fmt;
 
 /// A command of the mode of causal keys.
@@ -55,6 +55,23 @@ pub enum CausalCommand {
         /// Each site's last revision with a position.
         sites: Vec<LastOrdered>,
     },
+    /// What the root, or its standby, commits to while the registry says nothing else of the standby: under another
+    /// version it is refused, and ends. [`crate::Answer::Done`].
+    Standby {
+        /// The version ([`crate::Standby::since`]).
+        since: Ballot,
+        /// What.
+        step: StandbyStep,
+    },
+}
+
+/// What a root, or its standby, commits to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandbyStep {
+    /// The root releases nothing that the standby does not have, whether the registry says that it is in sync or not.
+    Hold,
+    /// The standby takes nothing more of the order: what it has is what it goes on from, should it take over.
+    Freeze,
 }
 
 /// What an order has of a site.
@@ -179,7 +196,9 @@ impl CausalCommand {
                 };
                 Properties::new(true, false).carrying(entries.iter().map(of_entry).sum())
             }
-            CausalCommand::Trim { .. } | CausalCommand::Root { .. } => Properties::new(true, false),
+            CausalCommand::Trim { .. }
+            | CausalCommand::Root { .. }
+            | CausalCommand::Standby { .. } => Properties::new(true, false),
             // Once more it would remove what was written in between.
             CausalCommand::Clear { .. } => Properties::new(false, true),
             CausalCommand::Ordered { sites, .. } => {
@@ -203,6 +222,7 @@ impl fmt::Display for CausalCommand {
                 write!(f, "import {from} to {upto}, {} entries", entries.len())
             }
             CausalCommand::Root { epoch, step } => write!(f, "root of epoch {epoch}: {step:?}"),
+            CausalCommand::Standby { since, step } => write!(f, "standby of {since}: {step:?}"),
             CausalCommand::Ordered { epoch, sites } => {
                 write!(f, "what epoch {epoch} has ordered of {} sites", sites.len())
             }

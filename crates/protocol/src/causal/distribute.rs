@@ -96,6 +96,7 @@ impl Distribute {
             if lacks {
                 continue;
             }
+            let last = region.released_to(*site, last);
             while let Some((places, writes)) = cursor.next(state, last, epoch) {
                 if !writes.is_empty() {
                     steps.push(Step::Writes(*site, node, writes));
@@ -184,7 +185,8 @@ impl Cursor {
             let room = (window - ahead).min(limits::CAUSAL_BATCH_PLACES_MAX as u64) as usize;
             let all = state.ordered(self.sent, READ_BYTES);
             let mut next = None;
-            for (position, site, write) in all.into_iter().take(room) {
+            let all = all.into_iter().filter(|(position, ..)| *position <= last);
+            for (position, site, write) in all.take(room) {
                 if next.is_some_and(|next| next != position) {
                     break;
                 }

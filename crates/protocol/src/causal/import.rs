@@ -90,7 +90,7 @@ impl Import {
             return self.next_report(now, applied).into_iter().collect();
         }
         if region.is_root() {
-            self.take_own_order(now, state);
+            self.take_own_order(now, state, region);
         }
         let mut steps = Vec::new();
         if self.proposed.is_none()
@@ -122,13 +122,13 @@ impl Import {
             self.proposed.filter(|(upto, since)| *upto > applied && now < *since + PATIENCE);
     }
 
-    fn take_own_order(&mut self, now: Duration, state: &impl Durable) {
-        if self.payload_bytes > limits::CAUSAL_IMPORT_BYTES_MAX || state.order_last() <= self.taken
-        {
+    fn take_own_order(&mut self, now: Duration, state: &impl Durable, region: &Region) {
+        let last = region.released(state.order_last());
+        if self.payload_bytes > limits::CAUSAL_IMPORT_BYTES_MAX || last <= self.taken {
             return;
         }
         let all = state.ordered(self.taken, limits::CAUSAL_IMPORT_BYTES_MAX);
-        for (position, site, write) in all {
+        for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
             let revision = write.revision;
             self.places.push_back(Place { position, site, revision, since: now });
             self.taken = position;

@@ -27,8 +27,10 @@
 //! | [`distribute`] | the root's leader | sends places to each site, in a window, from where the site is |
 //! | [`import`] | each site's leader | joins places and writes, in order, to imports; asks for what is missing |
 //! | [`resolve`] | the root's nodes | answers which position a write has, once it has one |
+//! | [`clears`] | the root's nodes | answers a clear once its place is released |
 //! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
 //! | [`roots`] | the root's leader | has another site go on with the order |
+//! | [`standby`] | the leaders of the root and of its standby | has the standby in sync, and take over when the root is lost |
 //! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
@@ -42,16 +44,18 @@
 //! again once a second.
 //!
 //! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
-//! send to. No site takes the place of a root that is lost without an operator; a site that holds only some of the keys, and the
-//! retry of a write at another site, come later.
+//! send to. A site that holds only some of the keys, and the retry of a write at another site, come later.
 //!
 //! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
 //! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
 
 pub(crate) mod admission;
+pub(crate) mod clears;
 pub(crate) mod distribute;
 #[cfg(test)]
 mod exhaustive;
+#[cfg(test)]
+mod exhaustive_standby;
 pub(crate) mod export;
 pub(crate) mod import;
 mod rebuild;
@@ -61,9 +65,13 @@ pub(crate) mod resync;
 pub(crate) mod roots;
 #[cfg(test)]
 mod simulation;
+pub(crate) mod standby;
 pub mod trial;
 
-use model::{Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId};
+use model::{
+    Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId, Standby,
+    StandbyRule,
+};
 use std::time::Duration;
 
 /// What is not answered is asked for again after this.
@@ -122,12 +130,37 @@ pub(crate) struct Region {
     pub(crate) is_rebuilding: bool,
     /// All sites.
     pub(crate) sites: Vec<SiteId>,
+    /// The site that an operator wants as the root.
+    pub(crate) next: Option<SiteId>,
+    /// The site that can take the root's place, and how that is chosen.
+    pub(crate) standby: Option<Standby>,
+    pub(crate) standby_rule: StandbyRule,
+    /// At the root: how far the standby has the order, while nothing behind that is released.
+    pub(crate) gate: Option<Position>,
+    /// At the standby: it takes nothing more of the order.
+    pub(crate) is_frozen: bool,
 }
 
 impl Region {
     /// Whether this site is the root.
     pub(crate) fn is_root(&self) -> bool {
         self.own == self.root
+    }
+
+    /// Whether nothing is released that the standby does not have.
+    pub(crate) fn holds(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Up to where an order that ends there may leave the root.
+    pub(crate) fn released(&self, last: Position) -> Position {
+        self.gate.map_or(last, |gate| last.min(gate))
+    }
+
+    /// Up to where a site may be sent it: the standby is sent all.
+    fn released_to(&self, site: SiteId, last: Position) -> Position {
+        let is_standby = self.standby.is_some_and(|standby| standby.site == site);
+        if is_standby { last } else { self.released(last) }
     }
 
     /// Whether it can order.

@@ -35,17 +35,19 @@ impl Reports {
 
     /// The other sites that are due to be asked.
     pub(super) fn ask(&mut self, now: Duration, region: &Region) -> Vec<Ask> {
-        let mut asks = Vec::new();
-        let say = Where { epoch: u32::from(self.epoch) };
-        for site in region.sites.iter().filter(|site| **site != region.own) {
-            let at = self.asked.get(site).copied();
-            if at.is_none_or(|at| at + AGAIN <= now) {
-                self.asked.insert(*site, now);
-                let again = at.is_some() && !self.is_fresh(*site, now);
-                asks.push(Ask { to: *site, say, again });
-            }
+        let others = region.sites.iter().filter(|site| **site != region.own);
+        others.filter_map(|site| self.ask_one(*site, now)).collect()
+    }
+
+    /// The same of one site.
+    pub(super) fn ask_one(&mut self, to: SiteId, now: Duration) -> Option<Ask> {
+        let at = self.asked.get(&to).copied();
+        if at.is_some_and(|at| now < at + AGAIN) {
+            return None;
         }
-        asks
+        self.asked.insert(to, now);
+        let again = at.is_some() && !self.is_fresh(to, now);
+        Some(Ask { to, say: Where { epoch: u32::from(self.epoch) }, again })
     }
 
     /// A site's leader reports.

@@ -1,7 +1,7 @@
 //! Which position a site's write has: asked by nodes to which a session comes that wrote elsewhere.
 //!
 //! Any node of the root's site answers from its state: positions are durable when it has them. A question
-//! about a write without a position waits here until it has one. Its asker asks again meanwhile, so that a
+//! about a write without a position waits here until it has one that is released. Its asker asks again meanwhile, so that a
 //! question may be dropped at any time. The position that is answered is that of the site's last ordered
 //! write: not before the one that was asked for.
 
@@ -19,8 +19,8 @@ pub(crate) type Asker = (SiteId, NodeId);
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     planted: Planted,
-    /// By the write and the asker; until when they wait.
-    waiting: BTreeMap<(SiteId, Revision, Asker), Duration>,
+    /// By the write and the asker: until when they wait, and the position that the answer is once it is released.
+    waiting: BTreeMap<(SiteId, Revision, Asker), (Duration, Option<Position>)>,
 }
 
 impl Questions {
@@ -35,41 +35,62 @@ impl Questions {
         question: Resolve,
         (now, has_left): (Duration, bool),
         state: &impl Durable,
+        released: Position,
     ) -> Option<Resolved> {
         let (site, revision) = (SiteId(question.site), Revision(question.revision));
-        let found = self.answer(site, revision, state);
-        match found {
+        let key = (site, revision, asker);
+        let before = self.waiting.remove(&key).and_then(|(_, position)| position);
+        let before = before.filter(|position| position.epoch() == released.epoch());
+        match before.or_else(|| self.position(site, revision, state)) {
+            Some(position) if self.is_released(position, released) => {
+                Some(resolved(site, revision, position))
+            }
             None if has_left => Some(resolved(site, revision, Position::default())),
-            None => {
+            position => {
                 if self.waiting.len() < limits::CAUSAL_QUESTIONS_WAITING_MAX {
-                    self.waiting.insert((site, revision, asker), now + 2 * AGAIN);
+                    self.waiting.insert(key, (now + 2 * AGAIN, position));
                 }
                 None
             }
-            found => found,
         }
     }
 
     /// The answers that are there by now.
-    pub(crate) fn poll(&mut self, now: Duration, state: &impl Durable) -> Vec<(Asker, Resolved)> {
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        released: Position,
+    ) -> Vec<(Asker, Resolved)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         let mut answers = Vec::new();
-        for ((site, revision, asker), until) in std::mem::take(&mut self.waiting) {
-            match self.answer(site, revision, state) {
-                Some(answer) => answers.push((asker, answer)),
-                None if until > now => drop(self.waiting.insert((site, revision, asker), until)),
-                None => {}
+        for ((site, revision, asker), (until, known)) in std::mem::take(&mut self.waiting) {
+            // The first one that is seen stays: the site may write on, and its last one is never released then. In another
+            // epoch the write may have another one.
+            let known = known.filter(|position| position.epoch() == released.epoch());
+            match known.or_else(|| self.position(site, revision, state)) {
+                Some(position) if self.is_released(position, released) => {
+                    answers.push((asker, resolved(site, revision, position)));
+                }
+                known if until > now => {
+                    self.waiting.insert((site, revision, asker), (until, known));
+                }
+                _ => {}
             }
         }
         answers
     }
 
-    fn answer(&self, site: SiteId, revision: Revision, state: &impl Durable) -> Option<Resolved> {
+    fn position(&self, site: SiteId, revision: Revision, state: &impl Durable) -> Option<Position> {
         let (ordered, position) = state.ordered_of(site)?;
         let is_there = ordered >= revision || self.planted.is(Bug::ResolvedEarly);
-        is_there.then(|| resolved(site, revision, position))
+        is_there.then_some(position)
+    }
+
+    fn is_released(&self, position: Position, released: Position) -> bool {
+        position <= released || self.planted.is(Bug::ResolvedUnreleased)
     }
 }
 
@@ -89,24 +110,39 @@ mod tests {
         let (asker, now) = ((SiteId(3), NodeId(7)), Duration::ZERO);
         let question = |revision| Resolve { site: 2, revision };
         let ask = |questions: &mut Questions, store: &Store, revision, has_left| {
-            let answer = questions.asked(asker, question(revision), (now, has_left), store);
+            let released = store.order_last();
+            let answer =
+                questions.asked(asker, question(revision), (now, has_left), store, released);
             answer.map(|answer| Position(answer.position).count())
         };
         assert_eq!(ask(&mut questions, &store, 4, false), None);
         store.order(SiteId(2), write(3));
-        assert!(questions.poll(now, &store).is_empty());
+        assert!(questions.poll(now, &store, store.order_last()).is_empty());
         assert_eq!(ask(&mut questions, &store, 3, false), Some(1));
         store.order(SiteId(2), write(4));
         store.order(SiteId(2), write(5));
-        let answers = questions.poll(now, &store);
+        let before = questions.poll(now, &store, Position::new(1, 2));
+        assert!(before.is_empty(), "it is not released");
+        store.order(SiteId(2), write(6));
+        let answers = questions.poll(now, &store, Position::new(1, 3));
         let position = Position::new(1, 3).0;
         assert_eq!(answers, [(asker, Resolved { site: 2, revision: 4, position })], "a later one");
         assert!(questions.waiting.is_empty());
-        assert_eq!(ask(&mut questions, &store, 6, true), Some(0), "the site is gone");
-        assert_eq!(ask(&mut questions, &store, 5, true), Some(3), "what it had ordered is there");
+        assert_eq!(ask(&mut questions, &store, 7, true), Some(0), "the site is gone");
+        assert_eq!(ask(&mut questions, &store, 6, true), Some(4), "what it had ordered is there");
+        // Another root goes on, and does not have what was not released: the write gets another position there.
+        assert_eq!(ask(&mut questions, &store, 7, false), None);
+        store.order(SiteId(2), write(7));
+        assert!(questions.poll(now, &store, Position::new(1, 4)).is_empty());
+        let later = Position::new(65, 9);
+        let mut other = Store::of(1);
+        other.order(SiteId(2), write(6));
+        assert!(questions.poll(now, &other, later).is_empty());
+        assert_eq!(questions.waiting.len(), 1);
+        questions.waiting.clear();
         // A question is dropped after a while: it is asked again.
-        assert_eq!(ask(&mut questions, &store, 6, false), None);
-        assert!(questions.poll(2 * AGAIN, &store).is_empty());
+        assert_eq!(ask(&mut questions, &store, 8, false), None);
+        assert!(questions.poll(2 * AGAIN, &store, store.order_last()).is_empty());
         assert!(questions.waiting.is_empty());
     }
 }

@@ -129,6 +129,8 @@ struct Transfer {
     floor: Position,
     /// What the site has for sure of the order.
     acknowledged: Position,
+    /// Of one that is to begin: the end of the order, and the site's last write in it, until that is released.
+    from: Option<(Position, Revision)>,
     /// How far the order must go, once it is known which position the root's last write has.
     end: Option<Position>,
     /// How many records were sent.
@@ -324,6 +326,7 @@ impl Transfer {
             place: Place::default(),
             floor: Position::default(),
             acknowledged: Position::default(),
+            from: None,
             end: None,
             records: 0,
         }
@@ -340,12 +343,18 @@ impl Transfer {
         match self.sender.stage(out.now) {
             None | Some(Stage::Asked) => {}
             Some(Stage::Ask) => {
-                let start = state.order_last();
-                let ordered = state.ordered_of(out.to).unwrap_or_default().0;
+                let (epoch, floor) = (region.epoch, state.trimmed_upto());
+                let last = (state.order_last(), state.ordered_of(out.to).unwrap_or_default().0);
+                // What the site drops of its own must not be lost with an end that nobody else has.
+                let (start, ordered) = self.from.filter(|(at, _)| *at >= floor).unwrap_or(last);
+                if start > region.released(start) {
+                    self.from = Some((start, ordered));
+                    return;
+                }
+                self.from = None;
                 let ordered =
                     if planted.is(Bug::ResyncUnordered) { Revision::default() } else { ordered };
                 let new = Place { start, sent: start, upto: start, ..Place::default() };
-                let (epoch, floor) = (region.epoch, state.trimmed_upto());
                 self.floor = floor;
                 let step = Step::Begin { epoch, floor, start, ordered, resume: new.encode() };
                 self.sender.begin(out, command(step));
@@ -356,7 +365,7 @@ impl Transfer {
             Some(Stage::Sending) => {
                 let (place, end, records) = (&mut self.place, &mut self.end, &mut self.records);
                 let sent = self.sender.send(out, 0, |sequence| {
-                    let Some(items) = place.next(state, bytes_max, planted) else {
+                    let Some(items) = place.next(state, region, bytes_max, planted) else {
                         return Ok(None);
                     };
                     let is_record = |item: &&ResyncItem| matches!(item, ResyncItem::Record { .. });
@@ -413,11 +422,12 @@ impl Place {
     fn next(
         &mut self,
         state: &impl Durable,
+        region: &Region,
         bytes_max: usize,
         planted: Planted,
     ) -> Option<Vec<ResyncItem>> {
         let has_all = self.records == Left::None;
-        let last = if has_all { state.order_last() } else { state.applied() };
+        let last = if has_all { region.released(state.order_last()) } else { state.applied() };
         let mut items = Vec::new();
         if self.sent < last && self.sent >= state.trimmed_upto() {
             let all = state.ordered(self.sent, bytes_max);

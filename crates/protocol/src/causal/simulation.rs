@@ -14,7 +14,7 @@ use super::trial::{Bug, Planted};
 use super::{Durable, Region};
 use model::{
     Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, Import as Entry,
-    KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId,
+    KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId, StandbyRule,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -51,8 +51,20 @@ pub(super) struct Store {
 /// This site in a region of three, with site 1 as the root.
 pub(super) fn region(own: u32) -> Region {
     let sites = (1..=SITES).map(SiteId).collect();
-    let (id, root) = (RegionId(1), SiteId(1));
-    Region { id, own: SiteId(own), root, epoch: 1, has_begun: true, is_rebuilding: false, sites }
+    Region {
+        id: RegionId(1),
+        own: SiteId(own),
+        root: SiteId(1),
+        epoch: 1,
+        has_begun: true,
+        is_rebuilding: false,
+        sites,
+        next: None,
+        standby: None,
+        standby_rule: StandbyRule::default(),
+        gate: None,
+        is_frozen: false,
+    }
 }
 
 /// A write of a site's key.
@@ -360,7 +372,7 @@ impl World {
             }
         }
         let site = &mut self.sites[at];
-        for ((to, _), answer) in site.questions.poll(now, &site.store) {
+        for ((to, _), answer) in site.questions.poll(now, &site.store, site.store.order_last()) {
             self.say(at, to.0 as usize - 1, CausalStep::Resolved(answer));
         }
     }
@@ -405,7 +417,9 @@ impl World {
                 }
             }
             CausalStep::Resolve(question) => {
-                let answer = site.questions.asked(from, question, (now, false), &site.store);
+                let released = site.store.order_last();
+                let answer =
+                    site.questions.asked(from, question, (now, false), &site.store, released);
                 if let Some(answer) = answer {
                     self.say(at, back, CausalStep::Resolved(answer));
                 }

@@ -23,11 +23,17 @@ pub enum Bug {
     ResyncSwitchedEarly,
     /// A root gives the order away before the next one has all of it.
     RootUndrained,
+    /// A root releases what its standby, which is in sync, does not have.
+    ReleasedEarly,
+    /// A root says which position a write has before that is released.
+    ResolvedUnreleased,
+    /// A standby is in sync before it has what was released without it.
+    InSyncEarly,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 13] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
@@ -38,6 +44,9 @@ impl Bug {
         Bug::ResyncUnordered,
         Bug::ResyncSwitchedEarly,
         Bug::RootUndrained,
+        Bug::ReleasedEarly,
+        Bug::ResolvedUnreleased,
+        Bug::InSyncEarly,
     ];
 }
 

@@ -407,6 +407,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             of_entry.for_each(drop);
         }
         self.sessions_wrote(&settled);
+        let settled = self.keep_clears(settled);
         self.settle(settled);
         for (slot, Waiting { origin, command, deadline, .. }) in moved {
             self.route_back(origin, Body::Write(command), slot, deadline);

@@ -17,6 +17,7 @@ use super::{Origin, Site};
 use crate::admission::Target;
 use crate::bugs::{Bug, of_causal};
 use crate::causal::admission::{Admission, Here, Requests};
+use crate::causal::clears::Clears;
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::import::{self, Import};
@@ -44,13 +45,19 @@ use wire::entry::{decode_writes, encode_writes};
 
 type Outcome = Result<Answer, Failure>;
 
+/// What a clear is answered that has a place which may be lost with this root.
+const UNRELEASED: Failure = Failure::Unknown {
+    why: "the root's standby has not acknowledged the place of the clear: see what is left, and clear again",
+};
+
 /// How long a change of the registry is tried.
-const CHANGE_HAS: Duration = Duration::from_secs(5);
+pub(super) const CHANGE_HAS: Duration = Duration::from_secs(5);
 
 /// What a node holds of causal keys beside the state and its leader's jobs.
 pub(super) struct Causal {
     requests: Requests<Asked>,
     questions: Questions,
+    clears: Clears<Settled>,
 }
 
 /// A request that waits.
@@ -64,26 +71,27 @@ struct Asked {
 impl Causal {
     pub(super) fn new(options: &super::Options) -> Causal {
         let planted = of_causal(options.planted);
-        Causal { requests: Requests::new(planted), questions: Questions::new(planted) }
+        let (requests, questions) = (Requests::new(planted), Questions::new(planted));
+        Causal { requests, questions, clears: Clears::default() }
     }
 
     /// Whether no request waits, which ends at its deadline.
     pub(super) fn is_idle(&self) -> bool {
-        self.requests.is_idle()
+        self.requests.is_idle() && self.clears.is_idle()
     }
 }
 
 // ---- the state -------------------------------------------------------------------------------------
 
 /// What the parts see of a machine.
-struct Shown<'a, S: State> {
+pub(super) struct Shown<'a, S: State> {
     machine: &'a Machine<S>,
     /// Why something could not be read.
     failed: RefCell<Option<String>>,
 }
 
 impl<'a, S: State> Shown<'a, S> {
-    fn of(machine: &'a Machine<S>) -> Shown<'a, S> {
+    pub(super) fn of(machine: &'a Machine<S>) -> Shown<'a, S> {
         Shown { machine, failed: RefCell::new(None) }
     }
 
@@ -95,7 +103,7 @@ impl<'a, S: State> Shown<'a, S> {
     }
 
     /// The node ends when its state cannot be read.
-    fn failure(self) -> Option<Effect> {
+    pub(super) fn failure(self) -> Option<Effect> {
         self.failed.into_inner().map(Effect::Fail)
     }
 }
@@ -172,13 +180,37 @@ impl<S: State> Durable for Shown<'_, S> {
     }
 }
 
-/// The region of a site; `None`: it has no causal keyspace.
-fn region_of<S: State>(machine: &Machine<S>) -> Option<Region> {
-    let (member, region) = (machine.membership()?, machine.region()?);
-    let sites = member.registry.sites.iter().map(|site| site.id).collect();
-    let (id, epoch, root) = (region.id, region.epoch, region.root);
-    let (has_begun, is_rebuilding) = (machine.causal().has_begun(region), region.is_rebuilding());
-    Some(Region { id, own: member.own, root, epoch, has_begun, is_rebuilding, sites })
+/// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
+fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Region> {
+    let (member, region, causal) = (machine.membership()?, machine.region()?, machine.causal());
+    Some(Region {
+        id: region.id,
+        own: member.own,
+        root: region.root,
+        epoch: region.epoch,
+        has_begun: causal.has_begun(region),
+        is_rebuilding: region.is_rebuilding(),
+        sites: member.registry.sites.iter().map(|site| site.id).collect(),
+        next: region.next,
+        standby: region.standby,
+        standby_rule: region.standby_rule,
+        // What is imported here was released, by whichever leader.
+        gate: causal.holds(region).then(|| standby_has.max(causal.applied())),
+        is_frozen: causal.is_frozen(region, member.own),
+    })
+}
+
+/// The same, as a job sees it.
+pub(super) fn region_in<S: State>(view: &View<'_, S>) -> Option<Region> {
+    region_of(view.machine, view.standby_has)
+}
+
+/// How far the order is released, as every node of a site knows it.
+fn released<S: State>(machine: &Machine<S>) -> Position {
+    let (Some(member), Some(region)) = (machine.membership(), machine.region()) else {
+        return Position(0);
+    };
+    machine.causal().released(region, member.own)
 }
 
 fn say(step: CausalStep) -> AcrossSay {
@@ -189,7 +221,7 @@ fn say(step: CausalStep) -> AcrossSay {
 
 impl<S: State> Job<S> for Export {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let effects = |step| match step {
@@ -247,7 +279,7 @@ fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
 
 impl<S: State> Job<S> for Distribute {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine) else { return Vec::new() };
+        let Some(region) = region_in(view) else { return Vec::new() };
         let effect = |step| match step {
             distribute::Step::Places(site, node, places) => {
                 Effect::SendNode { site, node, say: say(CausalStep::Places(places)) }
@@ -281,7 +313,7 @@ impl<S: State> Job<S> for Distribute {
 
 impl<S: State> Job<S> for Resync {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let shown = Shown::of(view.machine);
@@ -316,7 +348,7 @@ impl<S: State> Job<S> for Resync {
 
 impl<S: State> Job<S> for Roots {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let effect = |step| match step {
@@ -381,11 +413,13 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
     }
     let is_needed = registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
     let others = registry.staying().map(|site| site.id);
-    others.filter(|site| is_needed && !lost.contains(site)).min()
+    let is_standby = |site: &SiteId| region.standby.is_some_and(|standby| standby.site == *site);
+    let can = others.filter(|site| is_needed && !lost.contains(site));
+    can.min_by_key(|site| (!is_standby(site), *site))
 }
 
 /// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
-fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
+pub(super) fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
     match is_lost {
         true => Effect::SendAll { to, say: say(step) },
         false => Effect::Send { to, say: say(step), awaited: false },
@@ -394,7 +428,7 @@ fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
 
 impl<S: State> Job<S> for Import {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
             return Vec::new();
         };
         let effect = |step| match step {
@@ -426,11 +460,20 @@ impl<S: State> Job<S> for Import {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Runs the jobs of causal keys.
     pub(super) fn run_causal_jobs(&mut self) {
-        for job in
-            [JobName::Export, JobName::Distribute, JobName::Import, JobName::Resync, JobName::Root]
-        {
+        for job in [
+            JobName::Export,
+            JobName::Distribute,
+            JobName::Import,
+            JobName::Resync,
+            JobName::Root,
+            JobName::Standby,
+        ] {
             self.run_job(job);
         }
+    }
+
+    fn region_here(&self) -> Option<Region> {
+        region_of(&self.machine, self.jobs.standby.acknowledged())
     }
 
     // ---- messages ----------------------------------------------------------------------------------
@@ -469,6 +512,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.global.routing.learn_leader(site, node);
                 self.jobs.resync.reached(site, report, now);
                 self.jobs.roots.reached(site, report, now);
+                self.jobs.standby.reached(site, report, now);
                 self.jobs.distribute.reached((site, node), report, now);
             }
             CausalStep::Places(places) => {
@@ -482,11 +526,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 // One that has just joined is not listed here yet.
                 let has_left = registry.is_some_and(|registry| registry.has_left(of));
                 // Only the root knows that nothing more is on its way.
-                let orders = region_of(&self.machine).is_some_and(|region| region.orders());
+                let orders = self.region_here().is_some_and(|region| region.orders());
                 let has_left = has_left && orders;
                 let questions = &mut self.causal.questions;
-                let shown = Shown::of(&self.machine);
-                let answer = questions.asked((site, node), question, (now, has_left), &shown);
+                let (shown, released) = (Shown::of(&self.machine), released(&self.machine));
+                let asker = (site, node);
+                let answer = questions.asked(asker, question, (now, has_left), &shown, released);
                 if let Some(answer) = answer {
                     self.say_to_asker((site, node), answer);
                 }
@@ -501,7 +546,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.global.routing.learn_leader(site, NodeId(leader));
                 }
                 self.jobs.distribute.turned(site, node);
-                if region_of(&self.machine).is_some_and(|region| region.root == site) {
+                if self.region_here().is_some_and(|region| region.root == site) {
                     self.jobs.import.turned();
                     if is_other {
                         self.causal.requests.ask_again();
@@ -638,7 +683,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Asks the root for positions that requests wait for. A node that does not answer is down, or a witness: then
     /// all are asked.
     fn ask_positions(&mut self) {
-        let Some(region) = region_of(&self.machine) else { return };
+        let Some(region) = self.region_here() else { return };
         for (question, again) in self.causal.requests.take_questions(self.now.monotonic) {
             let question = say(CausalStep::Resolve(question));
             match again && region.root != region.own {
@@ -652,9 +697,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn admit_sessions(&mut self) {
         let Some(here) = self.causal_here() else { return };
         let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
-        for (asker, answer) in self.causal.questions.poll(now, &shown) {
+        let released = released(&self.machine);
+        for (asker, answer) in self.causal.questions.poll(now, &shown, released) {
             self.say_to_asker(asker, answer);
         }
+        let clears = self.causal.clears.take(released, now).into_iter();
+        let settled = clears.map(|((origin, outcome), is_released)| match is_released {
+            true => (origin, outcome),
+            false => (origin, Err(UNRELEASED)),
+        });
+        let settled: Vec<_> = settled.collect();
+        self.settle(settled);
         for (asked, token) in self.causal.requests.take_admitted(&here) {
             let Asked { origin, body, deadline } = asked;
             self.serve_session(origin, body, token, deadline);
@@ -694,6 +747,31 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// Of what was applied just now: the answers that may go out. Clears wait until their places are released.
+    pub(super) fn keep_clears(&mut self, settled: Vec<Settled>) -> Vec<Settled> {
+        let place = |one: &Settled| match one.1 {
+            Ok(Answer::Cleared(place)) => Some(place),
+            _ => None,
+        };
+        let is_planted = self.options.planted.is(Bug::ClearedUnreleased);
+        if is_planted || settled.iter().all(|one| place(one).is_none()) {
+            return settled;
+        }
+        let (now, released) = (self.now.monotonic, released(&self.machine));
+        let mut rest = Vec::with_capacity(settled.len());
+        for one in settled {
+            match place(&one).filter(|place| *place > released) {
+                None => rest.push(one),
+                Some(place) => {
+                    if let Err((origin, _)) = self.causal.clears.push(one, place, now) {
+                        rest.push((origin, Err(UNRELEASED)));
+                    }
+                }
+            }
+        }
+        rest
+    }
+
     /// Writes were applied just now: their sessions have made them, and have seen what the steps of a
     /// transaction have read.
     pub(super) fn sessions_wrote(&mut self, settled: &[Settled]) {
@@ -708,8 +786,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             token.written = token.written.filter(|(site, _)| *site == point.own);
             let token = match outcome {
                 // A clear has its position at once, and all that its session has written comes before.
-                Ok(Answer::Done(position)) => {
-                    let seen = token.seen.max(Position(position.0));
+                Ok(Answer::Cleared(place)) => {
+                    let seen = token.seen.max(*place);
                     CausalToken { region: point.region, seen, written: None }
                 }
                 _ => point.covering(token),

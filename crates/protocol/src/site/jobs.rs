@@ -22,6 +22,7 @@ use crate::causal::export::Export;
 use crate::causal::import::Import;
 use crate::causal::resync::{Resync, Sizes};
 use crate::causal::roots::Roots;
+use crate::causal::standby::Standbys;
 use crate::global::failover::FailoverJobs;
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
@@ -96,6 +97,7 @@ pub(super) struct Jobs {
     pub(super) import: Import,
     pub(super) resync: Resync,
     pub(super) roots: Roots,
+    pub(super) standby: Standbys,
 }
 
 impl Jobs {
@@ -122,6 +124,7 @@ impl Jobs {
             import: Import::new(of_causal(options.planted)),
             resync: Resync::new(kept, of_causal(options.planted)),
             roots: Roots::new(of_causal(options.planted)),
+            standby: Standbys::new(of_causal(options.planted)),
         }
     }
 
@@ -143,6 +146,7 @@ impl Jobs {
             JobName::Import => &self.import,
             JobName::Resync => &self.resync,
             JobName::Root => &self.roots,
+            JobName::Standby => &self.standby,
         }
     }
 
@@ -164,6 +168,7 @@ impl Jobs {
             JobName::Import => &mut self.import,
             JobName::Resync => &mut self.resync,
             JobName::Root => &mut self.roots,
+            JobName::Standby => &mut self.standby,
         }
     }
 
@@ -196,6 +201,7 @@ macro_rules! view {
             reach: &$site.deployment.reach,
             round_trips: $site.global.routing.round_trips(),
             versions: &$site.deployment.versions,
+            standby_has: $site.jobs.standby.acknowledged(),
             backup: $site.global.backup,
             backups: &$site.global.backups,
             log_now_ms: $site.replica.log_clock.now_ms(),

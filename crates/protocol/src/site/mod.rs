@@ -53,6 +53,7 @@ mod requests;
 mod ring;
 mod sessions;
 mod snapshots;
+mod standby;
 mod status;
 mod stranded;
 mod time;

@@ -12,6 +12,10 @@ use storage::state::State;
 pub struct RegionStanding {
     /// Whether the site is the root, by its registry.
     pub is_root: bool,
+    /// The epoch of the root, by its registry.
+    pub epoch: u16,
+    /// Where it began as a root that is not the first one.
+    pub begun: Position,
     /// The last position that it has imported.
     pub applied: Position,
     /// The last position of the order, at the root.
@@ -25,10 +29,12 @@ pub struct RegionStanding {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// How far this node's site is in its region's order; `None`: it is in no region.
     pub fn region_standing(&self) -> Option<RegionStanding> {
-        self.machine.region()?;
+        let region = self.machine.region()?;
         let causal = self.machine.causal();
         Some(RegionStanding {
             is_root: self.machine.is_root(),
+            epoch: region.epoch,
+            begun: causal.begun(),
             applied: causal.applied(),
             order_last: causal.order_last(),
             unordered_bytes: causal.unordered_bytes(),

@@ -6,6 +6,7 @@
 
 mod rebuilds;
 mod roots;
+mod standbys;
 
 use lab::link::Link;
 use lab::random::Random;
@@ -47,6 +48,8 @@ struct World {
     random: Random,
     served: u64,
     refused: u64,
+    /// Whether it is a failure if a session has seen what is lost.
+    loses_nothing: bool,
 }
 
 fn entry(site: usize, nodes: u64) -> SiteEntry {
@@ -107,7 +110,9 @@ impl World {
         let keyspace = KeyspaceId(0);
         let random = Random::stream(seed, "causal", 0);
         let (clients, keys, served, refused) = (Vec::new(), 0, 0, 0);
-        let mut world = World { lab, keyspace, clients, keys, random, served, refused };
+        let loses_nothing = false;
+        let mut world =
+            World { lab, keyspace, clients, keys, random, served, refused, loses_nothing };
         assert!(world.lab.run_until(MS * 20_000, |lab| (0..4).all(|site| lab.is_whole(site))));
         let found = DeploymentCommand::Found { deployment: DeploymentId(7), site: entry(0, nodes) };
         world.must(0, Body::Write(Command::Deployment(found)));
@@ -240,6 +245,12 @@ impl World {
                 return Ok(());
             }
             (Err(Failure::Session(SessionError::Ended { .. })), _) => {
+                if self.loses_nothing {
+                    return Err(format!(
+                        "a session at {} has seen what is lost",
+                        NAMES[client.site]
+                    ));
+                }
                 // It has seen what was lost with a root: another session, with a key of its own.
                 self.keys += 1;
                 (client.key, client.writes) = (self.keys, 0);
@@ -642,7 +653,8 @@ fn a_session_ends_its_wait_at_a_site_that_is_alone() {
     assert!(lab.run_until(MS * 20_000, |lab| lab.is_whole(0)));
     let (keyspace, random) = (KeyspaceId(0), Random::stream(1, "causal", 0));
     let (clients, keys, served, refused) = (Vec::new(), 0, 0, 0);
-    let mut world = World { lab, keyspace, clients, keys, random, served, refused };
+    let loses_nothing = false;
+    let mut world = World { lab, keyspace, clients, keys, random, served, refused, loses_nothing };
     let site = world.lab.entry(0).unwrap();
     let found = DeploymentCommand::Found { deployment: DeploymentId(7), site };
     world.must(0, Body::Write(Command::Deployment(found)));

@@ -44,6 +44,7 @@ code_enum!(Answer as "answer" {
     130 => Borrowed(parts),
     132 => InventoryOfLoans(inventory, claims),
     131 => Lent { revision, states, elsewhere },
+    140 => Cleared(position),
 });
 
 code_struct!(JobStatus {

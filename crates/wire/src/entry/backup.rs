@@ -14,7 +14,8 @@
 //! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
 //! failovers at its end, with 230 also the sites that have handed their join in. With 240 it has all of that, and the
 //! ids that terms assign, with 250 also regions whose roots are their first ones, with 251 regions whose root
-//! was never lost, and with 252 any regions. With 253 it has all of that, and the last failovers of sites.
+//! was never lost, and with 252 regions without a standby. With 253 it has all of that, and the last failovers of sites,
+//! with 254 also regions that have a standby, or are to have one.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -25,11 +26,11 @@
 //! ```
 
 use super::EntryError;
-use super::causal::{FirstRegion, MovedRegion};
+use super::causal::{FirstRegion, MovedRegion, SingleRegion};
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
-    Inventory, Loss, Mirroring, OpenFailover, Promotion, Reached, Registry, SiteId, SlotCopy, Tag,
+    Inventory, Loss, Mirroring, OpenFailover, Promotion, Reached, Region, Registry, SiteId, SlotCopy, Tag,
     Taken, TermBegan,
 };
 
@@ -136,7 +137,9 @@ const FORM_WITH_ROOTS: u8 = 251;
 const FORM_WITH_REBUILDS: u8 = 252;
 /// The same, with the last failovers of sites at its end; all other parts may be empty.
 const FORM_WITH_LAST: u8 = 253;
-const FORMS: [u8; 9] = [
+/// The same, with regions that have a standby, or are to have one; the last failovers may be none.
+const FORM_WITH_STANDBYS: u8 = 254;
+const FORMS: [u8; 10] = [
     FORM,
     FORM_WITH_TERMS,
     FORM_WITH_FAILOVERS,
@@ -146,10 +149,29 @@ const FORMS: [u8; 9] = [
     FORM_WITH_ROOTS,
     FORM_WITH_REBUILDS,
     FORM_WITH_LAST,
+    FORM_WITH_STANDBYS,
 ];
 /// The forms with all parts of earlier ones, whether empty or not.
-const LONG_FORMS: [u8; 5] =
-    [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS, FORM_WITH_LAST];
+const LONG_FORMS: [u8; 6] = [
+    FORM_WITH_IDS,
+    FORM_WITH_REGIONS,
+    FORM_WITH_ROOTS,
+    FORM_WITH_REBUILDS,
+    FORM_WITH_LAST,
+    FORM_WITH_STANDBYS,
+];
+
+/// Regions as an earlier form has them.
+fn put_regions<T: Code>(regions: &[Region], form: fn(Region) -> T, out: &mut Vec<u8>) {
+    regions.iter().copied().map(form).collect::<Vec<_>>().put(out);
+}
+
+fn take_regions<T: Code>(
+    from: &mut Input,
+    region: fn(T) -> Region,
+) -> Result<Vec<Region>, EntryError> {
+    Ok(Vec::<T>::take(from)?.into_iter().map(region).collect())
+}
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -173,6 +195,7 @@ impl Code for Registry {
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if !regions.iter().all(SingleRegion::is) => FORM_WITH_STANDBYS,
             (false, ..) if !failovers.last.is_empty() => FORM_WITH_LAST,
             (false, ..) if !regions.iter().all(MovedRegion::is) => FORM_WITH_REBUILDS,
             (false, ..) if !regions.iter().all(FirstRegion::is) => FORM_WITH_ROOTS,
@@ -218,14 +241,14 @@ impl Code for Registry {
             handed_in.put(out);
         }
         match form {
-            FORM_WITH_REGIONS => {
-                regions.iter().copied().map(FirstRegion).collect::<Vec<_>>().put(out)
-            }
-            FORM_WITH_ROOTS => {
-                regions.iter().copied().map(MovedRegion).collect::<Vec<_>>().put(out)
-            }
-            FORM_WITH_REBUILDS => regions.put(out),
+            FORM_WITH_REGIONS => put_regions(regions, FirstRegion, out),
+            FORM_WITH_ROOTS => put_regions(regions, MovedRegion, out),
+            FORM_WITH_REBUILDS => put_regions(regions, SingleRegion, out),
             FORM_WITH_LAST => {
+                put_regions(regions, SingleRegion, out);
+                failovers.last.put(out);
+            }
+            FORM_WITH_STANDBYS => {
                 regions.put(out);
                 failovers.last.put(out);
             }
@@ -292,29 +315,26 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if [FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS].contains(&form) {
-            registry.regions = match form {
-                FORM_WITH_REBUILDS => Code::take(from)?,
-                FORM_WITH_ROOTS => {
-                    <Vec<MovedRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect()
-                }
-                _ => <Vec<FirstRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect(),
-            };
-            let is_short = match form {
-                FORM_WITH_REBUILDS => registry.regions.iter().all(MovedRegion::is),
-                FORM_WITH_ROOTS => registry.regions.iter().all(FirstRegion::is),
-                _ => false,
-            };
-            if registry.regions.is_empty() || is_short {
-                return Err(from.malformed("registry of the shorter form"));
-            }
-        }
-        if form == FORM_WITH_LAST {
-            registry.regions = Code::take(from)?;
+        registry.regions = match form {
+            FORM_WITH_REGIONS => take_regions(from, |FirstRegion(one)| one)?,
+            FORM_WITH_ROOTS => take_regions(from, |MovedRegion(one)| one)?,
+            FORM_WITH_REBUILDS | FORM_WITH_LAST => take_regions(from, |SingleRegion(one)| one)?,
+            FORM_WITH_STANDBYS => Code::take(from)?,
+            _ => Vec::new(),
+        };
+        if [FORM_WITH_LAST, FORM_WITH_STANDBYS].contains(&form) {
             registry.failovers.last = Code::take(from)?;
-            if registry.failovers.last.is_empty() {
-                return Err(from.malformed("registry of the shorter form"));
-            }
+        }
+        let is_short = match form {
+            FORM_WITH_REGIONS => registry.regions.is_empty(),
+            FORM_WITH_ROOTS => registry.regions.iter().all(FirstRegion::is),
+            FORM_WITH_REBUILDS => registry.regions.iter().all(MovedRegion::is),
+            FORM_WITH_LAST => registry.failovers.last.is_empty(),
+            FORM_WITH_STANDBYS => registry.regions.iter().all(SingleRegion::is),
+            _ => false,
+        };
+        if is_short {
+            return Err(from.malformed("registry of the shorter form"));
         }
         Ok(registry)
     }
@@ -368,7 +388,7 @@ mod tests {
     use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
-        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal, Region,
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal,
         RegionId, Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs,
         StagedItem, Term, TermBegan, TermIds,
     };
@@ -510,10 +530,43 @@ mod tests {
             bytes[before.len()..],
             *b"\x01\x01\xac\x02\x07\x01\x05\x01\x08\x01\xac\x02\xac\x02\x01"
         );
-        assert_eq!(decode_registry(bytes.clone()), Ok(longer));
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer.clone()));
         for cut in 0..bytes.len() {
             assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
         }
+        // With the last failovers of sites: all parts before them as in the form before.
+        let mut failed = longer.clone();
+        let last = Ballot { round: 9, site: SiteId(2), ..Ballot::FIRST };
+        failed.failovers.last = vec![(SiteId(300), last)];
+        let of_last = encode_registry(&failed);
+        assert_eq!(of_last[13], 253);
+        assert_eq!(of_last[14..bytes.len()], bytes[14..]);
+        assert_eq!(of_last[bytes.len()..], *b"\x01\xac\x02\x00\x00\x09\x02");
+        assert_eq!(decode_registry(of_last.clone()), Ok(failed.clone()));
+        for cut in 0..of_last.len() {
+            assert!(decode_registry(of_last.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        // With a standby.
+        let since = Ballot { round: 9, site: SiteId(2), ..Ballot::FIRST };
+        longer.regions[0].standby = Some(model::Standby { site: SiteId(8), in_sync: true, since });
+        longer.regions[0].standby_rule.choice = model::StandbyChoice::At(SiteId(8));
+        let with_rebuild = bytes;
+        let bytes = encode_registry(&longer);
+        assert_eq!(bytes[13], 254);
+        assert_eq!(bytes[14..with_rebuild.len()], with_rebuild[14..]);
+        assert_eq!(bytes[with_rebuild.len()..], *b"\x01\x08\x01\x00\x00\x09\x02\x03\x08\x00\x00");
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer.clone()));
+        for cut in 0..bytes.len() {
+            assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        // With both.
+        failed.regions = longer.regions;
+        let with_standby = bytes;
+        let bytes = encode_registry(&failed);
+        let before = with_standby.len() - 1;
+        assert_eq!(bytes[..before], with_standby[..before]);
+        assert_eq!(bytes[before..], *b"\x01\xac\x02\x00\x00\x09\x02");
+        assert_eq!(decode_registry(bytes), Ok(failed));
     }
 
     #[test]

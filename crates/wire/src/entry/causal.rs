@@ -4,7 +4,7 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, Position, Rebuilt, Region,
-    RegionId, Resync, ResyncItem, RootStep,
+    RegionId, Resync, ResyncItem, RootStep, Standby, StandbyChoice, StandbyRule, StandbyStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -38,10 +38,8 @@ pub(super) struct MovedRegion(pub(super) Region);
 
 impl Code for MovedRegion {
     fn put(&self, out: &mut Vec<u8>) {
-        let Region { id, epoch, root, cut, next, rebuilt: _ } = &self.0;
-        id.put(out);
-        epoch.put(out);
-        root.put(out);
+        let Region { cut, next, .. } = &self.0;
+        FirstRegion(self.0).put(out);
         cut.put(out);
         next.put(out);
     }
@@ -56,11 +54,41 @@ impl Code for MovedRegion {
 impl MovedRegion {
     /// Whether a region is written as one.
     pub(super) fn is(region: &Region) -> bool {
-        region.rebuilt.is_none()
+        region.rebuilt.is_none() && SingleRegion::is(region)
     }
 }
 
-code_struct!(Region { id, epoch, root, cut, next, rebuilt });
+/// A region that has no standby, and is to have none, as registries of the form before have it.
+pub(super) struct SingleRegion(pub(super) Region);
+
+impl Code for SingleRegion {
+    fn put(&self, out: &mut Vec<u8>) {
+        MovedRegion(self.0).put(out);
+        self.0.rebuilt.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<SingleRegion, EntryError> {
+        let MovedRegion(moved) = MovedRegion::take(from)?;
+        Ok(SingleRegion(Region { rebuilt: Code::take(from)?, ..moved }))
+    }
+}
+
+impl SingleRegion {
+    /// Whether a region is written as one.
+    pub(super) fn is(region: &Region) -> bool {
+        region.standby.is_none() && region.standby_rule == StandbyRule::default()
+    }
+}
+
+code_struct!(Region { id, epoch, root, cut, next, rebuilt, standby, standby_rule });
+code_struct!(Standby { site, in_sync, since });
+code_struct!(StandbyRule { choice, by_hand });
+
+code_enum!(StandbyChoice as "choice of a standby" {
+    1 => Off,
+    2 => Nearest,
+    3 => At(site),
+});
 code_struct!(Rebuilt { until, above, is_open });
 
 // The bytes of all families of commands are of one table, with those of `command`.
@@ -71,6 +99,7 @@ code_enum!(CausalCommand as "command of causal keys" {
     143 => Resync(step),
     144 => Root { epoch, step },
     145 => Ordered { epoch, sites },
+    146 => Standby { since, step },
     148 => Clear { keyspace },
 });
 
@@ -91,6 +120,11 @@ code_enum!(RootStep as "step of a root that stops" {
     2 => Resume,
     3 => Give,
     4 => GiveTo(site),
+});
+
+code_enum!(StandbyStep as "step of a standby" {
+    1 => Hold,
+    2 => Freeze,
 });
 
 code_struct!(LastOrdered { site, revision, position });
@@ -193,6 +227,12 @@ mod tests {
         let (mut given, step) = (Vec::new(), RootStep::GiveTo(SiteId(7)));
         CausalCommand::Root { epoch: 300, step }.put(&mut given);
         assert_eq!(given, [0x90, 0xac, 0x02, 4, 7]);
+        let since = model::Ballot { round: 300, site: SiteId(2), ..model::Ballot::FIRST };
+        for (step, byte) in [(StandbyStep::Hold, 1), (StandbyStep::Freeze, 2)] {
+            let (command, mut out) = (CausalCommand::Standby { since, step }, Vec::new());
+            command.put(&mut out);
+            assert_eq!(out, [0x92, 0, 0, 0xac, 0x02, 2, byte], "{command}");
+        }
         let (site, revision, position) = (SiteId(2), Revision(300), Position(4));
         let sites = vec![LastOrdered { site, revision, position }];
         let (command, mut out) = (CausalCommand::Ordered { epoch: 1, sites }, Vec::new());

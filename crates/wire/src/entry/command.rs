@@ -263,6 +263,7 @@ code_enum!(JobName as "job" {
     13 => Confirm,
     14 => Resync,
     16 => Root,
+    17 => Standby,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

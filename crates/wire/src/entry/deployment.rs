@@ -60,6 +60,10 @@ code_enum!(RegistryChange as "change of the registry" {
     121 => ChangeRoot { region, epoch, to, cut },
     122 => Rebuild { region, epoch, to },
     123 => SettleRebuild { region, epoch, cut },
+    124 => SetStandby(rule),
+    125 => NameStandby { region, epoch, site },
+    126 => SyncStandby { region, epoch, since, in_sync },
+    127 => TakeOver { region, epoch, since, cut },
 });
 
 code_enum!(RegistryError as "registry error" {
@@ -83,6 +87,8 @@ code_enum!(RegistryError as "registry error" {
     120 => NoRegion,
     121 => RootLeaves(name),
     122 => RootAnswers(name),
+    123 => StandbyIsRoot(name),
+    124 => StandbyLeaves(name),
 });
 
 code_enum!(MoveError as "move error" {

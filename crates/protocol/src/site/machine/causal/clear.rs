@@ -31,7 +31,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.order_own(epoch)?;
         let position = self.order_here(epoch, keyspace, vec![Effect::Clear]);
-        Ok(Answer::Done(Revision(position.0)))
+        Ok(Answer::Cleared(position))
     }
 
     /// All that the root's own site has written has its place from here on.

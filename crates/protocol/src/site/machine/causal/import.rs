@@ -18,7 +18,7 @@ impl<S: State> Applying<'_, S> {
         entries: &[Import],
     ) -> Result<Answer, Stopped> {
         let is_here = from == self.modes.causal.head.applied && self.modes.causal.resync.is_none();
-        if !is_here || !is_in_order(from, upto, entries) {
+        if !is_here || self.is_frozen() || !is_in_order(from, upto, entries) {
             return Ok(self.done_now());
         }
         let region = *self.region()?;

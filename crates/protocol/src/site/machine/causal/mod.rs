@@ -21,6 +21,7 @@
 //! | `write` | a request of this site |
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
+//! | `standby` | what the root and its standby commit to |
 //! | `import` | the order as it comes here |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows` | where it lies in the state |
@@ -47,6 +48,7 @@ pub mod resync;
 mod roots;
 mod rows;
 pub mod session;
+mod standby;
 mod write;
 
 #[cfg(test)]
@@ -63,6 +65,7 @@ use registers::Pending;
 use resync::Resync;
 use roots::Root;
 use rows::Head;
+use standby::Committed;
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 
@@ -79,6 +82,7 @@ pub struct Causal {
     /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are pending again.
     kept_bytes: u64,
     root: Root,
+    committed: Committed,
     /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
@@ -147,6 +151,11 @@ impl Causal {
     /// The same of all sites.
     pub fn ordered_all(&self) -> impl Iterator<Item = (SiteId, Revision, Position)> + '_ {
         self.ordered.iter().map(|(site, (revision, position))| (*site, *revision, *position))
+    }
+
+    /// Where this site began when it became a root that is not the first one.
+    pub fn begun(&self) -> Position {
+        self.root.begun
     }
 
     /// Whether this site, the root in this epoch, has all that it needs to order.
@@ -228,6 +237,7 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),
+            CausalCommand::Standby { since, step } => self.standby_step(*since, *step),
             CausalCommand::Ordered { epoch, sites } => self.take_last_ordered(*epoch, sites),
         }
     }

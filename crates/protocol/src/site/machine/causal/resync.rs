@@ -184,6 +184,11 @@ impl<S: State> Applying<'_, S> {
             let what = "get its keys from another site: it is the root, or in another epoch";
             return Err(Refusal::NotCausal(what).into());
         }
+        if self.is_frozen() {
+            let what =
+                "get its keys from another site: it is a standby that is about to be the root";
+            return Err(Refusal::NotCausal(what).into());
+        }
         let head = &self.modes.causal.head;
         if head.applied >= floor {
             return Ok(Answer::Installed);

@@ -10,6 +10,7 @@
 //! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ pieces (varints) ‖ resume   of a resync
 //! K m            → format 1 ‖ where it began as another root ‖ epoch in which it stopped ‖ given (varints)
 //!                 | format 2 ‖ the same ‖ given to which site (varint)
+//! K y            → format 1 ‖ version under which it holds ‖ … is frozen (four varints each; 0: none)
 //! K w site       → as K s: what a resync has brought of that
 //! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
 //! ```
@@ -20,8 +21,9 @@ use super::super::stores::Store;
 use super::super::tables::CAUSAL;
 use super::resync::Resync;
 use super::roots::Root;
+use super::standby::Committed;
 use super::{Causal, MachineError, Pending};
-use model::{Bytes, CausalWrite, KeyspaceId, Position, RegionId, Revision, SiteId};
+use model::{Ballot, Bytes, CausalWrite, KeyspaceId, Position, RegionId, Revision, SiteId, Term};
 use std::collections::BTreeMap;
 use storage::state::Read;
 use wire::entry::{decode_causal_write, encode_causal_write, put_varint, take_varint};
@@ -41,6 +43,8 @@ const STAGED: u8 = b't';
 /// The key of what a site keeps of being the root.
 pub(super) const ROOT: [u8; 2] = [CAUSAL, b'm'];
 const STAGED_SITES: u8 = b'w';
+/// The key of what a root and its standby commit to.
+pub(super) const COMMITTED: [u8; 2] = [CAUSAL, b'y'];
 /// What the keys begin with of where a resync has the records of keyspaces.
 #[cfg(test)]
 pub(in crate::site::machine) const STAGED_ROWS: [u8; 2] = [CAUSAL, STAGED];
@@ -293,6 +297,37 @@ fn decode_root(row: &[u8]) -> Option<Root> {
     is_whole.then_some(Root { begun, stopped, given: given == 1, given_to })
 }
 
+/// The row of what a root and its standby commit to.
+pub(super) fn encode_committed(committed: &Committed) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    for version in [committed.held, committed.frozen] {
+        let Ballot { term, round, site } = version.unwrap_or(Ballot::FIRST);
+        for number in [u64::from(term.number), u64::from(term.site.0), round, u64::from(site.0)] {
+            put_varint(number, &mut row);
+        }
+    }
+    row
+}
+
+fn decode_committed(row: &[u8]) -> Option<Committed> {
+    let (&format, mut rest) = row.split_first()?;
+    let mut numbers = [0; 8];
+    for number in &mut numbers {
+        let (read, len) = take_varint(rest)?;
+        *number = read;
+        rest = &rest[len..];
+    }
+    let small = |number: u64| u32::try_from(number).ok();
+    let version = |numbers: &[u64]| {
+        let term = Term { number: small(numbers[0])?, site: SiteId(small(numbers[1])?) };
+        Some(Ballot { term, round: numbers[2], site: SiteId(small(numbers[3])?) })
+    };
+    let (held, frozen) = (version(&numbers[..4])?, version(&numbers[4..])?);
+    let some = |version: Ballot| Some(version).filter(|version| *version != Ballot::FIRST);
+    let committed = Committed { held: some(held), frozen: some(frozen) };
+    (format == FORMAT && rest.is_empty()).then_some(committed)
+}
+
 /// The last revisions of sites with a position, of this part.
 fn load_sites(
     read: &impl Read,
@@ -454,6 +489,9 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     if let Some(row) = read.get(&ROOT)? {
         causal.root = decode_root(&row).ok_or(DAMAGED)?;
     }
+    if let Some(row) = read.get(&COMMITTED)? {
+        causal.committed = decode_committed(&row).ok_or(DAMAGED)?;
+    }
     if is_damaged { Err(DAMAGED) } else { Ok(causal) }
 }
 
@@ -516,6 +554,13 @@ mod tests {
         assert_eq!(decode_root(&row_of_given), Some(given));
         let others = [&b"\x02\x01\x01\x01"[..], b"\x02\x01\x01\x00\x02", b"\x03\x01\x01\x01\x01"];
         assert!(others.iter().all(|row| decode_root(row).is_none()), "{others:?}");
+        let version =
+            Ballot { term: Term { number: 1, site: SiteId(2) }, round: 300, site: SiteId(3) };
+        let committed = Committed { held: Some(version), frozen: None };
+        let row_of_committed = encode_committed(&committed);
+        assert_eq!(row_of_committed, b"\x01\x01\x02\xac\x02\x03\0\0\0\0");
+        assert_eq!((decode_committed(&row_of_committed), &COMMITTED), (Some(committed), b"Ky"));
+        assert_eq!(decode_committed(b"\x02\x01\x02\x01\x03\0\0\0\0"), None);
         assert_eq!(of_staged_site(SiteId(3)), b"Kw\0\0\0\x03");
         let store = Store { generation: 300, count: 1 };
         let (key, staged) = (of_staged(KeyspaceId(2)), encode_staged(store));

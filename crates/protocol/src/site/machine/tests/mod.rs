@@ -8,6 +8,7 @@ mod causal_orders;
 mod causal_rebuilds;
 mod causal_rmw;
 mod causal_roots;
+mod causal_standbys;
 mod changes;
 mod expiry;
 mod hashes;

@@ -1,0 +1,393 @@
+//! A region: the site that orders its writes, and the site that can take its place.
+//!
+//! The registry says which site is the root, in which epoch, and whether the standby is in sync. Each change of the standby
+//! has the version of the registry that made it ([`Standby::since`]); what the root or the standby asks for names that
+//! version and does nothing under another one. So of a root that goes on without its standby and a standby that takes
+//! the root's place, one has its way, and what is late has none.
+
+use crate::{Ballot, Changed, Position, Registry, RegistryError, SiteId};
+
+/// A region of a deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionId(pub u16);
+
+/// A root that has given its order to a site, and goes on itself since that is silent, skips the epochs that a
+/// registry may have had and forgotten: that of the site, and those of sites after it. 2^6.
+pub const EPOCHS_SKIPPED: u16 = 64;
+
+/// A region: here that of all sites of a deployment. It is made with the first causal keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// Which one. Another root without the order of the one before is another region.
+    pub id: RegionId,
+    /// Of the positions that the root gives. Another site that goes on has the next one, a root that goes on itself
+    /// has one that is [`EPOCHS_SKIPPED`] higher.
+    pub epoch: u16,
+    /// The site that orders.
+    pub root: SiteId,
+    /// The last position of the epoch before, which the root goes on from; `None`: the root is the first one.
+    pub cut: Option<Position>,
+    /// The site that an operator wants as the root.
+    pub next: Option<SiteId>,
+    /// Set once the order went on without the root that had it.
+    pub rebuilt: Option<Rebuilt>,
+    /// The site that can take the root's place, if there is one.
+    pub standby: Option<Standby>,
+    /// How the standby is chosen, and when it takes over.
+    pub standby_rule: StandbyRule,
+}
+
+/// A site that has the order as far as it is released, so that it can take the place of a root that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Standby {
+    /// The site.
+    pub site: SiteId,
+    /// Whether nothing is released before it has it: then it may take over.
+    pub in_sync: bool,
+    /// The version of the registry that says so. Whatever is asked for under another one is not done.
+    pub since: Ballot,
+}
+
+/// How a region has a standby, as an operator wants it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StandbyRule {
+    /// Which site.
+    pub choice: StandbyChoice,
+    /// Whether it takes over by an operator's word only.
+    pub by_hand: bool,
+}
+
+/// Which site is to be the standby.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StandbyChoice {
+    /// None.
+    #[default]
+    Off,
+    /// The one that is nearest to the root, from three sites on.
+    Nearest,
+    /// This one.
+    At(SiteId),
+}
+
+/// What is known of the end of an order whose root was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rebuilt {
+    /// The first epoch after it: what lies in earlier ones …
+    pub until: u16,
+    /// … behind this position is lost: no site that goes on has it. If there were several rebuilds, since the first.
+    pub above: Position,
+    /// The sites say how far they are, and nothing is ordered until the end is known.
+    pub is_open: bool,
+}
+
+impl Rebuilt {
+    /// Whether a session that has seen a position has seen what is lost.
+    pub fn lacks(&self, seen: Position) -> bool {
+        seen.epoch() < self.until && seen > self.above
+    }
+}
+
+impl Region {
+    /// A new one.
+    pub fn new(id: RegionId, epoch: u16, root: SiteId) -> Region {
+        let (standby, standby_rule) = Default::default();
+        Region { id, epoch, root, cut: None, next: None, rebuilt: None, standby, standby_rule }
+    }
+
+    /// Whether the end of a lost root's order is being looked for.
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuilt.is_some_and(|rebuilt| rebuilt.is_open)
+    }
+
+    /// Where the root goes on: what has the order of the epoch before up to its end is here. `None`: at the
+    /// beginning, or it is [not known yet](Self::is_rebuilding).
+    pub fn begin(&self) -> Option<Position> {
+        let cut = self.cut.filter(|_| !self.is_rebuilding());
+        cut.map(|cut| Position::new(self.epoch, cut.count()))
+    }
+
+    /// Whether a root releases nothing that its standby does not have. `held`: the version under which it has committed to
+    /// that.
+    pub fn holds(&self, held: Option<Ballot>) -> bool {
+        self.standby.is_some_and(|standby| standby.in_sync || held == Some(standby.since))
+    }
+
+    /// Whether a site takes nothing more of the order, as it is a standby that is to take over. `frozen`: the version under
+    /// which it has committed to that.
+    pub fn is_frozen(&self, site: SiteId, frozen: Option<Ballot>) -> bool {
+        self.standby.is_some_and(|one| one.site == site && frozen == Some(one.since))
+    }
+
+    /// The standby, if this is the epoch and the version that it is of.
+    fn stands(&self, epoch: u16, since: Ballot) -> Option<Standby> {
+        let standby = self.standby.filter(|standby| standby.since == since);
+        standby.filter(|_| self.epoch == epoch && !self.is_rebuilding())
+    }
+
+    /// Its standby is in sync, or is not any more; `None`: that was asked for under another version. That it is not may
+    /// be said twice: what the root has committed to under the version before ends with it.
+    #[must_use]
+    pub fn synced(
+        &self,
+        (epoch, since): (u16, Ballot),
+        in_sync: bool,
+        version: Ballot,
+    ) -> Option<Region> {
+        let standby = self.stands(epoch, since).filter(|standby| !in_sync || !standby.in_sync)?;
+        let standby = Some(Standby { in_sync, since: version, ..standby });
+        Some(Region { standby, ..*self })
+    }
+
+    /// The standby is the root, behind its last position; `None`: it is not in sync, or was asked for under another version.
+    #[must_use]
+    pub fn taken_over(
+        &self,
+        (epoch, since): (u16, Ballot),
+        cut: Position,
+        version: Ballot,
+    ) -> Option<Region> {
+        let standby = self.stands(epoch, since).filter(|standby| standby.in_sync)?;
+        // The lost root may have given its order to a site whose epoch this registry has forgotten.
+        let next = epoch.checked_add(EPOCHS_SKIPPED)?;
+        Some(Region { cut: Some(cut), ..self.of_root(standby.site, next, version) })
+    }
+
+    /// With another root, or the same one in another epoch. A standby that becomes the root has the root before it as
+    /// its standby.
+    #[must_use]
+    fn of_root(&self, root: SiteId, epoch: u16, version: Ballot) -> Region {
+        let other = |site: SiteId| if site == root { self.root } else { site };
+        let of = |one: Standby| Standby { site: other(one.site), in_sync: false, since: version };
+        let choice = match self.standby_rule.choice {
+            StandbyChoice::At(site) => StandbyChoice::At(other(site)),
+            choice => choice,
+        };
+        let standby_rule = StandbyRule { choice, ..self.standby_rule };
+        let next = self.next.filter(|next| *next != root);
+        Region { epoch, root, next, standby: self.standby.map(of), standby_rule, ..*self }
+    }
+}
+
+impl Registry {
+    /// The region of a site's causal keyspaces; `None`: there was never such a keyspace.
+    pub fn region_of(&self, site: SiteId) -> Option<&Region> {
+        self.regions.last().filter(|_| self.site(site).is_some())
+    }
+
+    /// The region of that id.
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        self.regions.iter().find(|region| region.id == id)
+    }
+
+    /// A site that is needed as the root of a region stays.
+    pub(crate) fn check_no_root(&self, id: SiteId) -> Result<(), RegistryError> {
+        let is_root = self.regions.iter().any(|region| region.root == id);
+        let has_causal = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
+        match self.site(id).filter(|_| is_root && has_causal) {
+            Some(root) => Err(RegistryError::Root(root.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
+    /// order had no keyspace any more.
+    pub(crate) fn make_region(&mut self) -> Result<(), RegistryError> {
+        debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
+        let before = self.regions.last();
+        let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
+        let stays = |region: &Region| self.site(region.root).is_some_and(|site| !site.leaving);
+        if before.is_some_and(|region| is_needed || stays(region)) {
+            return Ok(());
+        }
+        let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
+        let root = self.staying().map(|site| site.id).min();
+        let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
+        // No position is of two regions.
+        let epoch = before.map_or(0, |region| region.epoch) + 1;
+        self.regions = vec![Region::new(id, epoch, root)];
+        Ok(())
+    }
+
+    /// A site that cannot be a root any more is not wanted as one.
+    pub(crate) fn forget_next_root(&mut self, id: SiteId, version: Ballot) {
+        for region in self.regions.iter_mut().filter(|region| region.next == Some(id)) {
+            region.next = None;
+        }
+        self.settle_standby(version);
+    }
+
+    /// A region is another one than before.
+    fn put_region(&mut self, changed: Region, version: Ballot) {
+        for region in self.regions.iter_mut().filter(|region| region.id == changed.id) {
+            *region = changed;
+        }
+        self.changes += 1;
+        self.settle_standby(version);
+    }
+
+    /// A site that leaves, or is gone, or is the root, is no standby; the one that is wanted is.
+    fn settle_standby(&mut self, version: Ballot) {
+        let staying: Vec<SiteId> = self.staying().map(|site| site.id).collect();
+        for region in &mut self.regions {
+            let (root, rule) = (region.root, &mut region.standby_rule);
+            let can = |site: SiteId| site != root && staying.contains(&site);
+            if let StandbyChoice::At(site) = rule.choice
+                && !can(site)
+            {
+                rule.choice = StandbyChoice::Nearest;
+            }
+            let kept = region.standby.filter(|standby| can(standby.site));
+            let wanted = match rule.choice {
+                StandbyChoice::Off => None,
+                StandbyChoice::Nearest => kept.map(|standby| standby.site),
+                StandbyChoice::At(site) => Some(site),
+            };
+            let new = |site| Standby { site, in_sync: false, since: version };
+            region.standby = wanted.map(|site| {
+                kept.filter(|standby| standby.site == site).unwrap_or_else(|| new(site))
+            });
+        }
+    }
+
+    /// A standby is wanted, another one, or none, by an operator.
+    pub(crate) fn set_standby(
+        &mut self,
+        rule: StandbyRule,
+        version: Ballot,
+    ) -> Result<Changed, RegistryError> {
+        let region = *self.regions.last().ok_or(RegistryError::NoRegion)?;
+        if let StandbyChoice::At(at) = rule.choice {
+            let site = self.site(at).ok_or_else(|| RegistryError::NoSite(at.to_string()))?;
+            if at == region.root {
+                return Err(RegistryError::StandbyIsRoot(site.name.clone()));
+            }
+            if site.leaving {
+                return Err(RegistryError::StandbyLeaves(site.name.clone()));
+            }
+        }
+        if region.standby_rule != rule {
+            self.put_region(Region { standby_rule: rule, ..region }, version);
+        }
+        Ok(Changed::Site(region.root))
+    }
+
+    /// The root has chosen its standby. Nothing is changed if it may not, or is another one by now.
+    pub(crate) fn name_standby(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        site: SiteId,
+        version: Ballot,
+    ) -> Result<Changed, RegistryError> {
+        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
+        let region = self.regions.iter().find(is_it).copied();
+        let may = |region: &Region| {
+            let other = region.standby.is_none_or(|one| one.site != site && !one.in_sync);
+            region.standby_rule.choice == StandbyChoice::Nearest && other
+        };
+        if let Some(region) = region.filter(may) {
+            let standby = Some(Standby { site, in_sync: false, since: version });
+            self.put_region(Region { standby, ..region }, version);
+        }
+        Ok(Changed::Site(site))
+    }
+
+    /// What becomes of a region, if anything does.
+    pub(crate) fn change_region(
+        &mut self,
+        id: RegionId,
+        version: Ballot,
+        change: impl Fn(&Region) -> Option<Region>,
+    ) -> Result<Changed, RegistryError> {
+        let region = self.region(id).ok_or(RegistryError::NoRegion)?;
+        if let Some(changed) = change(region) {
+            self.put_region(changed, version);
+        }
+        let root = self.region(id).ok_or(RegistryError::NoRegion)?.root;
+        Ok(Changed::Site(root))
+    }
+
+    /// In another term of the registry no standby is in sync: what it has forgotten may say so.
+    pub(crate) fn recover_standbys(&mut self, version: Ballot) {
+        for standby in self.regions.iter_mut().filter_map(|region| region.standby.as_mut()) {
+            *standby = Standby { in_sync: false, since: version, ..*standby };
+        }
+        self.settle_standby(version);
+    }
+
+    pub(crate) fn move_root(&mut self, to: SiteId) -> Result<Changed, RegistryError> {
+        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
+        if site.leaving {
+            return Err(RegistryError::RootLeaves(site.name.clone()));
+        }
+        let region = self.regions.last_mut().ok_or(RegistryError::NoRegion)?;
+        let next = Some(to).filter(|to| *to != region.root);
+        if std::mem::replace(&mut region.next, next) != next {
+            self.changes += 1;
+        }
+        Ok(Changed::Site(to))
+    }
+
+    pub(crate) fn change_root(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        to: SiteId,
+        (cut, version): (Position, Ballot),
+    ) -> Result<Changed, RegistryError> {
+        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
+        let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
+        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
+        // The present root may go on whatever it is to do: nobody else may.
+        if site.leaving && to != region.root {
+            return Err(RegistryError::RootLeaves(site.name.clone()));
+        }
+        // The root gives its order to one site. That may have an epoch already, of which this registry knows nothing
+        // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
+        let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
+        // There are no more positions than that.
+        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
+        let changed = Region { cut: Some(cut), ..region.of_root(to, next, version) };
+        self.put_region(changed, version);
+        Ok(Changed::Site(to))
+    }
+
+    /// The present root's order ends, with an end that is to be found.
+    pub(crate) fn rebuild(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        to: SiteId,
+        version: Ballot,
+    ) -> Result<Changed, RegistryError> {
+        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
+        if site.leaving {
+            return Err(RegistryError::RootLeaves(site.name.clone()));
+        }
+        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
+        let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
+        // The lost root may have given its order to a site whose epoch this registry has forgotten.
+        let more = if region.is_rebuilding() { 1 } else { EPOCHS_SKIPPED };
+        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
+        let above = region.rebuilt.map_or(Position(u64::MAX), |before| before.above);
+        let rebuilt = Some(Rebuilt { until: next, above, is_open: true });
+        let changed = Region { next: None, rebuilt, ..region.of_root(to, next, version) };
+        self.put_region(changed, version);
+        Ok(Changed::Site(to))
+    }
+
+    pub(crate) fn settle_rebuild(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        cut: Position,
+    ) -> Result<Changed, RegistryError> {
+        let is_it = |region: &&mut Region| (region.id, region.epoch) == (id, epoch);
+        let Some(region) = self.regions.iter_mut().find(is_it) else {
+            return Err(RegistryError::NoRegion);
+        };
+        if let Some(open) = region.rebuilt.filter(|rebuilt| rebuilt.is_open) {
+            let above = open.above.min(cut);
+            let rebuilt = Some(Rebuilt { above, is_open: false, ..open });
+            *region = Region { cut: Some(cut), rebuilt, ..*region };
+            self.changes += 1;
+        }
+        Ok(Changed::Site(region.root))
+    }
+}

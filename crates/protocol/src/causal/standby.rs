@@ -1,0 +1,546 @@
+//! The standby: a site that has the order as far as it is released, and goes on with it when the root is lost.
+//!
+//! It has the order as every site does, in its records, and nothing is sent to it that others are not sent. It gets its places
+//! first: while it is *in sync*, the root releases no place before the standby has imported it ([`Region::released`]). That
+//! is asked of everything that leaves the root's order: places for other sites, imports of the root's own site,
+//! positions that sessions ask for, and keys that a site gets anew.
+//!
+//! ```text
+//! not in sync ── it is near ──▶ held ── it has all that was released ──▶ in sync ── the root is lost ──▶ frozen
+//!      ▲                         │                                         │                              │
+//!      └── no answer for 3 s ────┴─────────────────────────────────────────┘              the standby is the root
+//! ```
+//!
+//! *Held*: the root has committed that it releases nothing without the standby, before it asks the registry to say that the
+//! standby is in sync. So no leader of the root releases on without it while that is under way. What was released before lies
+//! in the order that the leader sees then, and the standby must have all of it.
+//!
+//! *Frozen*: the standby has committed that it imports nothing more, before it asks the registry to be the root. So the
+//! position that it names is its last one, and nothing is released behind it.
+//!
+//! Each of these holds under one version of the registry ([`model::Standby::since`]), and each change names it. If the root goes on without
+//! its standby while that is about to take over, the registry takes one of both changes, and the other one does nothing.
+//!
+//! The lost root, when it is back, is a site like the others. What it had ordered and not released gets its place from
+//! the new root: nobody has seen the other one.
+
+use super::reports::{Ask, Reports};
+use super::trial::{Bug, Planted};
+use super::{AGAIN, Durable, Region};
+use model::{
+    Answer, Ballot, CausalCommand, Failure, LastOrdered, Position, RegistryChange, SiteId, Standby,
+    StandbyChoice, StandbyStep,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use wire::causal::{Reached, Where};
+
+/// The standby is brought in sync once it lacks no more places than this.
+const NEAR: u64 = 4_096;
+/// What waits for the standby so long goes on without it.
+const AWAITED: Duration = Duration::from_secs(3);
+/// After that it is not brought in sync for so long.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The root could not be reached for so long, since it counts as lost, when the standby takes over by itself.
+const LOST_FOR: Duration = Duration::from_secs(5);
+/// A standby that was not heard of for so long gives way to another one, where the root chooses it.
+const REPLACED_AFTER: Duration = Duration::from_secs(60);
+/// What has no effect is done again after this.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// A command of this site.
+    Propose(CausalCommand),
+    /// A site is asked where it is.
+    Ask { to: SiteId, say: Where, again: bool },
+    /// A command of the standby. Its answer comes back under `id`.
+    Hand { id: u64, to: SiteId, command: CausalCommand },
+    /// A change of the registry.
+    Change(RegistryChange),
+    /// A site is called, to see whether it answers.
+    Call(SiteId),
+}
+
+/// What a leader sees of other sites.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sight {
+    /// Those that cannot be reached.
+    pub(crate) lost: BTreeSet<SiteId>,
+    /// At the root, where it chooses: the best standby beside the present one.
+    pub(crate) nearest: Option<SiteId>,
+}
+
+/// What was ordered of each site when the root held first, on its way to the standby.
+#[derive(Debug)]
+struct Handed {
+    sites: Vec<LastOrdered>,
+    /// The end of the order then: all that was released without the standby lies before it.
+    upto: Position,
+    first_id: Option<u64>,
+    at: Duration,
+    is_there: bool,
+}
+
+/// What the leader of a root, or of its standby, knows.
+#[derive(Debug, Default)]
+pub(crate) struct Standbys {
+    planted: Planted,
+    epoch: u16,
+    since: Option<Ballot>,
+    reports: Reports,
+    /// Since when a place waits for the standby, and how far that was then.
+    waits: Option<(Position, Duration)>,
+    not_before: Duration,
+    handed: Option<Handed>,
+    last_id: u64,
+    /// When a command was proposed last, or a change asked for; when the root was called; since when it is lost.
+    proposed: Option<Duration>,
+    changed: Option<Duration>,
+    called: Option<Duration>,
+    lost: Option<Duration>,
+    acknowledged: Position,
+}
+
+impl Standbys {
+    pub(crate) fn new(planted: Planted) -> Standbys {
+        Standbys { planted, ..Standbys::default() }
+    }
+
+    /// How far the standby has the order for sure.
+    pub(crate) fn acknowledged(&self) -> Position {
+        match self.planted.is(Bug::ReleasedEarly) {
+            true => Position(u64::MAX),
+            false => self.acknowledged,
+        }
+    }
+
+    /// The next steps.
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+        sight: &Sight,
+    ) -> Vec<Step> {
+        let since = region.standby.map(|standby| standby.since);
+        if (self.epoch, self.since) != (region.epoch, since) {
+            self.begin(region.epoch, since);
+        }
+        match region.standby {
+            _ if region.orders() => self.at_root(now, state, region, sight),
+            Some(standby) if standby.site == region.own && !region.is_rebuilding => {
+                self.at_standby(now, state, (region, standby), sight).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Under another version of the registry: what was asked for under the one before is done, or never will be.
+    fn begin(&mut self, epoch: u16, since: Option<Ballot>) {
+        let (planted, last_id, not_before) = (self.planted, self.last_id, self.not_before);
+        let before = std::mem::take(self);
+        *self = Standbys { planted, last_id, not_before, epoch, since, ..Standbys::default() };
+        self.reports = Reports::of(epoch);
+        if before.epoch == epoch {
+            self.reports = before.reports;
+        }
+    }
+
+    // ---- at the root -------------------------------------------------------------------------------
+
+    fn at_root(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+        sight: &Sight,
+    ) -> Vec<Step> {
+        let Some(standby) = region.standby else {
+            return self.name(now, region, sight).into_iter().collect();
+        };
+        self.acknowledged = self.reports.applied(standby.site);
+        let last = state.order_last();
+        let waited = self.waited(now, last, region);
+        let is_asked = !standby.in_sync || waited.is_some_and(|waited| waited >= AGAIN);
+        let is_unknown = self.acknowledged == Position(0) && last > Position(0);
+        let mut steps = Vec::new();
+        if is_asked || is_unknown {
+            let asks = self.reports.ask_one(standby.site, now);
+            steps.extend(asks.map(|Ask { to, say, again }| Step::Ask { to, say, again }));
+        }
+        let is_late = waited.is_some_and(|waited| waited >= AWAITED);
+        let step = if is_late {
+            self.not_before = now + PAUSE;
+            self.sync(now, region, standby, false)
+        } else if standby.in_sync {
+            None
+        } else if sight.lost.contains(&standby.site) && !region.holds() {
+            self.name(now, region, sight)
+        } else {
+            self.lost = None;
+            self.bring_in_sync(now, state, region, standby)
+        };
+        steps.extend(step);
+        steps
+    }
+
+    /// How long a place has waited for the standby by now, without a word of it.
+    fn waited(&mut self, now: Duration, last: Position, region: &Region) -> Option<Duration> {
+        if !region.holds() || self.acknowledged >= last {
+            self.waits = None;
+            return None;
+        }
+        let waits = self.waits.filter(|(acknowledged, _)| *acknowledged == self.acknowledged);
+        let (_, since) = *self.waits.insert(waits.unwrap_or((self.acknowledged, now)));
+        Some(now - since)
+    }
+
+    fn bring_in_sync(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+        standby: Standby,
+    ) -> Option<Step> {
+        let (to, has, last) = (standby.site, self.acknowledged, state.order_last());
+        if !region.holds() {
+            self.handed = None;
+            let is_near = has.count() + NEAR >= last.count() && has >= state.trimmed_upto();
+            let is_ready = self.reports.is_fresh(to, now) && is_near && self.not_before <= now;
+            let may = is_ready && state.stopped_in(region.epoch).is_none();
+            return if may { self.commit(now, standby, StandbyStep::Hold) } else { None };
+        }
+        let handed = self.handed.get_or_insert_with(|| Handed::of(state));
+        if has < handed.upto && !self.planted.is(Bug::InSyncEarly) {
+            return None;
+        }
+        if handed.is_there {
+            return self.sync(now, region, standby, true);
+        }
+        if handed.first_id.is_some() && now < handed.at + PATIENCE {
+            return None;
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        (handed.first_id, handed.at) = (handed.first_id.or(Some(id)), now);
+        let sites = handed.sites.clone();
+        Some(Step::Hand { id, to, command: CausalCommand::Ordered { epoch: region.epoch, sites } })
+    }
+
+    /// The registry is to say that the standby is in sync, or that it is not.
+    fn sync(
+        &mut self,
+        now: Duration,
+        region: &Region,
+        standby: Standby,
+        in_sync: bool,
+    ) -> Option<Step> {
+        let (id, epoch, since) = (region.id, region.epoch, standby.since);
+        self.change(now, RegistryChange::SyncStandby { region: id, epoch, since, in_sync })
+    }
+
+    /// The registry is to have a standby, or another one, if that is left to the root.
+    fn name(&mut self, now: Duration, region: &Region, sight: &Sight) -> Option<Step> {
+        let since = *self.lost.get_or_insert(now);
+        let is_due = region.standby.is_none() || since + REPLACED_AFTER <= now;
+        let is_free = region.standby_rule.choice == StandbyChoice::Nearest && is_due;
+        let site = sight.nearest.filter(|_| is_free)?;
+        let (region, epoch) = (region.id, region.epoch);
+        self.change(now, RegistryChange::NameStandby { region, epoch, site })
+    }
+
+    // ---- at the standby ----------------------------------------------------------------------------
+
+    fn at_standby(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        (region, standby): (&Region, Standby),
+        sight: &Sight,
+    ) -> Vec<Step> {
+        if region.is_frozen {
+            let (id, epoch, since) = (region.id, region.epoch, standby.since);
+            let cut = state.applied();
+            let change = RegistryChange::TakeOver { region: id, epoch, since, cut };
+            return self.change(now, change).into_iter().collect();
+        }
+        if !standby.in_sync || state.is_resyncing() {
+            (self.lost, self.called) = (None, None);
+            return Vec::new();
+        }
+        let mut steps = Vec::new();
+        if self.called.is_none_or(|at| at + AGAIN <= now) {
+            self.called = Some(now);
+            steps.push(Step::Call(region.root));
+        }
+        if !sight.lost.contains(&region.root) {
+            self.lost = None;
+            return steps;
+        }
+        let since = *self.lost.get_or_insert(now);
+        let is_wanted = region.next == Some(region.own);
+        let by_itself = !region.standby_rule.by_hand && since + LOST_FOR <= now;
+        if is_wanted || by_itself {
+            steps.extend(self.commit(now, standby, StandbyStep::Freeze));
+        }
+        steps
+    }
+
+    // ---- both --------------------------------------------------------------------------------------
+
+    fn commit(&mut self, now: Duration, standby: Standby, step: StandbyStep) -> Option<Step> {
+        if self.proposed.is_some_and(|at| now < at + PATIENCE) {
+            return None;
+        }
+        self.proposed = Some(now);
+        Some(Step::Propose(CausalCommand::Standby { since: standby.since, step }))
+    }
+
+    fn change(&mut self, now: Duration, change: RegistryChange) -> Option<Step> {
+        if self.changed.is_some_and(|at| now < at + PATIENCE) {
+            return None;
+        }
+        self.changed = Some(now);
+        Some(Step::Change(change))
+    }
+
+    /// A site's leader reports.
+    pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
+        self.reports.reached(site, say, now);
+    }
+
+    /// The standby's answer to what was ordered of each site.
+    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>) {
+        let is_it = |handed: &&mut Handed| handed.first_id.is_some_and(|first| first <= id);
+        if let Some(handed) = self.handed.as_mut().filter(is_it) {
+            handed.is_there |= outcome.is_ok();
+        }
+    }
+
+    /// This node leads no more.
+    pub(crate) fn stop(&mut self) {
+        // A late answer must not be taken for one to a later step.
+        *self = Standbys { last_id: self.last_id, ..Standbys::new(self.planted) };
+    }
+
+    /// What it waits for, for people.
+    pub(crate) fn waits_for(&self, now: Duration, region: &Region) -> Option<&'static str> {
+        let standby = region.standby?;
+        match (region.orders(), standby.in_sync) {
+            (true, false) if self.reports.is_fresh(standby.site, now) => {
+                Some("the standby is not in sync yet: it has to get what it lacks of the order")
+            }
+            (true, false) => Some("the standby is not in sync: it does not answer"),
+            (true, true) => None,
+            (false, _) if region.is_frozen => {
+                Some("takes over from the root; for that most of the registrars must answer")
+            }
+            (false, true) if self.lost.is_some() && region.standby_rule.by_hand => Some(
+                "the root cannot be reached: `portolan region move-root` has this site take over",
+            ),
+            (false, true) if self.lost.is_some() => Some("the root cannot be reached"),
+            (false, _) => None,
+        }
+    }
+
+    /// How many places the standby lacks, at the root.
+    pub(crate) fn left(&self, state: &impl Durable, region: &Region) -> u64 {
+        if !region.orders() || region.standby.is_none() {
+            return 0;
+        }
+        state.order_last().count().saturating_sub(self.acknowledged.count())
+    }
+
+    /// When it must be polled at the latest.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+        let again = |at: Option<Duration>, pause| at.map(|at| at + pause);
+        let awaited =
+            self.waits.map(|(_, at)| if at + AGAIN > now { at + AGAIN } else { at + AWAITED });
+        let all = [
+            awaited,
+            again(self.proposed, PATIENCE),
+            again(self.changed, PATIENCE),
+            again(self.called, AGAIN),
+            again(self.lost, LOST_FOR),
+        ];
+        all.into_iter().flatten().chain(self.reports.next_due()).filter(|at| *at > now).min()
+    }
+}
+
+impl Handed {
+    fn of(state: &impl Durable) -> Handed {
+        let of_site = |(site, revision, position)| LastOrdered { site, revision, position };
+        let sites = state.ordered_all().into_iter().map(of_site).collect();
+        let upto = state.order_last();
+        Handed { sites, upto, first_id: None, at: Duration::ZERO, is_there: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulation::{Store, region, write};
+    use super::*;
+    use model::{RegionId, Revision, StandbyRule};
+
+    const AT: fn(u64) -> Duration = Duration::from_millis;
+    const ROOT: SiteId = SiteId(1);
+    const OTHER: SiteId = SiteId(2);
+
+    fn version(round: u64) -> Ballot {
+        Ballot { round, ..Ballot::FIRST }
+    }
+
+    fn standby(round: u64, in_sync: bool) -> Option<Standby> {
+        Some(Standby { site: OTHER, in_sync, since: version(round) })
+    }
+
+    fn report(standbys: &mut Standbys, count: u64, at: Duration) {
+        let applied = Position::new(1, count).0;
+        standbys.reached(OTHER, Reached { epoch: 1, applied, taken: applied, again: true }, at);
+    }
+
+    fn done(steps: Vec<Step>) -> Vec<Step> {
+        steps.into_iter().filter(|step| !matches!(step, Step::Ask { .. } | Step::Call(_))).collect()
+    }
+
+    fn commit(round: u64, step: StandbyStep) -> Vec<Step> {
+        vec![Step::Propose(CausalCommand::Standby { since: version(round), step })]
+    }
+
+    fn sync(round: u64, in_sync: bool) -> Vec<Step> {
+        let (region, since) = (RegionId(1), version(round));
+        let change = RegistryChange::SyncStandby { region, epoch: 1, since, in_sync };
+        vec![Step::Change(change)]
+    }
+
+    fn sight(lost: &[SiteId]) -> Sight {
+        Sight { lost: lost.iter().copied().collect(), nearest: None }
+    }
+
+    /// A root that has ordered five writes.
+    fn store() -> Store {
+        let mut store = Store::of(1);
+        (1..=5).for_each(|revision| store.order(OTHER, write(revision)));
+        store
+    }
+
+    #[test]
+    fn a_standby_is_in_sync_once_it_has_what_was_released_without_it() {
+        let (mut standbys, mut store) = (Standbys::default(), store());
+        let mut region = Region { standby: standby(1, false), ..region(1) };
+        let none = sight(&[]);
+        let steps = standbys.poll(AT(0), &store, &region, &none);
+        assert!(matches!(steps[..], [Step::Ask { to: OTHER, .. }]), "{steps:?}");
+        report(&mut standbys, 3, AT(10));
+        let held = standbys.poll(AT(10), &store, &region, &none);
+        assert_eq!(done(held), commit(1, StandbyStep::Hold));
+        region.gate = Some(Position::new(1, 3));
+        assert!(done(standbys.poll(AT(20), &store, &region, &none)).is_empty(), "it lacks two");
+        // What is ordered from now on is not released without it.
+        store.order(OTHER, write(6));
+        report(&mut standbys, 5, AT(30));
+        let sites =
+            vec![LastOrdered { site: OTHER, revision: Revision(5), position: Position::new(1, 5) }];
+        let command = CausalCommand::Ordered { epoch: 1, sites };
+        let handed = standbys.poll(AT(30), &store, &region, &none);
+        assert_eq!(done(handed), [Step::Hand { id: 1, to: OTHER, command }]);
+        assert!(done(standbys.poll(AT(40), &store, &region, &none)).is_empty(), "under way");
+        standbys.answered(1, &Ok(Answer::Done(Revision(9))));
+        assert_eq!(done(standbys.poll(AT(50), &store, &region, &none)), sync(1, true));
+        assert!(done(standbys.poll(AT(60), &store, &region, &none)).is_empty(), "under way");
+        region.standby = standby(2, true);
+        assert!(done(standbys.poll(AT(70), &store, &region, &none)).is_empty());
+        assert_eq!(standbys.acknowledged(), Position::new(1, 5), "as before");
+    }
+
+    #[test]
+    fn what_waits_for_a_silent_standby_goes_on_without_it() {
+        let (mut standbys, store) = (Standbys::default(), store());
+        let gate = Some(Position::new(1, 4));
+        let mut region = Region { standby: standby(2, true), gate, ..region(1) };
+        let none = sight(&[]);
+        standbys.poll(AT(0), &store, &region, &none);
+        report(&mut standbys, 4, AT(2_000));
+        assert!(done(standbys.poll(AT(2_000), &store, &region, &none)).is_empty());
+        assert_eq!(standbys.next_due(AT(2_000)), Some(AT(3_000)));
+        assert!(done(standbys.poll(AT(4_900), &store, &region, &none)).is_empty());
+        assert_eq!(done(standbys.poll(AT(5_000), &store, &region, &none)), sync(2, false));
+        (region.standby, region.gate) = (standby(3, false), None);
+        report(&mut standbys, 4, AT(5_100));
+        assert!(done(standbys.poll(AT(5_100), &store, &region, &none)).is_empty(), "a pause");
+        report(&mut standbys, 5, AT(10_000));
+        let again = standbys.poll(AT(10_000), &store, &region, &none);
+        assert_eq!(done(again), commit(3, StandbyStep::Hold));
+        // Nothing waits while the standby has all.
+        let mut region = Region { standby: standby(4, true), gate, ..region };
+        assert!(done(standbys.poll(AT(60_000), &store, &region, &none)).is_empty());
+        // It is not lost while it is held only: that ends, too.
+        region.standby = standby(4, false);
+        standbys.stop();
+        standbys.poll(AT(60_000), &store, &region, &none);
+        let late = standbys.poll(AT(63_000), &store, &region, &none);
+        assert_eq!(done(late), sync(4, false));
+    }
+
+    #[test]
+    fn a_standby_takes_over_from_a_lost_root() {
+        let (mut standbys, mut store) = (Standbys::default(), Store::of(2));
+        store.applied = Position::new(1, 4);
+        let mut region = Region { standby: standby(2, true), ..region(2) };
+        let lost = sight(&[ROOT]);
+        let steps = standbys.poll(AT(0), &store, &region, &sight(&[]));
+        assert_eq!(steps, [Step::Call(ROOT)]);
+        assert!(done(standbys.poll(AT(5_000), &store, &region, &lost)).is_empty());
+        assert!(done(standbys.poll(AT(6_000), &store, &region, &sight(&[]))).is_empty());
+        assert!(done(standbys.poll(AT(10_000), &store, &region, &lost)).is_empty());
+        let freeze = commit(2, StandbyStep::Freeze);
+        assert_eq!(done(standbys.poll(AT(15_000), &store, &region, &lost)), freeze);
+        // It goes on with it, even if the root is back.
+        region.is_frozen = true;
+        let (id, since, cut) = (RegionId(1), version(2), Position::new(1, 4));
+        let change = RegistryChange::TakeOver { region: id, epoch: 1, since, cut };
+        let over = standbys.poll(AT(15_010), &store, &region, &sight(&[]));
+        assert_eq!(over, [Step::Change(change)]);
+        assert!(standbys.waits_for(AT(15_010), &region).is_some());
+    }
+
+    #[test]
+    fn by_hand_means_by_hand() {
+        let (mut standbys, store) = (Standbys::default(), Store::of(2));
+        let standby_rule = StandbyRule { by_hand: true, ..StandbyRule::default() };
+        let mut region = Region { standby: standby(2, true), standby_rule, ..region(2) };
+        let lost = sight(&[ROOT]);
+        standbys.poll(AT(0), &store, &region, &lost);
+        assert!(done(standbys.poll(AT(60_000), &store, &region, &lost)).is_empty());
+        assert!(
+            standbys.waits_for(AT(60_000), &region).is_some_and(|why| why.contains("move-root"))
+        );
+        region.next = Some(OTHER);
+        let over = done(standbys.poll(AT(60_000), &store, &region, &lost));
+        assert_eq!(over, commit(2, StandbyStep::Freeze));
+        // One that is not in sync, or gets its keys anew, does nothing.
+        standbys.stop();
+        region.standby = standby(3, false);
+        assert!(standbys.poll(AT(90_000), &store, &region, &lost).is_empty());
+    }
+
+    #[test]
+    fn a_root_chooses_its_standby_if_that_is_left_to_it() {
+        let (mut standbys, store) = (Standbys::default(), store());
+        let mut region = region(1);
+        let sees = |lost: &[SiteId]| Sight { nearest: Some(SiteId(3)), ..sight(lost) };
+        assert!(standbys.poll(AT(0), &store, &region, &sees(&[])).is_empty(), "nobody wants one");
+        region.standby_rule.choice = StandbyChoice::Nearest;
+        let named = |site| {
+            let change = RegistryChange::NameStandby { region: RegionId(1), epoch: 1, site };
+            vec![Step::Change(change)]
+        };
+        assert_eq!(standbys.poll(AT(0), &store, &region, &sees(&[])), named(SiteId(3)));
+        region.standby = standby(2, false);
+        assert!(done(standbys.poll(AT(0), &store, &region, &sees(&[OTHER]))).is_empty());
+        let late = AT(0) + REPLACED_AFTER;
+        assert_eq!(done(standbys.poll(late, &store, &region, &sees(&[OTHER]))), named(SiteId(3)));
+    }
+}

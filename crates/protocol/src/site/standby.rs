@@ -1,0 +1,88 @@
+//! The job of a region's standby ([`crate::causal::standby`]): at the root, which has it in sync, and at the standby, which takes
+//! over.
+
+use super::causal::{CHANGE_HAS, Shown, region_in, sent};
+use crate::causal::standby::{Sight, Standbys, Step};
+use crate::job::{Effect, Job, Progress, View};
+use model::{Answer, Command, Failure, SiteId};
+use std::time::Duration;
+use storage::state::State;
+use wire::causal::CausalStep;
+
+/// A region with fewer sites gets no standby by itself.
+const SITES_MIN: usize = 3;
+
+impl<S: State> Job<S> for Standbys {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
+            return Vec::new();
+        };
+        let effect = |step| match step {
+            Step::Propose(command) => Effect::Propose(Command::Causal(command)),
+            Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
+            Step::Ask { to, say, again } => sent(to, CausalStep::Where(say), again),
+            Step::Change(change) => Effect::change(change, CHANGE_HAS),
+            Step::Call(site) => Effect::Call(site),
+        };
+        let shown = Shown::of(view.machine);
+        let lost = view.reach.lost(view.now);
+        let present = region.standby.map(|standby| standby.site);
+        let is_wanted = region.orders() && present.is_none_or(|site| lost.contains(&site));
+        let nearest = if is_wanted { nearest(view, present) } else { None };
+        let sight = Sight { nearest, lost };
+        let steps = Standbys::poll(self, view.now, &shown, &region, &sight);
+        steps.into_iter().map(effect).chain(shown.failure()).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        _: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Standbys::answered(self, id, &outcome);
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Standbys::stop(self);
+        Vec::new()
+    }
+
+    /// Writes wait at the root while the standby is silent. A standby that is paused does not take over.
+    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        match region_in(view).is_some_and(|region| region.orders()) {
+            true => Job::poll(self, view),
+            false => Vec::new(),
+        }
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        let region = region_in(view);
+        let left = region.map_or(0, |region| self.left(&Shown::of(view.machine), &region));
+        Progress { left, sent_bytes: 0 }
+    }
+
+    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
+        Standbys::waits_for(self, view.now, &region_in(view)?).map(str::to_owned)
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Standbys::next_due(self, now)
+    }
+}
+
+/// The best standby of this site beside the present one: the site that answers soonest.
+fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<SiteId> {
+    let member = view.machine.membership()?;
+    let staying: Vec<SiteId> = member.registry.staying().map(|site| site.id).collect();
+    if staying.len() < SITES_MIN {
+        return None;
+    }
+    let (lost, ms) = (view.reach.lost(view.now), view.round_trips.all_ms());
+    let can =
+        |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);
+    let far = |site: &SiteId| ms.get(site).copied().unwrap_or(f32::INFINITY);
+    let best = staying.iter().filter(can).min_by(|one, other| far(one).total_cmp(&far(other)));
+    best.copied()
+}
