@@ -136,6 +136,19 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
     }
 
+    /// Sets which site is to be the standby of the region's root, and whether that takes over by an operator's word only.
+    pub async fn set_standby(
+        &self,
+        choice: v1::set_standby_request::Choice,
+        by_hand: bool,
+    ) -> Result<(), Error> {
+        let number = self.caller.sequence.begin();
+        let request = Some(number.id());
+        let message = v1::SetStandbyRequest { choice: Some(choice), by_hand, request };
+        let ask = |channel, request| async move { deployment(channel).set_standby(request).await };
+        self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
+    }
+
     /// Has the order of causal keys go on without its root, which is lost. `to`: the site that is to look after it;
     /// empty: the asked one. Returns the lost root's name.
     pub async fn rebuild_region(&self, to: &str, force: bool) -> Result<String, Error> {

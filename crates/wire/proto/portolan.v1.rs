@@ -2537,6 +2537,14 @@ pub struct ShowRegionResponse {
     pub next: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "161")]
     pub rebuilt: ::core::option::Option<RebuiltRegion>,
+    #[prost(string, tag = "162")]
+    pub standby: ::prost::alloc::string::String,
+    #[prost(bool, tag = "163")]
+    pub standby_in_sync: bool,
+    #[prost(bool, tag = "164")]
+    pub standby_by_hand: bool,
+    #[prost(bool, tag = "165")]
+    pub standby_nearest: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RebuiltRegion {
@@ -2572,6 +2580,29 @@ pub struct RebuildRegionResponse {
     #[prost(string, tag = "1")]
     pub lost: ::prost::alloc::string::String,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetStandbyRequest {
+    #[prost(bool, tag = "4")]
+    pub by_hand: bool,
+    #[prost(message, optional, tag = "5")]
+    pub request: ::core::option::Option<RequestId>,
+    #[prost(oneof = "set_standby_request::Choice", tags = "1, 2, 3")]
+    pub choice: ::core::option::Option<set_standby_request::Choice>,
+}
+/// Nested message and enum types in `SetStandbyRequest`.
+pub mod set_standby_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Choice {
+        #[prost(string, tag = "1")]
+        At(::prost::alloc::string::String),
+        #[prost(bool, tag = "2")]
+        Nearest(bool),
+        #[prost(bool, tag = "3")]
+        Off(bool),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetStandbyResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainPlacementRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -3474,6 +3505,30 @@ pub mod deployment_client {
                 .insert(GrpcMethod::new("portolan.v1.Deployment", "RebuildRegion"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn set_standby(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetStandbyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetStandbyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/SetStandby",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "SetStandby"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3592,6 +3647,13 @@ pub mod deployment_server {
             request: tonic::Request<super::RebuildRegionRequest>,
         ) -> std::result::Result<
             tonic::Response<super::RebuildRegionResponse>,
+            tonic::Status,
+        >;
+        async fn set_standby(
+            &self,
+            request: tonic::Request<super::SetStandbyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetStandbyResponse>,
             tonic::Status,
         >;
     }
@@ -4332,6 +4394,51 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RebuildRegionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/SetStandby" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetStandbySvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::SetStandbyRequest>
+                    for SetStandbySvc<T> {
+                        type Response = super::SetStandbyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetStandbyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::set_standby(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetStandbySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

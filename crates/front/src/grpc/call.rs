@@ -25,7 +25,7 @@ const DEFAULT_KEYSPACE: &str = "default";
 const ANSWER_MS: u64 = 250;
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 35] = [
     "get",
     "put",
     "delete",
@@ -60,6 +60,7 @@ const NAMES: [&str; 34] = [
     "show_region",
     "move_root",
     "rebuild_region",
+    "set_standby",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -99,6 +100,7 @@ pub(crate) enum Method {
     ShowRegion,
     MoveRoot,
     RebuildRegion,
+    SetStandby,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.
@@ -349,7 +351,7 @@ mod tests {
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
         assert_eq!(NAMES[Method::ShowRegion as usize], "show_region");
-        assert_eq!(NAMES.len(), Method::RebuildRegion as usize + 1);
+        assert_eq!(NAMES.len(), Method::SetStandby as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

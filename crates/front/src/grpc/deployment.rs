@@ -5,7 +5,7 @@ use super::{orders, placement};
 use model::{
     Answer, BackupChoice, Ballot, Body, Command, DecidedFailover, Failure, Giving, GlobalCommand,
     OperatorCommand, Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView,
-    RequestId, SiteId, SlotCopy, SlotSet, Taken,
+    RequestId, SiteId, SlotCopy, SlotSet, StandbyChoice, StandbyRule, Taken,
 };
 use server::{MapView, Owned, Standing, backup_of};
 use std::sync::Arc;
@@ -368,6 +368,7 @@ impl v1::deployment_server::Deployment for Callee {
                 return Ok(v1::ShowRegionResponse::default());
             };
             let here = self.handle.causal();
+            let (standby, rule) = (region.standby, region.standby_rule);
             Ok(v1::ShowRegionResponse {
                 id: u32::from(region.id.0),
                 epoch: u32::from(region.epoch),
@@ -383,6 +384,10 @@ impl v1::deployment_server::Deployment for Callee {
                     above_epoch: u32::from(rebuilt.above.epoch()),
                     above_count: rebuilt.above.count(),
                 }),
+                standby: standby.map(|one| name_of(&registry, one.site)).unwrap_or_default(),
+                standby_in_sync: standby.is_some_and(|one| one.in_sync),
+                standby_by_hand: rule.by_hand,
+                standby_nearest: rule.choice == StandbyChoice::Nearest,
             })
         })
         .await
@@ -405,6 +410,34 @@ impl v1::deployment_server::Deployment for Callee {
             let body = Body::Registry { change, id };
             self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             Ok(v1::MoveRootResponse {})
+        })
+        .await
+    }
+
+    async fn set_standby(
+        &self,
+        request: Request<v1::SetStandbyRequest>,
+    ) -> Result<Response<v1::SetStandbyResponse>, Status> {
+        self.measured(Method::SetStandby, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry().await?;
+            let id = request_id(asked.request)?;
+            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+                return outcome.map(|()| v1::SetStandbyResponse {});
+            }
+            use v1::set_standby_request::Choice;
+            let choice = match asked.choice {
+                Some(Choice::At(name)) => StandbyChoice::At(site_named(&registry, &name)?),
+                Some(Choice::Nearest(_)) => StandbyChoice::Nearest,
+                Some(Choice::Off(_)) => StandbyChoice::Off,
+                None => return Err(Status::invalid_argument("name a choice: at, nearest or off")),
+            };
+            let rule = StandbyRule { choice, by_hand: asked.by_hand };
+            let body = Body::Registry { change: RegistryChange::SetStandby(rule), id };
+            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            Ok(v1::SetStandbyResponse {})
         })
         .await
     }

@@ -3,8 +3,8 @@
 use super::connect::{Connect, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
-use clap::{Args, Subcommand};
-use client::v1;
+use clap::{Args, Subcommand, ValueEnum};
+use client::v1::{self, set_standby_request::Choice};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -15,7 +15,12 @@ pub(crate) enum Command {
     Show(Show),
     /// Have another site order, once it has all of the order; the present root: it is to stay
     MoveRoot(MoveRoot),
-    /// Go on without the site that orders, which is lost
+    /// Choose the site that goes on with the order if the root is lost
+    ///
+    /// While it is in sync, no site sees a write of another one before the standby has it. So the order goes on
+    /// behind all that anybody has seen: no session is refused, and no write is lost.
+    Standby(Standby),
+    /// Go on without the site that orders, which is lost, and has no standby in sync
     ///
     /// Among the sites that answer, the one that has most of the order becomes the root. What only the lost
     /// site, and sites that do not answer, have of the order is lost; their causal keys are replaced if they
@@ -38,6 +43,65 @@ pub(crate) struct MoveRoot {
     to: String,
     #[command(flatten)]
     connect: Connect,
+}
+
+/// The standby of the root.
+#[derive(Args)]
+pub(crate) struct Standby {
+    #[command(flatten)]
+    choice: StandbyChoice,
+    /// Whether it takes over by itself, ten seconds after the root was lost, or by `region move-root` to it
+    #[arg(long, value_enum, default_value_t = Failover::Auto)]
+    failover: Failover,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct StandbyChoice {
+    /// This site
+    #[arg(long, value_name = "SITE")]
+    at: Option<String>,
+    /// The site that is nearest to the root, from three sites on
+    #[arg(long)]
+    nearest: bool,
+    /// None
+    #[arg(long)]
+    off: bool,
+}
+
+/// When a standby takes over.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Failover {
+    Auto,
+    ByHand,
+}
+
+impl Standby {
+    fn run(self) -> Result<(), Failed> {
+        let Standby { choice: StandbyChoice { at, nearest, .. }, failover, connect } = self;
+        connect.run(|client| async move {
+            let (choice, done) = match (at, nearest) {
+                (Some(at), _) => (
+                    Choice::At(at.clone()),
+                    format!("{at} is to be the standby: `portolan region show` shows when it is in sync"),
+                ),
+                (None, true) => (
+                    Choice::Nearest(true),
+                    "the site that is nearest to the root is to be the standby: `portolan region show` shows it"
+                        .to_owned(),
+                ),
+                (None, false) => (
+                    Choice::Off(true),
+                    "there is to be no standby: if the root is lost, the order waits for `portolan region rebuild`"
+                        .to_owned(),
+                ),
+            };
+            client.deployment().set_standby(choice, failover == Failover::ByHand).await?;
+            Ok(show::print(done)?)
+        })
+    }
 }
 
 /// The order without its root.
@@ -89,6 +153,7 @@ impl Command {
         match self {
             Command::Show(show) => show.run(),
             Command::MoveRoot(asked) => asked.run(),
+            Command::Standby(asked) => asked.run(),
             Command::Rebuild(asked) => asked.run(),
         }
     }
@@ -117,6 +182,10 @@ fn as_json(region: &v1::ShowRegionResponse) -> Value {
         "epoch": region.epoch,
         "root": region.root,
         "next": (!region.next.is_empty()).then_some(&region.next),
+        "standby": (!region.standby.is_empty()).then(|| {
+            json!({ "site": region.standby, "in_sync": region.standby_in_sync })
+        }),
+        "standby_by_hand": region.standby_by_hand,
         "applied": applied(region),
         "last_revision": region.last_revision,
         "ordered_revision": region.ordered_revision,
@@ -133,12 +202,20 @@ fn as_text(region: &v1::ShowRegionResponse) -> String {
         "" => region.root.clone(),
         next => format!("{}, then {next}", region.root),
     };
-    let mut table =
-        Table::new(["region", "epoch", "root", "applied", ">last own write", ">ordered"]);
+    let mut table = Table::new([
+        "region",
+        "epoch",
+        "root",
+        "standby",
+        "applied",
+        ">last own write",
+        ">ordered",
+    ]);
     table.row([
         region.id.to_string(),
         region.epoch.to_string(),
         root,
+        standby(region),
         applied(region),
         region.last_revision.to_string(),
         region.ordered_revision.to_string(),
@@ -155,6 +232,20 @@ fn as_text(region: &v1::ShowRegionResponse) -> String {
         let _ = write!(text, "\n\nlost with a root: what was behind {above} before epoch {until}");
     }
     text
+}
+
+/// The site that can take the root's place.
+fn standby(region: &v1::ShowRegionResponse) -> String {
+    let word = match (region.standby_in_sync, region.standby_by_hand) {
+        (false, _) => "not in sync",
+        (true, false) => "in sync",
+        (true, true) => "in sync, by hand",
+    };
+    match region.standby.as_str() {
+        "" if region.standby_nearest => "none yet".to_owned(),
+        "" => "none".to_owned(),
+        site => format!("{site} ({word})"),
+    }
 }
 
 /// What part of the order is lost: behind which position, before which epoch.
@@ -184,7 +275,13 @@ mod tests {
             ordered_revision: 11,
             next: "west".to_owned(),
             rebuilt: None,
+            standby: "west".to_owned(),
+            standby_in_sync: true,
+            standby_by_hand: false,
+            standby_nearest: false,
         };
+        assert!(as_text(&region).contains("west (in sync)"), "{}", as_text(&region));
+        assert_eq!(as_json(&region)["standby"]["in_sync"], true);
         let lost =
             v1::RebuiltRegion { is_open: false, until_epoch: 65, above_epoch: 1, above_count: 7 };
         let rebuilt = v1::ShowRegionResponse { rebuilt: Some(lost), ..region.clone() };

@@ -39,8 +39,8 @@ impl World {
         let is_done = move |lab: &Simulation| {
             let nodes = lab.sites.iter().filter(|site| site.id != Some(lost));
             let nodes = nodes.flat_map(|site| site.nodes.iter());
-            let regions = nodes.filter_map(|node| Some(*lab.registry(*node)?.regions.last()?));
-            regions.fold(true, |all, region| all && region.root != lost)
+            let mut regions = nodes.filter_map(|node| Some(*lab.registry(*node)?.regions.last()?));
+            regions.all(|region| region.root != lost)
         };
         let (mut left, step) = (within, MS * 10);
         while !is_done(&self.lab) {
