@@ -554,3 +554,74 @@ fn a_position_that_is_lost_with_the_root_is_told_to_nobody() {
         &[Bug::ResolvedUnreleased],
     );
 }
+
+/// A clear whose place may be lost with the root is not acknowledged, and the keys are there.
+#[test]
+fn a_clear_that_is_lost_with_the_root_is_acknowledged_to_nobody() {
+    golden(
+        |script| {
+            script.with_standby();
+            let mut client = Session::begins();
+            script.put(&mut client, C, "p:x", "1");
+            script.pass(1_000);
+            script.lab.part_sites_one_way(ROOT, A);
+            let (keyspace, write) = (script.keyspaces[0], Write::Clear);
+            let body = Body::Write(Command::Write { keyspace, write, request: None });
+            let ticket = script.ask(C, body, Some(client.0.clone()), 2_000);
+            script.pass(500);
+            script.lose_root();
+            let cleared = script.answer(ticket, 2_000).0;
+            let x = script.get(&mut client, A, "p:x");
+            if cleared.is_ok() {
+                expect(&x, &[Found::Nothing], "x, which was cleared")?;
+            }
+            expect(&x, &[value("1")], "x without the root")?;
+            // The new root clears, and the lost one has that when it is back.
+            script.write(&mut client, C, 0, Write::Clear);
+            script.lab.rejoin_site(ROOT);
+            script.mend();
+            for site in [ROOT, A, C] {
+                let x = script.get(&mut client, site, "p:x");
+                expect(&x, &[Found::Nothing], "x in the end")?;
+            }
+            Ok(())
+        },
+        &[Bug::ClearedUnreleased],
+    );
+}
+
+/// What expires just as the root is lost expires at the standby, for all.
+#[test]
+fn keys_expire_at_the_standby_that_goes_on() {
+    golden(
+        |script| {
+            script.with_standby();
+            let (mut client, mut reader) = (Session::begins(), Session::begins());
+            let soon = Expiry::AfterMs(2_000);
+            script.put_with(&mut client, C, ("p:x", "1"), soon);
+            script.put_with(&mut client, C, ("p:y", "1"), Expiry::AfterMs(6_000));
+            script.pass(1_000);
+            script.lab.part_sites_one_way(ROOT, A);
+            script.pass(1_500);
+            // It has a place at the root, which nobody has seen.
+            let x = script.get(&mut reader, C, "p:x");
+            expect(&x, &[value("1")], "x, whose expiry is not released")?;
+            script.lose_root();
+            for site in [A, C] {
+                for key in ["p:x", "p:y"] {
+                    let found = script.get(&mut reader, site, key);
+                    expect(&found, &[Found::Nothing], "what is due at the new root")?;
+                }
+            }
+            script.put(&mut client, C, "p:x", "2");
+            script.lab.rejoin_site(ROOT);
+            script.mend();
+            for site in [ROOT, A, C] {
+                let x = script.get(&mut client, site, "p:x");
+                expect(&x, &[value("2")], "x in the end")?;
+            }
+            Ok(())
+        },
+        &[],
+    );
+}

@@ -41,7 +41,7 @@ pub enum JobName {
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 16] = [
+    pub const ALL: [JobName; 17] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,

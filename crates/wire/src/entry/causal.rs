@@ -215,6 +215,9 @@ mod tests {
         let mut out = Vec::new();
         CausalCommand::Clear { keyspace: KeyspaceId(300) }.put(&mut out);
         assert_eq!(out, b"\x94\xac\x02");
+        let mut out = Vec::new();
+        model::Answer::Cleared(Position(300)).put(&mut out);
+        assert_eq!(out, b"\x8c\xac\x02");
     }
 
     #[test]
