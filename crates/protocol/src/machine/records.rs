@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A position is the place of the record's last write in an order beyond this site's log, if a mode imports it
-//! from there. An expiry that sites agree on ([`Agreed`]) removes nothing by itself. It may outlive its key: then the
+//! from there; 2^64 - 1: the record is of several writes, some of which have none. An expiry that sites agree on ([`Agreed`]) removes nothing by itself. It may outlive its key: then the
 //! record is a hash without fields, and the key is absent.
 //!
 //! A hash is read and written as a whole. That is right for what hashes are used for at the edge (a
@@ -31,6 +31,9 @@ const HASH: u8 = 1;
 
 const DAMAGED: MachineError = MachineError::Damaged { table: tables::RECORDS as char };
 
+/// The position of a record of which several writes have made parts, some of them without a position.
+pub(crate) const SEVERAL: u64 = u64::MAX;
+
 /// One record, with its payload as it lies in the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -40,7 +43,7 @@ pub(crate) struct Record {
     pub(crate) expires_ms: Option<u64>,
     /// The write that has set the expiry, if sites agree on that.
     pub(crate) expiry_of: Option<(SiteId, Revision)>,
-    /// The place of that write in an order beyond this site's log; 0: it has none.
+    /// The place of that write in an order beyond this site's log; 0: it has none; or [`SEVERAL`].
     pub(crate) position: u64,
     pub(crate) payload: Bytes,
     /// The key is absent, and only its expiry is there.

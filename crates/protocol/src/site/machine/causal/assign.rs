@@ -12,6 +12,7 @@ use super::super::records::{Agreed, Field, Record, fields, put_field};
 use super::{MachineError, Pending, Stopped};
 use crate::bugs::Bug;
 use crate::machine::hashes::merge;
+use crate::machine::records::SEVERAL;
 use model::{
     Bytes, ChangeKind, Effect, KeyspaceId, KeyspaceSpec, Kind, Position, Revision, SiteId,
 };
@@ -56,7 +57,10 @@ impl<S: State> Applying<'_, S> {
             true => self.cell_unread(place, key)?,
             false => self.cell(place, key)?,
         };
-        cell.position = position;
+        // The value may be of one write, and the expiry of another one.
+        let is_hidden = pending.has_string() || pending.has_expiry();
+        let is_of_several = source != Source::Own && is_hidden;
+        cell.position = if is_of_several { SEVERAL } else { position };
         let old = cell.expiry;
         let expiry = expiry_after(old, effect, of, &pending);
         let Assigned { counted, becomes } = assigned(cell.record.as_ref(), effect, &pending)?;

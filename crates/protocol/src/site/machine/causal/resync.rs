@@ -22,7 +22,7 @@
 //! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
 
 use super::super::receiving::ANEW;
-use super::super::records::Record;
+use super::super::records::{Record, SEVERAL};
 use super::super::stores::Store;
 use super::super::{Applying, Machine, tables};
 use super::assign::{Becomes, assigned, expiry_after};
@@ -116,7 +116,7 @@ impl<S: State> Machine<S> {
     fn with_position(&self, row: Bytes) -> Result<Bytes, MachineError> {
         let record = Record::decode(row)?;
         let position = match record.position {
-            0 => self.causal().applied().0,
+            0 | SEVERAL => self.causal().applied().0,
             position => position,
         };
         let payload = [&record.payload[..]];

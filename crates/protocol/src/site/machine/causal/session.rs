@@ -2,8 +2,8 @@
 //!
 //! A read looks at rows, and notes of each what it is: the version of another site has a position, which the
 //! session has seen; an own one has a revision, which it has seen as written here, until that is ordered.
-//! Where it is not known which write the reader saw (an absent key, a hash whose fields are of several writes,
-//! a scan, a count), the session has seen all that this site shows.
+//! Where it is not known which write the reader saw (an absent key, a hash whose fields are of several writes, a
+//! string whose value and expiry are, a scan, a count), the session has seen all that this site shows.
 //!
 //! A token never names a position that this site has not imported.
 
@@ -13,6 +13,7 @@ use super::super::tables::RECORDS;
 use super::rows::{self, Head};
 use super::{Causal, MachineError, Stopped};
 use crate::machine::query::{DueBy, Reach, reach};
+use crate::machine::records::SEVERAL;
 use model::{
     Answer, Bytes, CausalToken, KeyspaceId, Kind, Position, Query, Rebuilt, Refusal, RegionId,
     Revision, SiteId,
@@ -173,6 +174,7 @@ impl<R: Read> Read for Noting<'_, R> {
             match row.as_deref().and_then(|row| Record::decode_head(row).ok()) {
                 Some(record) if record.kind == Kind::String => match record.position {
                     0 => noted.own = noted.own.max(record.version),
+                    SEVERAL => noted.is_broad = true,
                     position => noted.position = noted.position.max(Position(position)),
                 },
                 _ => noted.is_broad = true,
