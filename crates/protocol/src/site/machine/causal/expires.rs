@@ -13,7 +13,8 @@
 //! Otherwise that is imported soon, with an entry, and the root looks again. So an expiry never removes what a later
 //! write has put or prolonged, and every site can take it as a removal.
 //!
-//! While no root orders, keys stay readable though their moment has passed.
+//! While no root orders, keys stay readable though their moment has passed. What is written to such a key begins it
+//! anew ([`super::write`]): a counter that is in use at another site expires, too.
 
 use super::super::keys::Place;
 use super::super::records::{Agreed, Record};
@@ -102,8 +103,11 @@ impl<S: State> Applying<'_, S> {
             if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
                 return Ok(());
             }
-            // What has no owner goes as garbage, with its row.
-            let Some(keyspace) = self.known.keyspaces.owner(generation) else { continue };
+            // What has no owner goes as garbage. Its row would keep others from being looked at.
+            let Some(keyspace) = self.known.keyspaces.owner(generation) else {
+                self.forget_agreed(ms, generation, &key)?;
+                continue;
+            };
             let place = Place { keyspace, slot: None, generation };
             let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
             let record = self.overlay.look(&tables::record(generation, &key), head)??;

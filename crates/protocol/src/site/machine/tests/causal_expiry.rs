@@ -1,8 +1,11 @@
 //! Causal keys that expire: by the root's log time, where the order says so, and at no site before that.
 
+use super::super::causal::session::SessionRead;
 use super::causal::{CARTS, delete, order, order_own, set, three_sites, unset};
 use super::*;
-use model::{CausalCommand, Effect, Expiring, ExpiryCondition, KeyspaceSpec, Rmw};
+use model::{
+    CausalCommand, CausalToken, Effect, Expiring, ExpiryCondition, KeyspaceSpec, Rmw, limits,
+};
 
 pub(super) fn put_for(key: &'static str, value: &'static str, after_ms: u64) -> Write {
     put_with(key, value, Condition::Always, Expiry::AfterMs(after_ms))
@@ -305,4 +308,81 @@ fn a_keyspace_that_is_dropped_takes_its_moments_along() {
     assert_eq!((a.due_ms(), a.rows(tables::RECORDS)), (None, 0));
     a.reopen();
     assert_eq!(a.machine.spec(CARTS), None);
+}
+
+/// Of a string whose value and expiry are of two writes a session has seen both.
+#[test]
+fn a_string_of_two_writes_is_seen_as_both() {
+    let keep = put_with("x", "2", Condition::Always, Expiry::Keep);
+    let later = expire("x", Expiry::AfterMs(9_000));
+    for (own, other) in [(keep.clone(), later.clone()), (later, keep)] {
+        let mut sites = three_sites();
+        sites[0].put_cart("x", "1");
+        settle(&mut sites);
+        let [a, b, c] = &mut sites;
+        b.write_in(CARTS, own).unwrap();
+        c.write_in(CARTS, other).unwrap();
+        let written = Some((b.own(), b.machine.causal().last_revision()));
+        for (site, written) in [(SiteId(3), written), (b.own(), None)] {
+            order(a, if site == b.own() { b } else { c });
+            import(a);
+            b.import_from(a).unwrap();
+            b.reopen();
+            for query in [Query::Get { key: "x".into() }, Query::Expiry { key: "x".into() }] {
+                let begins = CausalToken::default();
+                let SessionRead::Answered(Ok(_), token) = b.read_in_session(CARTS, &query, begins)
+                else {
+                    panic!("not answered")
+                };
+                let seen = a.machine.causal().order_last();
+                assert_eq!((token.seen, token.written), (seen, written), "{query:?}");
+            }
+        }
+    }
+}
+
+/// A counter and a hash that are in use expire, too: what is written to them once they are due begins them anew.
+#[test]
+fn what_is_written_to_a_due_key_begins_it_anew() {
+    let mut sites = three_sites();
+    let keep = || put_with("x", "2", Condition::Always, Expiry::Keep);
+    sites[1].write_in(CARTS, put_for("x", "1", 500)).unwrap();
+    sites[1].write_in(CARTS, set("h", "f", "1")).unwrap();
+    sites[1].write_in(CARTS, expire("h", Expiry::AfterMs(500))).unwrap();
+    settle(&mut sites);
+    let [a, b, c] = &mut sites;
+    a.wait(500);
+    b.wait(499);
+    c.wait(500);
+    assert_eq!(a.machine.causal().order_last().count(), 5, "both are ordered to go");
+    // It is not due at this site: it goes with the place that is on its way.
+    b.write_in(CARTS, keep()).unwrap();
+    assert!(matches!(b.expiry("x"), Expiring::AtMs(_)));
+    c.write_in(CARTS, set("h", "g", "2")).unwrap();
+    assert_eq!(c.fields("h"), [("g".into(), "2".into())]);
+    c.write_in(CARTS, expire("h", Expiry::AfterMs(9_000))).unwrap();
+    settle(&mut sites);
+    for site in &sites {
+        assert_eq!(site.fields("h"), [("g".into(), "2".into())]);
+        assert!(matches!(site.expiry("h"), Expiring::AtMs(_)));
+    }
+}
+
+/// The moments of keys that a clear has removed keep no other key from expiring.
+#[test]
+fn keys_expire_behind_many_that_were_cleared() {
+    let mut sites = three_sites();
+    let a = &mut sites[0];
+    for number in 0..2 * limits::EXPIRED_PER_ENTRY_MAX {
+        let key = format!("k{number}").leak();
+        a.write_in(CARTS, put_for(key, "1", 500)).unwrap();
+    }
+    settle(&mut sites);
+    sites[0].causal(CausalCommand::Clear { keyspace: CARTS }).unwrap();
+    sites[0].write_in(CARTS, put_for("x", "1", 600)).unwrap();
+    settle(&mut sites);
+    let a = &mut sites[0];
+    let before = a.machine.causal().order_last().count();
+    (0..4).for_each(|_| a.wait(1_000));
+    assert_eq!(a.machine.causal().order_last().count(), before + 1);
 }
