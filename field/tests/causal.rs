@@ -1,6 +1,7 @@
 //! Causal keys over real sites: a session moves among them, nodes are killed meanwhile, and a site that is cut
 //! off says so within the deadline.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use field::deployment::{self, LIMIT, json};
@@ -338,21 +339,39 @@ fn a_standby_goes_on_by_itself_when_the_root_is_killed() {
     }
     let taken = token(&mut session).unwrap();
     session = attach(&nodes[2], &taken).unwrap();
-    nodes[0].kill();
-    let killed = Instant::now();
+    let (root, others) = nodes.split_at_mut(1);
+    let stop = AtomicBool::new(false);
     // Sites serve their own sessions meanwhile.
-    call(&mut session, &["SET", "car:moving", "after"]).unwrap();
-    let taken = token(&mut session).unwrap();
-    let goes_on = eventually(TAKES_OVER_WITHIN, || match attach(&nodes[1], &taken) {
-        Ok(mut client) => Ok(text(&call(&mut client, &["GET", "car:moving"])?)),
-        Err(error) if error.starts_with("LOST") || error.starts_with("BADTOKEN") => {
-            panic!("a session is refused: {error}")
+    let write_on = |site: usize| -> u64 {
+        let mut client = connect(&others[site]).unwrap();
+        let (mut count, began) = (0, Instant::now());
+        while began.elapsed() < 2 * TAKES_OVER_WITHIN && !stop.load(Ordering::Relaxed) {
+            call(&mut client, &["SET", &format!("car:on:{site}:{count}"), "1"]).unwrap();
+            count += 1;
         }
-        Err(error) => Err(error),
+        count
+    };
+    let (taken, written) = std::thread::scope(|scope| {
+        let write_on = &write_on;
+        let writers = [0, 1].map(|site| scope.spawn(move || write_on(site)));
+        std::thread::sleep(Duration::from_secs(1));
+        root[0].kill();
+        let killed = Instant::now();
+        call(&mut session, &["SET", "car:moving", "after"]).unwrap();
+        let taken = token(&mut session).unwrap();
+        let goes_on = eventually(TAKES_OVER_WITHIN, || match attach(&others[0], &taken) {
+            Ok(mut client) => Ok(text(&call(&mut client, &["GET", "car:moving"])?)),
+            Err(error) if error.starts_with("LOST") || error.starts_with("BADTOKEN") => {
+                panic!("a session is refused: {error}")
+            }
+            Err(error) => Err(error),
+        });
+        assert_eq!(goes_on.expect("the order goes on"), Some("after".to_owned()));
+        eprintln!("the order went on {:?} after the root was killed", killed.elapsed());
+        stop.store(true, Ordering::Relaxed);
+        (taken, writers.map(|writer| writer.join().unwrap()))
     });
-    let took = killed.elapsed();
-    assert_eq!(goes_on.expect("the order goes on"), Some("after".to_owned()));
-    eprintln!("the order went on {took:?} after the root was killed");
+    eprintln!("written meanwhile: {written:?}");
     let now = region(&nodes[1]).unwrap();
     assert_eq!((&now["root"], &now["lost"]), (&"b".into(), &serde_json::Value::Null), "{now}");
 
@@ -366,6 +385,22 @@ fn a_standby_goes_on_by_itself_when_the_root_is_killed() {
                 None => Err(format!("no {key}")),
             };
             eventually(LIMIT, is_there).expect("no write is lost");
+        }
+        for (site, count) in written.iter().enumerate() {
+            let keys: Vec<String> =
+                (0..*count).map(|number| format!("car:on:{site}:{number}")).collect();
+            for keys in keys.chunks(500) {
+                let words: Vec<&str> =
+                    ["EXISTS"].into_iter().chain(keys.iter().map(|key| &key[..])).collect();
+                let are_there = || {
+                    let found = call(&mut connect(node)?, &words)?;
+                    match found == Value::Int(keys.len() as i64) {
+                        true => Ok(()),
+                        false => Err(format!("{found:?} of {} keys", keys.len())),
+                    }
+                };
+                eventually(LIMIT, are_there).expect("no write is lost");
+            }
         }
         attach(node, &taken).expect("no session is refused");
     }

@@ -596,7 +596,7 @@ impl Registry {
                 let of = (*epoch, *since);
                 self.change_region(*region, version, |one| one.taken_over(of, *cut, version))
             }
-            RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec),
+            RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec, version),
             RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),
             RegistryChange::Registrar(id) => {
                 self.site_mut(*id)?;
@@ -621,7 +621,11 @@ impl Registry {
         Err(RegistryError::FailoverOpen(name))
     }
 
-    fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Changed, RegistryError> {
+    fn create_keyspace(
+        &mut self,
+        spec: &KeyspaceSpec,
+        version: Ballot,
+    ) -> Result<Changed, RegistryError> {
         spec.check().map_err(RegistryError::Keyspace)?;
         let default = KeyspaceSpec::default_keyspace();
         let specs = self.keyspaces.iter().map(|keyspace| &keyspace.spec);
@@ -639,7 +643,7 @@ impl Registry {
                 let error = KeyspaceError::NotServed { name, consistency, scope };
                 return Err(RegistryError::Keyspace(error));
             }
-            self.make_region()?;
+            self.make_region(version)?;
         }
         let id = KeyspaceId(self.keyspace_next);
         self.keyspace_next += 1;

@@ -78,7 +78,10 @@ pub use placement::{
 };
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
-pub use region::{EPOCHS_SKIPPED, Rebuilt, Region, RegionId, Standby, StandbyChoice, StandbyRule};
+pub use region::{
+    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, Rebuilt, Region, RegionId, Standby, StandbyChoice,
+    StandbyRule,
+};
 pub use request::{Body, ReadConsistency, Request};
 pub use session::{SessionError, SessionToken};
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};

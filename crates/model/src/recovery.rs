@@ -140,7 +140,7 @@ impl Registry {
         self.handed_in.retain(|site| site.0 >= oldest && !sites_dropped.contains(site));
         let ids = TermIds { site_first, keyspace_first, sites_dropped, keyspaces_dropped };
         self.began.push(TermBegan { after, site_next, keyspace_next, ids: Some(ids) });
-        self.recover_standbys(version);
+        self.recover_regions(version);
         self.changes += u64::from(IDS_SKIPPED);
     }
 

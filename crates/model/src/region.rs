@@ -5,7 +5,10 @@
 //! version and does nothing under another one. So of a root that goes on without its standby and a standby that takes
 //! the root's place, one has its way, and what is late has none.
 
-use crate::{Ballot, Changed, Position, Registry, RegistryError, SiteId};
+use crate::{Ballot, Changed, Position, Registry, RegistryError, SiteId, Term};
+
+/// A registry that is recovered may have forgotten takeovers. The order goes on so many epochs later. 2^10.
+pub const EPOCHS_FORGOTTEN: u16 = 1_024;
 
 /// A region of a deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,9 +150,18 @@ impl Region {
         version: Ballot,
     ) -> Option<Region> {
         let standby = self.stands(epoch, since).filter(|standby| standby.in_sync)?;
-        // The lost root may have given its order to a site whose epoch this registry has forgotten.
-        let next = epoch.checked_add(EPOCHS_SKIPPED)?;
+        // The lost root may have given its order to a site whose epoch a recovered registry has forgotten.
+        let is_recovered = version.term != Term::default();
+        let next = epoch.checked_add(if is_recovered { EPOCHS_SKIPPED } else { 1 })?;
         Some(Region { cut: Some(cut), ..self.of_root(standby.site, next, version) })
+    }
+
+    /// Its order ends, and a site looks for the end, so many epochs later.
+    fn rebuilding(&self, by: SiteId, more: u16, version: Ballot) -> Option<Region> {
+        let until = self.epoch.checked_add(more)?;
+        let above = self.rebuilt.map_or(Position(u64::MAX), |before| before.above);
+        let rebuilt = Some(Rebuilt { until, above, is_open: true });
+        Some(Region { next: None, rebuilt, ..self.of_root(by, until, version) })
     }
 
     /// With another root, or the same one in another epoch. A standby that becomes the root has the root before it as
@@ -191,7 +203,7 @@ impl Registry {
 
     /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
     /// order had no keyspace any more.
-    pub(crate) fn make_region(&mut self) -> Result<(), RegistryError> {
+    pub(crate) fn make_region(&mut self, version: Ballot) -> Result<(), RegistryError> {
         debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
         let before = self.regions.last();
         let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
@@ -204,7 +216,10 @@ impl Registry {
         let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
         // No position is of two regions.
         let epoch = before.map_or(0, |region| region.epoch) + 1;
-        self.regions = vec![Region::new(id, epoch, root)];
+        // An operator's choice outlives the region.
+        let standby_rule = before.map(|region| region.standby_rule).unwrap_or_default();
+        self.regions = vec![Region { standby_rule, ..Region::new(id, epoch, root) }];
+        self.settle_standby(version);
         Ok(())
     }
 
@@ -306,10 +321,21 @@ impl Registry {
         Ok(Changed::Site(root))
     }
 
-    /// In another term of the registry no standby is in sync: what it has forgotten may say so.
-    pub(crate) fn recover_standbys(&mut self, version: Ballot) {
-        for standby in self.regions.iter_mut().filter_map(|region| region.standby.as_mut()) {
-            *standby = Standby { in_sync: false, since: version, ..*standby };
+    /// In another term of the registry no standby is in sync, and one may be the root: what is forgotten may say so. So
+    /// the present epoch ends as that of a lost root does, and the site that recovers looks for its end.
+    pub(crate) fn recover_regions(&mut self, version: Ballot) {
+        let by = version.term.site;
+        let staying: Vec<SiteId> = self.staying().map(|site| site.id).collect();
+        let by = staying.iter().copied().find(|site| *site == by).or(staying.first().copied());
+        let has_standby = |region: &Region| {
+            region.standby.is_some() || region.standby_rule.choice != StandbyChoice::Off
+        };
+        for region in self.regions.iter_mut().filter(|region| has_standby(region)) {
+            if let Some(standby) = &mut region.standby {
+                (standby.in_sync, standby.since) = (false, version);
+            }
+            let rebuilt = by.and_then(|by| region.rebuilding(by, EPOCHS_FORGOTTEN, version));
+            *region = rebuilt.unwrap_or(*region);
         }
         self.settle_standby(version);
     }
@@ -365,10 +391,7 @@ impl Registry {
         let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
         // The lost root may have given its order to a site whose epoch this registry has forgotten.
         let more = if region.is_rebuilding() { 1 } else { EPOCHS_SKIPPED };
-        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
-        let above = region.rebuilt.map_or(Position(u64::MAX), |before| before.above);
-        let rebuilt = Some(Rebuilt { until: next, above, is_open: true });
-        let changed = Region { next: None, rebuilt, ..region.of_root(to, next, version) };
+        let changed = region.rebuilding(to, more, version).ok_or(RegistryError::NoRegion)?;
         self.put_region(changed, version);
         Ok(Changed::Site(to))
     }

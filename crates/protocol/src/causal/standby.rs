@@ -70,6 +70,8 @@ pub(crate) struct Sight {
     pub(crate) lost: BTreeSet<SiteId>,
     /// At the root, where it chooses: the best standby beside the present one.
     pub(crate) nearest: Option<SiteId>,
+    /// Most of the registrars are not among those.
+    pub(crate) has_registrars: bool,
 }
 
 /// What was ordered of each site when the root held first, on its way to the standby.
@@ -101,6 +103,8 @@ pub(crate) struct Standbys {
     called: Option<Duration>,
     lost: Option<Duration>,
     acknowledged: Position,
+    /// Whether most of the registrars were reached when it was polled last.
+    has_registrars: bool,
 }
 
 impl Standbys {
@@ -128,6 +132,7 @@ impl Standbys {
         if (self.epoch, self.since) != (region.epoch, since) {
             self.begin(region.epoch, since);
         }
+        self.has_registrars = sight.has_registrars;
         match region.standby {
             _ if region.orders() => self.at_root(now, state, region, sight),
             Some(standby) if standby.site == region.own && !region.is_rebuilding => {
@@ -262,19 +267,23 @@ impl Standbys {
     ) -> Vec<Step> {
         if region.is_frozen {
             let (id, epoch, since) = (region.id, region.epoch, standby.since);
-            let cut = state.applied();
-            let change = RegistryChange::TakeOver { region: id, epoch, since, cut };
-            return self.change(now, change).into_iter().collect();
+            let is_called = self.call(now, region.root);
+            // The root is back: it stays, and no other site needs its keys anew. This one is in sync again later.
+            let is_needed = region.next == Some(region.own) || sight.lost.contains(&region.root);
+            let change = match is_needed {
+                true => {
+                    let cut = state.applied();
+                    self.change(now, RegistryChange::TakeOver { region: id, epoch, since, cut })
+                }
+                false => self.sync(now, region, standby, false),
+            };
+            return is_called.into_iter().chain(change).collect();
         }
         if !standby.in_sync || state.is_resyncing() {
             (self.lost, self.called) = (None, None);
             return Vec::new();
         }
-        let mut steps = Vec::new();
-        if self.called.is_none_or(|at| at + AGAIN <= now) {
-            self.called = Some(now);
-            steps.push(Step::Call(region.root));
-        }
+        let mut steps: Vec<Step> = self.call(now, region.root).into_iter().collect();
         if !sight.lost.contains(&region.root) {
             self.lost = None;
             return steps;
@@ -282,10 +291,19 @@ impl Standbys {
         let since = *self.lost.get_or_insert(now);
         let is_wanted = region.next == Some(region.own);
         let by_itself = !region.standby_rule.by_hand && since + LOST_FOR <= now;
-        if is_wanted || by_itself {
+        // Without the registrars it would be frozen for as long as they are away, though the root be back before.
+        if (is_wanted || by_itself) && sight.has_registrars {
             steps.extend(self.commit(now, standby, StandbyStep::Freeze));
         }
         steps
+    }
+
+    fn call(&mut self, now: Duration, root: SiteId) -> Option<Step> {
+        if self.called.is_some_and(|at| now < at + AGAIN) {
+            return None;
+        }
+        self.called = Some(now);
+        Some(Step::Call(root))
     }
 
     // ---- both --------------------------------------------------------------------------------------
@@ -337,6 +355,9 @@ impl Standbys {
             (false, _) if region.is_frozen => {
                 Some("takes over from the root; for that most of the registrars must answer")
             }
+            (false, true) if self.lost.is_some() && !self.has_registrars => Some(
+                "the root cannot be reached, and most of the registrars neither: see `portolan registry show`",
+            ),
             (false, true) if self.lost.is_some() && region.standby_rule.by_hand => Some(
                 "the root cannot be reached: `portolan region move-root` has this site take over",
             ),
@@ -416,7 +437,7 @@ mod tests {
     }
 
     fn sight(lost: &[SiteId]) -> Sight {
-        Sight { lost: lost.iter().copied().collect(), nearest: None }
+        Sight { lost: lost.iter().copied().collect(), nearest: None, has_registrars: true }
     }
 
     /// A root that has ordered five writes.
@@ -497,13 +518,33 @@ mod tests {
         assert!(done(standbys.poll(AT(10_000), &store, &region, &lost)).is_empty());
         let freeze = commit(2, StandbyStep::Freeze);
         assert_eq!(done(standbys.poll(AT(15_000), &store, &region, &lost)), freeze);
-        // It goes on with it, even if the root is back.
         region.is_frozen = true;
         let (id, since, cut) = (RegionId(1), version(2), Position::new(1, 4));
         let change = RegistryChange::TakeOver { region: id, epoch: 1, since, cut };
-        let over = standbys.poll(AT(15_010), &store, &region, &sight(&[]));
-        assert_eq!(over, [Step::Change(change)]);
+        let over = standbys.poll(AT(15_010), &store, &region, &lost);
+        assert_eq!(done(over), [Step::Change(change.clone())]);
         assert!(standbys.waits_for(AT(15_010), &region).is_some());
+        // The root is back: it goes on, if that comes first, and the standby imports again.
+        assert!(done(standbys.poll(AT(16_000), &store, &region, &sight(&[]))).is_empty());
+        let back = standbys.poll(AT(17_010), &store, &region, &sight(&[]));
+        assert_eq!(done(back), sync(2, false));
+        // An operator wants the standby as the root.
+        region.next = Some(OTHER);
+        let over = standbys.poll(AT(19_010), &store, &region, &sight(&[]));
+        assert_eq!(done(over), [Step::Change(change)]);
+    }
+
+    #[test]
+    fn a_standby_that_reaches_no_registrars_imports_on() {
+        let (mut standbys, store) = (Standbys::default(), Store::of(2));
+        let region = Region { standby: standby(2, true), ..region(2) };
+        let alone = Sight { has_registrars: false, ..sight(&[ROOT]) };
+        standbys.poll(AT(0), &store, &region, &alone);
+        assert!(done(standbys.poll(AT(60_000), &store, &region, &alone)).is_empty());
+        let why = standbys.waits_for(AT(60_000), &region);
+        assert!(why.is_some_and(|why| why.contains("registrars")), "{why:?}");
+        let freeze = standbys.poll(AT(60_001), &store, &region, &sight(&[ROOT]));
+        assert_eq!(done(freeze), commit(2, StandbyStep::Freeze));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::causal::{CHANGE_HAS, Shown, region_in, sent};
 use crate::causal::standby::{Sight, Standbys, Step};
 use crate::job::{Effect, Job, Progress, View};
 use model::{Answer, Command, Failure, SiteId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use storage::state::State;
 use wire::causal::CausalStep;
@@ -29,7 +30,8 @@ impl<S: State> Job<S> for Standbys {
         let present = region.standby.map(|standby| standby.site);
         let is_wanted = region.orders() && present.is_none_or(|site| lost.contains(&site));
         let nearest = if is_wanted { nearest(view, present) } else { None };
-        let sight = Sight { nearest, lost };
+        let has_registrars = has_registrars(view, &lost);
+        let sight = Sight { nearest, lost, has_registrars };
         let steps = Standbys::poll(self, view.now, &shown, &region, &sight);
         steps.into_iter().map(effect).chain(shown.failure()).collect()
     }
@@ -70,6 +72,13 @@ impl<S: State> Job<S> for Standbys {
     fn next_due(&self, now: Duration) -> Option<Duration> {
         Standbys::next_due(self, now)
     }
+}
+
+/// Whether most of the registrars are not lost, as far as is known.
+fn has_registrars<S: State>(view: &View<'_, S>, lost: &BTreeSet<SiteId>) -> bool {
+    let Some(member) = view.machine.membership() else { return false };
+    let set = member.registry.registrars.set.sites();
+    2 * set.iter().filter(|site| !lost.contains(site)).count() > set.len()
 }
 
 /// The best standby of this site beside the present one: the site that answers soonest.

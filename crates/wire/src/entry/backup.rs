@@ -30,8 +30,8 @@ use super::causal::{FirstRegion, MovedRegion, SingleRegion};
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
-    Inventory, Loss, Mirroring, OpenFailover, Promotion, Reached, Region, Registry, SiteId, SlotCopy, Tag,
-    Taken, TermBegan,
+    Inventory, Loss, Mirroring, OpenFailover, Promotion, Reached, Region, Registry, SiteId,
+    SlotCopy, Tag, Taken, TermBegan,
 };
 
 code_enum!(BackupChoice as "choice of a backup" {
@@ -388,9 +388,9 @@ mod tests {
     use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
-        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal,
-        RegionId, Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs,
-        StagedItem, Term, TermBegan, TermIds,
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal, RegionId,
+        Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term,
+        TermBegan, TermIds,
     };
 
     fn registry(backups: Backups) -> Registry {

@@ -17,7 +17,7 @@ impl World {
     }
 
     /// All of these sites know of one root, which orders.
-    fn wait_rebuilt(&mut self, sites: &[usize]) -> Result<Region, String> {
+    pub(super) fn wait_rebuilt(&mut self, sites: &[usize]) -> Result<Region, String> {
         let sites = sites.to_vec();
         let all = sites.clone();
         let is_done = move |lab: &Simulation| {
@@ -37,7 +37,7 @@ impl World {
     }
 
     /// Asks in this session, of which goes on what is answered.
-    fn ask_in(
+    pub(super) fn ask_in(
         &mut self,
         site: usize,
         body: Body,
@@ -57,16 +57,16 @@ impl World {
         answered.outcome
     }
 
-    fn found(&mut self, site: usize, number: u64) -> bool {
+    pub(super) fn found(&mut self, site: usize, number: u64) -> bool {
         !counts(&self.must(site, get(self.keyspace, number))).is_empty()
     }
 }
 
-fn one(number: u64) -> Counts {
+pub(super) fn one(number: u64) -> Counts {
     Counts::from([(number, 1)])
 }
 
-fn new_session() -> SessionToken {
+pub(super) fn new_session() -> SessionToken {
     SessionToken::new(Bytes::new()).unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! The root's site is lost while its standby is in sync: the order goes on by itself, and nothing that was released is lost.
 
+use super::rebuilds::{new_session, one};
 use super::roots::change;
 use super::*;
 use model::{Region, StandbyChoice, StandbyRule};
@@ -119,7 +120,7 @@ fn run_faults(seed: u64, nodes: u64, settings: Settings) -> Result<(u64, u16), S
     let mut world = World::new(seed, nodes, settings);
     world.loses_nothing = true;
     world.set_standby(0, StandbyChoice::Nearest, false);
-    for _ in 0..8 {
+    for _ in 0..20 {
         (0..4).for_each(|_| world.scratch());
         world.run(250, 3, true)?;
     }
@@ -217,9 +218,62 @@ fn a_registry_that_is_recovered_has_no_standby_in_sync() {
     let recover = Body::RecoverRegistry { without, accept: true };
     assert!(matches!(world.must(1, recover), Answer::RegistryView(view) if view.recovered));
     let registry = world.lab.registry(world.lab.sites[1].nodes[0]).unwrap();
-    let region = *registry.regions.last().unwrap();
-    assert_eq!(region.standby.map(|one| (one.site, one.in_sync)), Some((standby, false)));
+    let (region, root) = (*registry.regions.last().unwrap(), world.lab.sites[0].id.unwrap());
+    assert_eq!(region.standby.map(|one| (one.site, one.in_sync)), Some((root, false)));
+    // Another standby may have taken over by what is forgotten: the order goes on as without a lost root.
+    let region = world.wait_rebuilt(&[1]).unwrap();
+    assert_eq!((region.root, region.epoch), (standby, 1 + model::EPOCHS_FORGOTTEN));
+}
+
+/// A registry that is recovered without the sites of a takeover knows nothing of it. No position is of two orders all the
+/// same, sessions that have seen what is gone learn of that, and the sites agree when they meet.
+#[test]
+fn a_takeover_that_a_registry_forgets_shares_no_epoch_with_what_comes() {
+    let mut world = World::new(1, 1, Settings::default());
+    let (keyspace, root) = (world.keyspace, world.lab.sites[0].id.unwrap());
+    let standby = world.lab.sites[1].id.unwrap();
+    world.set_standby(0, StandbyChoice::At(standby), false);
+    world.wait_in_sync().unwrap();
+    world.lab.part_site(0);
+    world.lab.run(MS * 20_000);
+    assert_eq!((world.newest().root, world.newest().epoch), (standby, 2));
+    let mut saw = new_session();
+    world.ask_in(1, put(keyspace, SCRATCH, &one(1)), &mut saw).unwrap();
+    world.lab.run(MS * 3_000);
+    world.ask_in(2, get(keyspace, SCRATCH), &mut saw).unwrap();
+    [1, 2].into_iter().for_each(|site| world.lab.part_site(site));
+    let without = [1, 2].map(|site| world.lab.sites[site].id.unwrap()).to_vec();
+    let recover = Body::RecoverRegistry { without, accept: true };
+    assert!(matches!(world.must(0, recover), Answer::RegistryView(view) if view.recovered));
+    let region = world.wait_rebuilt(&[0]).unwrap();
+    assert_eq!((region.root, region.epoch), (root, 1 + model::EPOCHS_FORGOTTEN));
+    world.must(0, put(keyspace, SCRATCH + 1, &one(2)));
+    let refused = world.ask_in(0, get(keyspace, SCRATCH), &mut saw.clone());
+    assert!(matches!(refused, Err(Failure::Session(SessionError::Ended { .. }))), "{refused:?}");
+    (0..3).for_each(|site| world.lab.rejoin_site(site));
     world.lab.run(MS * 30_000);
-    let registry = world.lab.registry(world.lab.sites[1].nodes[0]).unwrap();
-    assert_eq!(registry.regions.last().unwrap().epoch, 1);
+    for (site, number) in (0..3).flat_map(|site| [(site, 0), (site, 1)]) {
+        assert!(world.found(site, SCRATCH + number), "{number} at {site}");
+    }
+    world.settle(3).unwrap();
+}
+
+/// Registrars are away, and so is the root for a moment: the standby imports on once the root is back.
+#[test]
+fn a_standby_without_registrars_does_not_stop_the_order() {
+    let mut world = World::new(1, 1, Settings::default());
+    let keyspace = world.keyspace;
+    let standby = world.lab.sites[1].id.unwrap();
+    world.set_standby(0, StandbyChoice::At(standby), false);
+    world.wait_in_sync().unwrap();
+    world.lab.part_site(2);
+    world.lab.run(MS * 8_000);
+    world.lab.part_site(0);
+    world.lab.run(MS * 20_000);
+    world.lab.rejoin_site(0);
+    world.must(0, put(keyspace, SCRATCH, &one(1)));
+    world.lab.run(MS * 5_000);
+    assert!(world.found(1, SCRATCH), "the standby imports");
+    world.lab.rejoin_site(2);
+    world.settle(3).unwrap();
 }

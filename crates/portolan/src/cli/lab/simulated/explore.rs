@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored by default.
-const WORLDS: [&str; 11] = [
+const WORLDS: [&str; 10] = [
     "three-sites",
     "one-site",
     "witness",
@@ -24,7 +24,6 @@ const WORLDS: [&str; 11] = [
     "mixed",
     "failovers",
     "causal",
-    "standbys",
 ];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;

@@ -100,8 +100,11 @@ impl<S: State> Applying<'_, S> {
         let Ok(own) = self.member().map(|member| member.own) else { return };
         let (Some(cut), Some(begin)) = (region.cut, region.begin()) else { return };
         let causal = &mut self.modes.causal;
-        // In an epoch that a recovered registry has forgotten, what has the same count is before its first write.
-        let is_forgotten = (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
+        // In an epoch that a recovered registry has forgotten, what has the same count is before its first write: the root
+        // gave its order there. After a rebuild that is not known of it.
+        let is_rebuilt = region.rebuilt.is_some_and(|rebuilt| rebuilt.until == region.epoch);
+        let is_forgotten = !is_rebuilt
+            && (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
             && causal.head.applied.count() == cut.count();
         // Who has ordered beyond the end knows of places that are void. It gets its keys anew, and what has a place.
         let is_at_end = causal.head.applied == cut || is_forgotten;
