@@ -1,6 +1,10 @@
 //! A site is lost for good, and others take over what it held: whatever else happens in between, and in
 //! whatever order sites come back, each slot has one owner and no key is lost that a reachable copy has.
 
+use std::io::{BufReader, Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
 use field::deployment::{self, LIMIT};
 use field::{Node, eventually, keys};
 use serde_json::{Value, json};
@@ -266,4 +270,87 @@ fn loss_join_leave_and_promotion_in_every_order() {
         eprintln!("{order:?}");
         in_order(order);
     }
+}
+
+/// An operator at a terminal, who is asked to agree to what `site promote` has printed.
+struct Operator {
+    process: Child,
+    printed: Receiver<u8>,
+    text: String,
+}
+
+impl Operator {
+    /// Runs the command at this node, in a terminal of its own, until it asks.
+    fn asked(node: &Node, words: &str) -> Self {
+        let program = node.options.program.display();
+        let line = format!("{program} {words} --server {}", node.options.grpc);
+        let mut process = Command::new("script")
+            .args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("util-linux is there");
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let (sender, printed) = channel();
+        std::thread::spawn(move || {
+            for byte in output.bytes().map_while(Result::ok) {
+                if sender.send(byte).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut operator = Self { process, printed, text: String::new() };
+        operator.read_until("Type yes:");
+        operator
+    }
+
+    fn read_until(&mut self, end: &str) {
+        while !self.text.ends_with(end) {
+            let byte = self.printed.recv_timeout(LIMIT);
+            let byte = byte.unwrap_or_else(|error| panic!("{error} after {}", self.text));
+            self.text.push(char::from(byte));
+        }
+    }
+
+    /// Types this, and returns whether the command succeeds, and all that it printed.
+    fn types(mut self, line: &str) -> (bool, String) {
+        let mut input = self.process.stdin.take().unwrap();
+        input.write_all(line.as_bytes()).unwrap();
+        self.text.extend(self.printed.iter().map(char::from));
+        let status = self.process.wait().unwrap();
+        (status.success(), self.text)
+    }
+}
+
+/// The only copy goes between what an operator reads and what the operator agrees to.
+#[test]
+fn a_promotion_that_has_become_worse_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut a, b, c, d] = deployment::start(folder.path(), ["a", "b", "c", "d"]);
+    b.cli(&["site", "backup", "a", "--at", "b"]).unwrap();
+    let names = names(64);
+    keys::write_all(&a, &names, "first");
+    deployment::wait_mirrored("a", &[&a, &b]);
+    a.kill();
+    // It takes a moment until a counts as silent.
+    let unasked = eventually(LIMIT, || match c.cli(&["site", "promote", "a"]) {
+        Err(why) if why.contains("say --accept-loss") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    unasked.unwrap();
+    let operator = Operator::asked(&c, "site promote a");
+    assert!(operator.text.contains("b has a mirror of"), "{}", operator.text);
+    let leave = ["site", "leave", "b", "--discard", "a", "--no-wait"];
+    eventually(LIMIT, || d.cli(&leave)).unwrap();
+    let (is_done, printed) = operator.types("yes\n");
+    assert!(!is_done && printed.contains("more would be lost than was accepted"), "{printed}");
+    // Nothing was taken: a goes on with all that it had.
+    a.restart();
+    for site in [&a, &c, &d] {
+        let differing = keys::differing(site, &names, "first");
+        assert!(differing.is_empty(), "at {}: {differing:?}", site.options.site);
+    }
+    deployment::wait_one_registry(&[&a, &c, &d]);
+    assert_eq!(deployment::json(&c, &["failover", "list", "--json"]), Ok(json!([])));
+    agree(&[&a, &c, &d], &names, "nothing was taken");
 }

@@ -17,8 +17,12 @@ pub enum GlobalCommand {
     Giving { number: u64, step: Giving },
     /// A step of slots coming to this site.
     Receiving { id: MoveId, step: Receiving },
-    /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere.
+    /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere. The site that had it
+    /// is fed until [`GlobalCommand::EndMirror`].
     SetMirror { to: Option<SiteId> },
+    /// Ends the stream of this number, of a site's mirror at its former backup: at that site it is sent
+    /// no more, and at the backup it is not taken any more.
+    EndMirror { of: SiteId, number: u64 },
     /// A step of the mirror of another site, kept here.
     Mirror { from: SiteId, number: u64, step: Mirroring },
     /// A step of a fence against a site that may be lost, for the promotion of its backup.
@@ -108,6 +112,7 @@ impl GlobalCommand {
             },
             GlobalCommand::SetMirror { .. } => Properties::new(false, false),
             GlobalCommand::Lending(step) => step.properties(),
+            GlobalCommand::EndMirror { .. } => Properties::new(true, false),
             GlobalCommand::Fence { .. }
             | GlobalCommand::Promote { .. }
             | GlobalCommand::Supersede { .. } => Properties::new(true, false),

@@ -12,17 +12,22 @@
 //!
 //! The chunks are a stream ([`crate::stream`]) that never ends. When the backup has been away for so long that the changes it lacks are not kept
 //! any more, the mirror begins anew under a higher number.
+//!
+//! When the site gets another backup, the stream to the former one goes on beside the new one, until the new backup has
+//! acknowledged everything complete: `EndMirror`. So what is written meanwhile survives the loss of the site. The
+//! former backup drops its copies when this site reports that the new one has them (`site::release`). A stream to a
+//! former backup does not begin anew: when it lacks what is not kept any more, or that site does not take it, it ends.
 
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::Stopped;
-use crate::site::machine::copying::{Gathered, Told, must_begin_anew};
-use crate::site::machine::mirroring::{CURSOR, OwnMirror};
+use crate::site::machine::copying::{Gathered, SlotPlace, Told, must_begin_anew};
+use crate::site::machine::mirroring::OwnMirror;
 use crate::site::machine::tokens::Token;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
-    Answer, BackupError, BySlot, Bytes, Command, Epoch, Failure, GlobalCommand, KeyspaceId,
-    Mirroring, Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Answer, BackupError, BySlot, Command, Epoch, Failure, GlobalCommand, KeyspaceId, Mirroring,
+    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,7 +52,7 @@ struct CaughtUp {
 /// One mirror under way.
 #[derive(Debug)]
 struct Transfer {
-    own: OwnMirror,
+    mirror: OwnMirror,
     sender: Sender<Option<CaughtUp>>,
     source: Source,
     /// What the backup has for sure.
@@ -57,6 +62,8 @@ struct Transfer {
     caught_up: Option<Duration>,
     /// The last chunk of those after which it is caught up, since the backup was asked.
     safe: Option<CaughtUp>,
+    /// Slots with tokens that changed since they were looked at.
+    tokens_changed: SlotSet,
 }
 
 /// What is sent.
@@ -73,7 +80,7 @@ struct Source {
     /// To be copied.
     queue: VecDeque<Slot>,
     /// Where the first of them goes on.
-    at: Option<(KeyspaceId, Bytes)>,
+    at: Option<SlotPlace>,
     /// Copied, and not yet reported complete to the backup.
     copied: Vec<Slot>,
     /// Not held any more.
@@ -86,6 +93,8 @@ struct Source {
 pub struct Progress {
     /// The backup.
     pub to: SiteId,
+    /// The mirror's number.
+    pub number: u64,
     /// Slots that this site holds, and how many of them the backup has whole.
     pub holds: u32,
     /// See above.
@@ -102,10 +111,10 @@ pub struct Progress {
 #[derive(Debug, Default)]
 pub(crate) struct MirrorDriver {
     transfer: Option<Transfer>,
+    /// To the former backup, while the new one does not have everything.
+    former: Option<Transfer>,
     last_id: u64,
     bytes_per_s_max: u64,
-    /// Slots with tokens that changed since they were looked at.
-    tokens_changed: SlotSet,
     proposed: Duration,
 }
 
@@ -114,42 +123,39 @@ impl<S: State> Job<S> for MirrorDriver {
         let (machine, now) = (view.machine, view.now);
         let mut effects = Vec::new();
         if view.disk_is_full {
-            self.transfer = None;
+            (self.transfer, self.former) = (None, None);
             return effects;
         }
         let to = view.backup.filter(|_| machine.has_globals());
         let own = machine.own_mirror();
         if own.map(|own| own.to) != to {
-            self.transfer = None;
             if self.proposed <= now {
                 self.proposed = now + TIMEOUT;
                 effects.push(Effect::Propose(Command::Global(GlobalCommand::SetMirror { to })));
             }
             return effects;
         }
+        let mut running = [self.transfer.take(), self.former.take()];
         let (Some(own), Some(member)) = (own, machine.membership()) else { return effects };
-        let transfer = self.transfer.take().filter(|transfer| transfer.own == own);
-        let transfer = self.transfer.insert(transfer.unwrap_or_else(|| Transfer::new(own, now)));
-        let last_id = &mut self.last_id;
-        let mut out = Outbox { now, to: own.to, last_id, effects: &mut effects };
-        let from = member.own;
-        match transfer.sender.stage(now) {
-            None | Some(Stage::Asked) => {}
-            Some(Stage::Ask) => {
-                // All tokens are looked at when it has answered.
-                self.tokens_changed = SlotSet::default();
-                let (number, step) = (own.number, Mirroring::Begin);
-                transfer
-                    .sender
-                    .begin(&mut out, Command::Global(GlobalCommand::Mirror { from, number, step }));
+        let mut resume = |mirror: OwnMirror| {
+            let same = |one: &mut Transfer| one.mirror == mirror;
+            let running = running.iter_mut().find_map(|running| running.take_if(same));
+            running.unwrap_or_else(|| Transfer::new(mirror, now))
+        };
+        let current = self.transfer.insert(resume(own));
+        if let Some(former) = machine.former_mirror() {
+            let is_listed = member.registry.site(former.to).is_some();
+            if is_listed && !current.has_everything() {
+                self.former = Some(resume(former));
+            } else if self.proposed <= now {
+                self.proposed = now + TIMEOUT;
+                effects.push(end(member.own, former));
             }
-            Some(Stage::Sending) => {
-                let changed = std::mem::take(&mut self.tokens_changed);
-                if !changed.is_empty() {
-                    transfer.source.follow(machine, &changed);
-                }
-                transfer.send(machine, from, self.bytes_per_s_max, &mut out);
-            }
+        }
+        for transfer in [&mut self.transfer, &mut self.former].into_iter().flatten() {
+            let last_id = &mut self.last_id;
+            let mut out = Outbox { now, to: transfer.mirror.to, last_id, effects: &mut effects };
+            transfer.poll(machine, member.own, self.bytes_per_s_max, &mut out);
         }
         effects
     }
@@ -162,8 +168,11 @@ impl<S: State> Job<S> for MirrorDriver {
         view: &View<'_, S>,
     ) -> Vec<Effect> {
         let (machine, now) = (view.machine, view.now);
-        let transfer = self.transfer.as_mut().filter(|transfer| transfer.sender.has(id));
+        let transfers = [&mut self.transfer, &mut self.former].into_iter().flatten();
+        let transfer = transfers.into_iter().find(|transfer| transfer.sender.has(id));
         let Some(transfer) = transfer else { return Vec::new() };
+        let mirror = transfer.mirror;
+        let is_former = machine.former_mirror() == Some(mirror);
         match outcome {
             Ok(Answer::Mirrored { pieces: chunks, resume, whole }) => {
                 let (event, mark) = transfer.sender.acknowledged(id, chunks, now);
@@ -185,11 +194,15 @@ impl<S: State> Job<S> for MirrorDriver {
                 }
                 Vec::new()
             }
-            Err(Failure::Refused(Refusal::Backup(BackupError::Outdated))) => {
+            Err(Failure::Refused(Refusal::Backup(error)))
+                if is_former || error == BackupError::Outdated =>
+            {
                 transfer.sender.restart(now + 4 * TIMEOUT);
-                vec![Effect::Propose(Command::Global(GlobalCommand::SetMirror {
-                    to: Some(transfer.own.to),
-                }))]
+                view.machine
+                    .membership()
+                    .map(|member| give_up(machine, member.own, mirror))
+                    .into_iter()
+                    .collect()
             }
             _ => {
                 transfer.sender.restart(now + TIMEOUT);
@@ -207,7 +220,7 @@ impl<S: State> Job<S> for MirrorDriver {
     }
 
     fn stop(&mut self) -> Vec<Effect> {
-        self.transfer = None;
+        (self.transfer, self.former) = (None, None);
         Vec::new()
     }
 }
@@ -220,13 +233,15 @@ impl MirrorDriver {
 
     /// Tokens changed hands.
     pub(crate) fn look_again(&mut self, changed: &SlotSet) {
-        changed.runs().for_each(|run| self.tokens_changed.insert_run(run));
+        for transfer in [&mut self.transfer, &mut self.former].into_iter().flatten() {
+            changed.runs().for_each(|run| transfer.tokens_changed.insert_run(run));
+        }
     }
 
-    /// The mirror under way, if that is the one of the state.
-    fn current<S: State>(&self, machine: &Machine<S>) -> Option<&Transfer> {
-        let own = machine.own_mirror();
-        self.transfer.as_ref().filter(|transfer| Some(transfer.own) == own)
+    /// The stream of a mirror, if it is under way.
+    fn transfer_of(&self, mirror: OwnMirror) -> Option<&Transfer> {
+        let transfers = [&self.transfer, &self.former].into_iter().flatten();
+        transfers.into_iter().find(|transfer| transfer.mirror == mirror)
     }
 
     /// Which of these slots the backup has acknowledged, complete, at the epochs at which they are
@@ -236,13 +251,13 @@ impl MirrorDriver {
         machine: &Machine<S>,
         slots: &SlotSet,
     ) -> Option<(SlotEpochs, u64, u64)> {
-        let transfer = self.current(machine)?;
+        let transfer = self.transfer_of(machine.own_mirror()?)?;
         let complete = &transfer.source.complete;
-        let safe = transfer.safe.filter(|safe| safe.sequence >= transfer.source.complete_since)?;
+        let safe = transfer.safe()?;
         debug_assert!(safe.sequence < transfer.sender.chunks());
         let alike = slots.runs().flat_map(|run| run.cut(|slot| complete.run_at(slot).0));
         let complete = alike.filter_map(|run| Some((run, *complete.get(run.first)?)));
-        Some((SlotEpochs::of_runs(complete), transfer.own.number, safe.revision))
+        Some((SlotEpochs::of_runs(complete), transfer.mirror.number, safe.revision))
     }
 
     /// How far the mirror has come.
@@ -251,38 +266,114 @@ impl MirrorDriver {
         machine: &Machine<S>,
         now: Duration,
     ) -> Option<Progress> {
-        let own = machine.own_mirror()?;
+        machine.own_mirror().map(|own| self.progress_of(own, machine, now))
+    }
+
+    /// The same of the former mirror, while that is fed.
+    pub(crate) fn progress_of_former<S: State>(
+        &self,
+        machine: &Machine<S>,
+        now: Duration,
+    ) -> Option<Progress> {
+        machine.former_mirror().map(|former| self.progress_of(former, machine, now))
+    }
+
+    fn progress_of<S: State>(
+        &self,
+        mirror: OwnMirror,
+        machine: &Machine<S>,
+        now: Duration,
+    ) -> Progress {
+        let OwnMirror { to, number } = mirror;
         let revision = machine.revision().0;
-        let Some(transfer) = self.current(machine) else {
-            let behind = revision.saturating_sub(own.number);
-            let (to, in_step_ago) = (own.to, None);
-            return Some(Progress { to, holds: 0, whole: 0, behind, in_step_ago, sent_bytes: 0 });
+        let Some(transfer) = self.transfer_of(mirror) else {
+            let (behind, in_step_ago) = (revision.saturating_sub(number), None);
+            return Progress { to, number, holds: 0, whole: 0, behind, in_step_ago, sent_bytes: 0 };
         };
         let is_caught_up = transfer.is_caught_up(machine);
-        let behind = revision.saturating_sub(machine.mirror_told(&transfer.acknowledged));
+        let behind = revision.saturating_sub(machine.mirror_told(mirror, &transfer.acknowledged));
         let ago = transfer.caught_up.map(|at| now.saturating_sub(at));
-        Some(Progress {
-            to: own.to,
+        Progress {
+            to,
+            number,
             holds: transfer.source.held.len() as u32,
             whole: transfer.source.complete.len() as u32,
             behind: if is_caught_up { 0 } else { behind },
             in_step_ago: if is_caught_up { Some(Duration::ZERO) } else { ago },
             sent_bytes: transfer.sender.sent_bytes(),
-        })
+        }
+    }
+}
+
+/// Ends the stream to a former backup.
+fn end(own: SiteId, former: OwnMirror) -> Effect {
+    let number = former.number;
+    Effect::Propose(Command::Global(GlobalCommand::EndMirror { of: own, number }))
+}
+
+/// A stream cannot go on: a mirror begins anew, and a former one ends.
+fn give_up<S: State>(machine: &Machine<S>, own: SiteId, mirror: OwnMirror) -> Effect {
+    match machine.former_mirror() == Some(mirror) {
+        true => end(own, mirror),
+        false => {
+            let to = Some(mirror.to);
+            Effect::Propose(Command::Global(GlobalCommand::SetMirror { to }))
+        }
     }
 }
 
 impl Transfer {
-    fn new(own: OwnMirror, now: Duration) -> Transfer {
+    fn new(mirror: OwnMirror, now: Duration) -> Transfer {
         Transfer {
-            own,
+            mirror,
             sender: Sender::new(now),
             source: Source { last_chunk: now, ..Source::default() },
             acknowledged: Told::default(),
             last_cursor: now,
             caught_up: None,
             safe: None,
+            tokens_changed: SlotSet::default(),
         }
+    }
+
+    /// Takes the next steps.
+    fn poll<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        from: SiteId,
+        bytes_per_s_max: u64,
+        out: &mut Outbox<'_>,
+    ) {
+        match self.sender.stage(out.now) {
+            None | Some(Stage::Asked) => {}
+            Some(Stage::Ask) => {
+                // All tokens are looked at when it has answered.
+                self.tokens_changed = SlotSet::default();
+                let (number, step) = (self.mirror.number, Mirroring::Begin);
+                let begin = GlobalCommand::Mirror { from, number, step };
+                self.sender.begin(out, Command::Global(begin));
+            }
+            Some(Stage::Sending) => {
+                let changed = std::mem::take(&mut self.tokens_changed);
+                if !changed.is_empty() {
+                    self.source.follow(machine, &changed);
+                }
+                self.send(machine, from, bytes_per_s_max, out);
+            }
+        }
+    }
+
+    /// The last chunk after which the backup was caught up, if it has said since then which slots are
+    /// complete.
+    fn safe(&self) -> Option<CaughtUp> {
+        self.safe.filter(|safe| safe.sequence >= self.source.complete_since)
+    }
+
+    /// Whether the backup has all slots, complete, as they were at a moment since it was asked.
+    fn has_everything(&self) -> bool {
+        let Source { queue, copied, .. } = &self.source;
+        let is_all = queue.is_empty() && copied.is_empty() && self.tokens_changed.is_empty();
+        self.sender.is_sending() && is_all && self.safe().is_some()
     }
 
     /// Sends chunks, and has the cursors follow.
@@ -293,14 +384,15 @@ impl Transfer {
         bytes_per_s_max: u64,
         out: &mut Outbox<'_>,
     ) {
-        let (now, own, source) = (out.now, self.own, &mut self.source);
+        let (now, mirror, source) = (out.now, self.mirror, &mut self.source);
+        let number = mirror.number;
         let sent = self.sender.send(out, bytes_per_s_max, |sequence| {
-            let Some((step, bytes, is_all)) = source.chunk(sequence, machine, now)? else {
+            let Some((step, bytes, is_all)) = source.chunk(mirror, sequence, machine, now)? else {
                 return Ok(None);
             };
             let caught_up = CaughtUp { sequence, at: now, revision: machine.revision().0 };
             Ok(Some(Chunk {
-                command: Command::Global(GlobalCommand::Mirror { from, number: own.number, step }),
+                command: Command::Global(GlobalCommand::Mirror { from, number, step }),
                 bytes,
                 mark: is_all.then_some(caught_up),
                 pause: if is_all { PAUSE } else { Duration::ZERO },
@@ -311,8 +403,7 @@ impl Transfer {
             Ok(false) => return,
             Err(stopped) if must_begin_anew(&stopped) => {
                 self.sender.wait_until(now + TIMEOUT);
-                let anew = Command::Global(GlobalCommand::SetMirror { to: Some(own.to) });
-                return out.effects.push(Effect::Propose(anew));
+                return out.effects.push(give_up(machine, from, mirror));
             }
             Err(stopped) => return out.effects.push(Effect::Fail(stopped.to_string())),
         }
@@ -325,8 +416,9 @@ impl Transfer {
         }
         self.last_cursor = now;
         for (&keyspace, &position) in &self.acknowledged.changes {
-            if machine.mirror_cursor(keyspace).is_some_and(|at| at < position) {
-                let (name, position) = (CURSOR.to_owned(), Revision(position));
+            let cursor = machine.mirror_cursor(mirror, keyspace);
+            if let Some((name, _)) = cursor.filter(|(_, at)| *at < position) {
+                let (name, position) = (name.to_owned(), Revision(position));
                 let set = Command::SetCursor { name, keyspace, position };
                 out.effects.push(Effect::Propose(set));
             }
@@ -335,7 +427,7 @@ impl Transfer {
 
     fn is_caught_up<S: State>(&self, machine: &Machine<S>) -> bool {
         let (sender, source) = (&self.sender, &self.source);
-        let has_all = |told| machine.mirror_told(told) >= machine.revision().0;
+        let has_all = |told| machine.mirror_told(self.mirror, told) >= machine.revision().0;
         let has_all =
             has_all(&self.acknowledged) || sender.is_acknowledged() && has_all(&source.sent);
         let is_complete = source.queue.is_empty() && source.copied.is_empty();
@@ -344,7 +436,8 @@ impl Transfer {
 
     fn is_far<S: State>(&self, machine: &Machine<S>) -> bool {
         let far = |(keyspace, position): (&KeyspaceId, &u64)| {
-            machine.mirror_cursor(*keyspace).is_some_and(|at| at + CURSOR_STEP <= *position)
+            let cursor = machine.mirror_cursor(self.mirror, *keyspace);
+            cursor.is_some_and(|(_, at)| at + CURSOR_STEP <= *position)
         };
         self.acknowledged.changes.iter().any(far)
     }
@@ -424,6 +517,7 @@ impl Source {
     /// nothing to send now.
     fn chunk<S: State>(
         &mut self,
+        mirror: OwnMirror,
         sequence: u64,
         machine: &Machine<S>,
         now: Duration,
@@ -445,7 +539,7 @@ impl Source {
         // A chunk with a very large record has no room for another.
         let has_room = gathered.bytes <= 2 * limits::MOVE_PIECE_BYTES_MAX;
         let is_all =
-            has_room && machine.mirror_changes(&self.held_set, &mut sent, &mut gathered)?;
+            has_room && machine.mirror_changes(mirror, &self.held_set, &mut sent, &mut gathered)?;
         let is_new = !gathered.items.is_empty()
             || !self.gone.is_empty()
             || !copied.is_empty()

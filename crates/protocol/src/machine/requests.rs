@@ -84,6 +84,9 @@ struct Remembered {
     at: u64,
 }
 
+/// The answer to a client's request with this sequence, or the next one that is remembered.
+pub(crate) type AnswerPlace = (ClientId, u64);
+
 /// What is to be done with a request.
 pub(crate) enum Admission {
     /// It is applied.
@@ -154,6 +157,23 @@ fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
     Some((at, row.split_off(len)))
 }
 
+impl Client {
+    /// The answer to a request of this client, as it goes with the records of a slot.
+    fn item(
+        &self,
+        state: &impl Read,
+        asker: Asker,
+        slot: Slot,
+        sequence: u64,
+    ) -> Result<StagedItem, MachineError> {
+        let row = state.get(&tables::answer(asker, sequence))?;
+        let row = row.and_then(|row| split_answer(asker, row));
+        let (_, row) = row.ok_or(MachineError::Damaged { table: tables::SLOT_ANSWERS as char })?;
+        let (client, floor, seen_ms) = (asker.client, self.floor, self.seen_ms);
+        Ok(StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row })
+    }
+}
+
 impl Clients {
     /// Those of some records of slots.
     fn of(&self, whose: Whose, run: SlotRun) -> impl Iterator<Item = (&Asker, &Client)> + '_ {
@@ -167,17 +187,30 @@ impl Clients {
         self.of(whose, run).map(|(asker, _)| *asker).collect()
     }
 
-    /// All that is remembered with these records of a slot.
+    /// What is remembered with these records of a slot, from a place on: each answer goes to `put`, which
+    /// returns whether there is room for another. Where to go on; `None`: that was all.
     pub(crate) fn of_slot(
         &self,
         state: &impl Read,
-        slot: Slot,
-        whose: Whose,
-    ) -> Result<Vec<StagedItem>, MachineError> {
-        self.of_slot_since(state, slot, whose, None)
+        (slot, whose): (Slot, Whose),
+        (first, first_sequence): AnswerPlace,
+        put: &mut dyn FnMut(StagedItem) -> bool,
+    ) -> Result<Option<AnswerPlace>, MachineError> {
+        let mut has_room = true;
+        let asker = |client| Asker { whose, slot: Some(slot), client };
+        for (asker, known) in self.clients.range(asker(first)..=asker(ClientId(u64::MAX))) {
+            let from = if asker.client == first { first_sequence } else { 0 };
+            for sequence in known.answered.range(from..).map(|(sequence, _)| *sequence) {
+                if !has_room {
+                    return Ok(Some((asker.client, sequence)));
+                }
+                has_room = put(known.item(state, *asker, slot, sequence)?);
+            }
+        }
+        Ok(None)
     }
 
-    /// The same, of what came to be remembered after a revision.
+    /// What came to be remembered with these records of a slot after a revision, or all of it.
     pub(crate) fn of_slot_since(
         &self,
         state: &impl Read,
@@ -185,43 +218,33 @@ impl Clients {
         whose: Whose,
         after: Option<u64>,
     ) -> Result<Vec<StagedItem>, MachineError> {
+        let is_later = |one: &Remembered| after.is_none_or(|after| one.at > after);
         let mut items = Vec::new();
         for (asker, known) in self.of(whose, SlotRun::one(slot)) {
-            let is_later = |one: &Remembered| after.is_none_or(|after| one.at > after);
             let later = known.answered.iter().filter(|(_, one)| is_later(one));
-            for sequence in later.map(|(sequence, _)| sequence) {
-                let row = state.get(&tables::answer(*asker, *sequence))?;
-                let row = row.and_then(|row| split_answer(*asker, row));
-                let damaged = MachineError::Damaged { table: tables::SLOT_ANSWERS as char };
-                items.push(StagedItem::Remembered {
-                    slot,
-                    client: asker.client,
-                    sequence: *sequence,
-                    floor: known.floor,
-                    seen_ms: known.seen_ms,
-                    row: row.ok_or(damaged)?.1,
-                });
+            for sequence in later.map(|(sequence, _)| *sequence) {
+                items.push(known.item(state, *asker, slot, sequence)?);
             }
         }
         Ok(items)
     }
 
-    /// What came to be remembered with these slots after a revision: at most `max`, each with its
-    /// revision here.
+    /// What came to be remembered with these slots after a revision, until `put` returns that there is no
+    /// room for another. The revision here of the last one; `None`: that was all.
     pub(crate) fn of_slots_after(
         &self,
         state: &impl Read,
         slots: &SlotSet,
         after: u64,
-        max: usize,
-    ) -> Result<Vec<(u64, StagedItem)>, MachineError> {
-        let mut items = Vec::new();
+        put: &mut dyn FnMut(StagedItem) -> bool,
+    ) -> Result<Option<u64>, MachineError> {
+        let (mut has_room, mut last) = (true, after);
         for (at, (asker, sequence)) in self.of_slots.range(after + 1..) {
             let is_own = asker.whose == Whose::Own;
             let of_slot = asker.slot.filter(|slot| is_own && slots.contains(*slot));
             let Some(slot) = of_slot else { continue };
-            if items.len() >= max {
-                break;
+            if !has_room {
+                return Ok(Some(last));
             }
             let row = state.get(&tables::answer(*asker, *sequence))?;
             let row = row.and_then(|row| split_answer(*asker, row));
@@ -229,19 +252,17 @@ impl Clients {
                 return Err(MachineError::Damaged { table: tables::SLOT_ANSWERS as char });
             };
             let known = self.clients.get(asker);
-            items.push((
-                *at,
-                StagedItem::Remembered {
-                    slot,
-                    client: asker.client,
-                    sequence: *sequence,
-                    floor: known.map_or(0, |client| client.floor),
-                    seen_ms: known.map_or(0, |client| client.seen_ms),
-                    row,
-                },
-            ));
+            has_room = put(StagedItem::Remembered {
+                slot,
+                client: asker.client,
+                sequence: *sequence,
+                floor: known.map_or(0, |client| client.floor),
+                seen_ms: known.map_or(0, |client| client.seen_ms),
+                row,
+            });
+            last = *at;
         }
-        Ok(items)
+        Ok(None)
     }
 }
 

@@ -27,7 +27,7 @@
 //! y slot                           → the same of one slot, by an earlier version
 //! m from part                      → a mirror of another site                   (mirrors.rs)
 //! n from keyspace slot             → where what it mirrors lies
-//! d m                              → the site that keeps this one's mirror    (mirroring.rs)
+//! d m                              → the sites that keep this one's mirror: now, and before    (mirroring.rs)
 //! d d, d f, d p, d r, d x          → the deployment; the ring's pointers
 //! R                                → what it promised and accepted of the registry  (registrar.rs)
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)

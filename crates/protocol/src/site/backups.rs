@@ -82,10 +82,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.run_job(JobName::Release);
         self.run_job(JobName::Reclaim);
         self.run_job(JobName::Confirm);
-        let Some(progress) = self.jobs.mirror.progress(&self.machine, now) else { return };
-        let Some(own) = self.machine.own_mirror() else { return };
-        let news = MirrorNews { number: own.number, behind: progress.behind };
-        self.say_to_site(own.to, AcrossSay::Mirror(news));
+        let mirror = &self.jobs.mirror;
+        let current = mirror.progress(&self.machine, now);
+        let former = mirror.progress_of_former(&self.machine, now);
+        for progress in current.into_iter().chain(former) {
+            let news = MirrorNews { number: progress.number, behind: progress.behind };
+            self.say_to_site(progress.to, AcrossSay::Mirror(news));
+        }
     }
 
     pub(super) fn take_alive(&mut self, site: SiteId, node: model::NodeId, alive: Alive) {

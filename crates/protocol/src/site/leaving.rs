@@ -8,7 +8,8 @@
 //! one elsewhere that is as good, and not at the owner.
 //!
 //! While the owner of a copy can be reached, the copy waits: the owner has another backup by now,
-//! and reports when that is complete. Other copies are *handed on*: to a site that stays and does
+//! and reports when that is complete. Until then the owner feeds the copy here, too; that ends before the
+//! copy is handed on or the site goes, so that others have it as it is. Other copies are *handed on*: to a site that stays and does
 //! not own them, in pieces, each a command there ([`super::machine::handing_on`]). A record of an
 //! owner that no other site has is sent to one of them. Then the others are asked again. The
 //! registry's change that removes the site names the sites that have its copies, and is refused if
@@ -142,12 +143,18 @@ impl<S: State> Job<S> for Leaving {
             self.asked_at = None;
             self.only_here.clear();
             match next_step(view, own, &told, since + OWNERS_HAVE <= now, &lost) {
+                Next::Go(_) if !view.machine.streams_of(&SlotSet::all()).is_empty() => {
+                    effects.extend(self.end_streams(view, &SlotSet::all()));
+                }
                 Next::Go(receivers) => {
                     let change = match receivers.is_empty() {
                         true => RegistryChange::Remove(own),
                         false => RegistryChange::RemoveTo { site: own, receivers },
                     };
                     effects.push(Effect::change(change, CHANGE_HAS));
+                }
+                Next::HandOn(_, slots) if !view.machine.streams_of(&slots).is_empty() => {
+                    effects.extend(self.end_streams(view, &slots));
                 }
                 Next::HandOn(to, slots) => {
                     effects.push(self.begin_to_hand_on(view, own, to, slots))
@@ -228,6 +235,14 @@ impl Leaving {
     fn ask(&mut self, to: SiteId, command: Command, patience: Duration) -> Effect {
         self.last_id += 1;
         Effect::Ask { id: Some(self.last_id), to, command, patience }
+    }
+
+    /// Ends the streams that feed copies of these slots, which others are to have as they are; then all are
+    /// asked again.
+    fn end_streams<S: State>(&mut self, view: &View<'_, S>, slots: &SlotSet) -> Vec<Effect> {
+        self.asked_at = Some(view.now);
+        let end = |(of, number)| Command::Global(GlobalCommand::EndMirror { of, number });
+        view.machine.streams_of(slots).into_iter().map(end).map(Effect::Propose).collect()
     }
 
     fn begin_to_hand_on<S: State>(

@@ -1,7 +1,7 @@
 //! Copies that are void go.
 //!
-//! A site that has a copy which no stream feeds asks the slot's owner, if that is known, whether
-//! the copy may go. The owner answers for the slots that its backup has acknowledged, complete,
+//! A site that has a copy which no stream feeds, or only the stream to a former backup, asks the slot's
+//! owner, if that is known, whether the copy may go. The owner answers for the slots that its backup has acknowledged, complete,
 //! with the tag and the position of those copies; the rules ([`crate::global::ownership`]) decide
 //! whether that is enough. A site that does not own a slot any more answers with the owner. Nothing
 //! of this is kept: it is asked for again.
@@ -56,8 +56,8 @@ impl<S: State> Job<S> for Release {
         let (own, registry) = (member.own, &member.registry);
         let is_leaving = registry.site(own).is_some_and(|site| site.leaving);
         let frozen: BTreeMap<Slot, Epoch> = stranded(machine).into_values().flatten().collect();
-        let retained = machine.retained_slots();
-        let is_idle = machine.unfed().is_empty() && frozen.is_empty() && retained.is_empty();
+        let (spare, retained) = (machine.spare_copies(), machine.retained_slots());
+        let is_idle = spare.is_empty() && frozen.is_empty() && retained.is_empty();
         if is_idle || registry.failovers.open.is_some() {
             return Vec::new();
         }
@@ -66,7 +66,7 @@ impl<S: State> Job<S> for Release {
         self.turn = self.turn.wrapping_add(1);
         let turn = others.get(self.turn % others.len().max(1)).copied();
         let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        let asked = share(machine.unfed(), self.asked_to);
+        let asked = share(&spare, self.asked_to);
         self.asked_to = asked.last().copied();
         for slot in asked {
             let Some(copy) = machine.copy_of(slot) else { continue };
@@ -77,8 +77,7 @@ impl<S: State> Job<S> for Release {
             }
         }
         // What was borrowed is given up when the owner's mirror has it.
-        for slot in retained.iter().filter(|slot| !machine.unfed().contains(*slot)).take(SLOTS_MAX)
-        {
+        for slot in retained.iter().filter(|slot| !spare.contains(*slot)).take(SLOTS_MAX) {
             if let Some((owner, epoch)) = machine.owner_of_parts(slot)
                 && registry.site(owner).is_some()
             {
@@ -102,13 +101,17 @@ impl<S: State> Job<S> for Release {
     }
 
     fn progress(&self, view: &View<'_, S>) -> Progress {
-        Progress { left: view.machine.unfed().len() as u64, sent_bytes: 0 }
+        Progress { left: view.machine.spare_copies().len() as u64, sent_bytes: 0 }
     }
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Which of these slots this site owns and does not need other copies of.
-    fn safe_slots(&self, asked: &SlotSet) -> Option<(SlotEpochs, u64, u64)> {
+    /// Which of these slots this site owns and does not need the copies of that a site has.
+    fn safe_slots(&self, site: SiteId, asked: &SlotSet) -> Option<(SlotEpochs, u64, u64)> {
+        // It is fed until the new backup has everything, and keeps its copies until it is not.
+        if self.machine.former_mirror().is_some_and(|former| former.to == site) {
+            return None;
+        }
         let held = self.machine.tokens(asked.runs()).filter_map(|(run, token)| match token {
             Token::Held(epoch) => Some((run, epoch)),
             _ => None,
@@ -173,7 +176,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn answer_for_copies(&mut self, site: SiteId, asked: &SlotEpochs) {
         let slots = asked.slots();
-        if let Some((slots, generation, position)) = self.safe_slots(&slots)
+        if let Some((slots, generation, position)) = self.safe_slots(site, &slots)
             && !slots.0.is_empty()
         {
             let slots = entry::encode_slots(&slots);

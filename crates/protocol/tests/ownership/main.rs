@@ -193,6 +193,7 @@ fn bugs_of_copies_are_found() {
     finds(Bug::NothingRetained, bounds([1, 1, 1, 0, 0]));
     finds(Bug::SafeWithoutGeneration, bounds([1, 1, 1, 2, 0]));
     finds(Bug::SafeWhileBehind, bounds([2, 1, 1, 1, 0]));
+    finds(Bug::SafeByFormer, bounds([1, 0, 0, 1, 0]));
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn bugs_of_leaving_are_found() {
 #[test]
 fn every_bug_is_looked_for() {
     // Those above, by name.
-    assert_eq!(Bug::ALL.len(), 6 + 1 + 4 + 4);
+    assert_eq!(Bug::ALL.len(), 6 + 1 + 5 + 4);
 }
 
 // ---- counterexamples -------------------------------------------------------------------------------
@@ -254,6 +255,16 @@ fn a_mirror_outlives_its_being_the_backup() {
     let more = ["sync a>c", "safe a"];
     let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &more].concat());
     assert!(world.offers(&state, "drop b"));
+}
+
+#[test]
+fn a_former_backup_is_fed_until_the_new_one_has_everything() {
+    let steps = ["backup a=c", "learn a", "learn b", "write a", "sync a>b"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &steps);
+    assert!(!world.offers(&state, "drop b") && !world.offers(&state, "endformer a"));
+    let (mut world, state) =
+        play(bounds(ALL_MOVES), &[&steps[..], &["sync a>c", "endformer a", "safe a"]].concat());
+    assert!(!world.offers(&state, "sync a>b") && world.offers(&state, "drop b"));
 }
 
 #[test]

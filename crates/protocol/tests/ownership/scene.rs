@@ -39,6 +39,8 @@ pub(crate) struct Site {
     pub(crate) copied: u8,
     /// Which stream to its backup.
     pub(crate) generation: u8,
+    /// The former backup, while that is fed, and which stream.
+    pub(crate) former: Option<(u8, u8)>,
     /// What a fence has left behind, in a trial.
     pub(crate) stuck: Option<Rc<OpenFailover>>,
 }
@@ -185,7 +187,7 @@ impl Scene {
         if before.token != holding.token && matches!(holding.token, Token::Held(_))
             || !holding.token.is_own()
         {
-            site.generation = 0;
+            (site.generation, site.former) = (0, None);
         }
     }
 
@@ -213,9 +215,11 @@ impl Scene {
     pub(crate) fn learn(&mut self, at: usize, planted: Planted) {
         let registry = self.global.registry.clone();
         let site = &mut self.sites[at];
-        let other_backup = registry.backups[at] != site.registry.backup;
+        let (before, backup) = (site.registry.backup, registry.backups[at]);
         site.registry = registry.of(at);
-        if other_backup && site.holding.token.is_own() {
+        if before != backup && site.holding.token.is_own() {
+            let former = site.former.or(Some((before, site.generation)));
+            site.former = former.filter(|(former, _)| *former != backup);
             site.generation += 1;
         }
         if planted.is(Bug::MirrorDropped)

@@ -42,7 +42,9 @@ impl Scene {
             let registry = Copied { version, open: None, backup: at as u8, left: 0 };
             let registry = Rc::new(registry);
             let holding = Holding::default();
-            *site = Site { registry, holding, records: 0, copied: 0, generation: 0, stuck: None };
+            let (generation, former) = (0, None);
+            let (records, copied) = (0, 0);
+            *site = Site { registry, holding, records, copied, generation, former, stuck: None };
         }
     }
 

@@ -60,6 +60,7 @@ pub(crate) enum Verb {
     Install,
     Sync,
     Safe,
+    EndFormer,
     HandOn,
     Drop,
     Leave,
@@ -122,6 +123,7 @@ impl World {
                 records: 0,
                 copied: 0,
                 generation: 0,
+                former: None,
                 stuck: None,
             }
         };
@@ -355,7 +357,17 @@ impl World {
                     add(next, Verb::Freeze, out);
                 }
                 if usize::from(site.registry.backup) == other {
-                    self.mirror(scene, (at, other), epoch, out);
+                    let tag = Tag { epoch, generation: site.generation.into() };
+                    self.mirror(scene, (at, other), tag, out);
+                    self.safe(scene, (at, other), tag, out);
+                }
+                if let Some((_, stream)) = site.former.filter(|(to, _)| usize::from(*to) == other) {
+                    let tag = Tag { epoch, generation: stream.into() };
+                    self.mirror(scene, (at, other), tag, out);
+                    if planted.is(Bug::SafeByFormer) {
+                        let tag = Tag { generation: site.generation.into(), ..tag };
+                        self.safe(scene, (at, other), tag, out);
+                    }
                 }
             }
             Token::Frozen { epoch, to } if to == id(other) => {
@@ -419,11 +431,12 @@ impl World {
         }
     }
 
+    /// A site's backup, or its former one, receives what it has.
     fn mirror(
         &self,
         scene: &Scene,
         (at, other): (usize, usize),
-        epoch: Epoch,
+        tag: Tag,
         out: &mut Vec<(Scene, (Verb, usize, usize))>,
     ) {
         let planted = self.planted;
@@ -432,7 +445,6 @@ impl World {
         if fences.part_from(id(other)) {
             return;
         }
-        let tag = Tag { epoch, generation: site.generation.into() };
         if theirs.holding.may_be_fed(tag, id(at), &scene.fences(other, planted)) {
             let mut next = scene.clone();
             next.step(other, planted, |holding, fences| holding.fed(tag, id(at), fences));
@@ -446,12 +458,34 @@ impl World {
                 out.push((next, (Verb::Sync, at, other)));
             }
         }
-        let is_complete = theirs.holding.copy.is_some_and(|copy| copy.tag == tag);
+    }
+
+    /// A site reports what its backup has; then its former one is fed no more.
+    fn safe(
+        &self,
+        scene: &Scene,
+        (at, other): (usize, usize),
+        tag: Tag,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
+        let planted = self.planted;
+        let (site, theirs) = (&scene.sites[at], &scene.sites[other]);
+        if scene.fences(at, planted).part_from(id(other)) {
+            return;
+        }
+        let by_former = planted.is(Bug::SafeByFormer) && site.former.is_some();
+        let has = |copy: SlotCopy| copy.tag == tag || by_former && copy.tag.epoch == tag.epoch;
+        let is_complete = theirs.holding.copy.is_some_and(has);
         let behind = planted.is(Bug::SafeWhileBehind);
+        if is_complete && site.former.is_some() {
+            let mut next = scene.clone();
+            next.sites[at].former = None;
+            out.push((next, (Verb::EndFormer, at, other)));
+        }
         if is_complete || behind {
             let position = theirs.holding.copy.filter(|_| is_complete).map_or(0, |c| c.position);
             let mut next = scene.clone();
-            let before = next.global.safe.filter(|(known, _, _)| known.epoch == epoch);
+            let before = next.global.safe.filter(|(known, _, _)| known.epoch == tag.epoch);
             let named = before.map_or(0, |(_, _, named)| named) | bit(other);
             if next.global.safe.is_none_or(|(known, further, _)| (known, further) < (tag, position))
             {

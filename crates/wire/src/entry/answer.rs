@@ -1,11 +1,12 @@
 //! Answers, and why there is none.
 
 use super::EntryError;
-use super::compact::{Code, Input, code_enum, code_struct};
+use super::compact::{Code, Input, Tagged as _, code_enum, code_struct};
 use model::{
-    AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobStatus,
-    KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementCandidate, PlacementExplained,
-    PlacementLedger, PlacementReason, PlacementWindow, Refusal, SessionError, Versioned,
+    AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobName,
+    JobStatus, KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementCandidate,
+    PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow, Refusal, SessionError,
+    Versioned,
 };
 
 code_enum!(Answer as "answer" {
@@ -47,17 +48,48 @@ code_enum!(Answer as "answer" {
     140 => Cleared(position),
 });
 
-code_struct!(JobStatus {
-    name,
-    paused,
-    left,
-    sent_bytes,
-    steps,
-    steps_per_min,
-    errors,
-    last_error,
-    last_error_ago_ms,
-});
+/// A job's status behind its name.
+fn take_status(name: JobName, from: &mut Input) -> Result<JobStatus, EntryError> {
+    Ok(JobStatus {
+        name,
+        paused: Code::take(from)?,
+        left: Code::take(from)?,
+        sent_bytes: Code::take(from)?,
+        steps: Code::take(from)?,
+        steps_per_min: Code::take(from)?,
+        errors: Code::take(from)?,
+        last_error: Code::take(from)?,
+        last_error_ago_ms: Code::take(from)?,
+    })
+}
+
+impl Code for JobStatus {
+    fn put(&self, out: &mut Vec<u8>) {
+        let JobStatus { name, paused, left, sent_bytes, steps, steps_per_min, .. } = self;
+        name.put(out);
+        paused.put(out);
+        for count in [left, sent_bytes, steps, steps_per_min, &self.errors] {
+            count.put(out);
+        }
+        self.last_error.put(out);
+        self.last_error_ago_ms.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<JobStatus, EntryError> {
+        let name = Code::take(from)?;
+        take_status(name, from)
+    }
+
+    /// A newer version may have jobs that this one does not know.
+    fn take_known(from: &mut Input) -> Result<Option<JobStatus>, EntryError> {
+        let is_known = JobName::TAGS.contains(&from.byte()?);
+        if is_known {
+            from.step_back();
+            return JobStatus::take(from).map(Some);
+        }
+        take_status(JobName::Handover, from).map(|_| None)
+    }
+}
 
 code_struct!(PlacementExplained {
     slot,
@@ -206,5 +238,36 @@ impl Code for &'static str {
         let phrase = String::take(from)?;
         let known = PHRASES.into_iter().find(|known| *known == phrase);
         Ok(known.unwrap_or(UNKNOWN_PHRASE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::entry::{decode_reply, encode_reply};
+    use model::{Answer, JobName, JobStatus};
+
+    #[test]
+    fn a_job_that_this_version_does_not_know_is_left_out_of_the_list() {
+        let status = |name| JobStatus {
+            name,
+            paused: true,
+            left: 1,
+            sent_bytes: 2,
+            steps: 3,
+            steps_per_min: 4,
+            errors: 300,
+            last_error: "why".to_owned(),
+            last_error_ago_ms: 5,
+        };
+        let jobs =
+            |names: &[JobName]| Ok(Answer::Jobs(names.iter().copied().map(status).collect()));
+        let bytes = encode_reply(&jobs(&[JobName::Mirror, JobName::Leave, JobName::Root]));
+        let of_leave = [4, 1, 1, 2, 3, 4, 0xac, 2, 3, b'w', b'h', b'y', 5];
+        let at = bytes.windows(of_leave.len()).position(|some| some == of_leave).unwrap();
+        let mut newer = bytes.to_vec();
+        newer[at] = 255;
+        assert_eq!(decode_reply(newer.clone().into()), Ok(jobs(&[JobName::Mirror, JobName::Root])));
+        newer.truncate(at + 3);
+        assert!(decode_reply(newer.into()).is_err(), "it is cut");
     }
 }

@@ -601,6 +601,7 @@ mod tests {
         let registry = Box::new(registry(Backups::default()));
         for command in [
             Command::Global(GlobalCommand::SetMirror { to: Some(by) }),
+            Command::Global(GlobalCommand::EndMirror { of: from, number }),
             Command::Global(GlobalCommand::Mirror { from, number, step: Mirroring::Begin }),
             Command::Global(GlobalCommand::Mirror { from, number, step: piece }),
             Command::Global(GlobalCommand::Fence { lost, by, number, step: Fencing::Set }),

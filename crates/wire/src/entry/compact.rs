@@ -20,6 +20,11 @@ pub(super) trait Code: Sized {
 
     /// Reads what [`Code::put`] wrote.
     fn take(from: &mut Input) -> Result<Self, EntryError>;
+
+    /// The same of an item of a list; `None`: a newer version wrote it, and this one can do without it.
+    fn take_known(from: &mut Input) -> Result<Option<Self>, EntryError> {
+        Self::take(from).map(Some)
+    }
 }
 
 /// An enum whose variants have a byte each.
@@ -279,7 +284,7 @@ impl<T: Code> Code for Vec<T> {
         }
         let mut items = Vec::new();
         for _ in 0..count {
-            items.push(T::take(from)?);
+            items.extend(T::take_known(from)?);
         }
         Ok(items)
     }

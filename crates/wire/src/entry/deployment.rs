@@ -35,6 +35,7 @@ code_enum!(GlobalCommand as "command of global keys" {
     110 => Inventory { registry, lost, failover },
     111 => Supersede { slots, generation, position },
     112 => DiscardCopies { of },
+    113 => EndMirror { of, number },
     130 => Lending(step),
 });
 

@@ -252,9 +252,7 @@ impl Holding {
         from: SiteId,
         fences: &Fences<'_>,
     ) -> bool {
-        let is_better = self.copy.is_none_or(|own| {
-            own.tag < copy.tag || own.tag == copy.tag && own.position < copy.position
-        });
+        let is_better = self.copy.is_none_or(|own| own.order() < copy.order());
         if self.token.is_own() || fences.are_up() || fences.part_from(from) || !is_better {
             return false;
         }

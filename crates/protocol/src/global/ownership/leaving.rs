@@ -18,10 +18,10 @@ fn stands_for(
         return false;
     }
     let Some(theirs) = other.copy else { return is_owner };
-    let is_later = theirs.tag > copy.tag;
-    let is_as_far = theirs.tag == copy.tag
-        && (theirs.position >= copy.position || planted.is(Bug::OlderPositionCounts));
-    is_later || is_as_far
+    match planted.is(Bug::OlderPositionCounts) {
+        true => theirs.tag >= copy.tag,
+        false => theirs.order() >= copy.order(),
+    }
 }
 
 fn known_owner(own: &Holding) -> Option<SiteId> {
@@ -130,6 +130,15 @@ mod tests {
         assert!(!goes(&copy(7), &[(OWNER, held), (OTHER, copy(6))]));
         assert!(goes(&copy(7), &[(OWNER, held), (OTHER, copy(7))]));
         assert!(!goes(&copy(7), &[(OWNER, copy(7))]), "it is the owner by now");
+        // The copy of the owner's new backup, while this one is fed beside it.
+        let newer = |position| {
+            let mut other = copy(position);
+            other.copy.as_mut().unwrap().tag.generation += 1;
+            other
+        };
+        assert!(!goes(&copy(7), &[(OWNER, held), (OTHER, newer(6))]));
+        assert!(goes(&copy(7), &[(OWNER, held), (OTHER, newer(7))]));
+        assert!(!goes(&newer(7), &[(OWNER, held), (OTHER, copy(7))]), "it may go as void");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum Bug {
     SafeWithoutGeneration,
     /// The owner reports a copy as safe that is behind another one.
     SafeWhileBehind,
+    /// The owner reports what its former backup has as the copy of the new one.
+    SafeByFormer,
     /// A leaving site hands no copies on.
     NothingHandedOn,
     /// A leaving site counts the owner's own records as a copy.
@@ -65,7 +67,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them but those of lending.
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 16] = [
         Bug::ForgottenOnReturn,
         Bug::ForgottenOnceTaken,
         Bug::AbortUnasked,
@@ -76,6 +78,7 @@ impl Bug {
         Bug::NothingRetained,
         Bug::SafeWithoutGeneration,
         Bug::SafeWhileBehind,
+        Bug::SafeByFormer,
         Bug::NothingHandedOn,
         Bug::OwnersRecordsCount,
         Bug::OlderPositionCounts,

@@ -12,10 +12,13 @@
 
 use super::giving::{self, Move};
 use super::lineage::Whose;
+use super::requests::AnswerPlace;
 use super::{Machine, MachineError, Stopped, changes, records, tables};
 use crate::bugs::Bug;
 use bytes::Bytes;
-use model::{ChangeKind, Group, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
+use model::{
+    ChangeKind, ClientId, Group, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
@@ -67,6 +70,15 @@ impl Gathered {
     pub fn is_full(&self) -> bool {
         self.bytes >= limits::MOVE_PIECE_BYTES_MAX
     }
+}
+
+/// Where the copy of a slot goes on: what is remembered with its records comes before them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SlotPlace {
+    /// At an answer.
+    Answer(Whose, AnswerPlace),
+    /// At this key, or the next one.
+    Record(KeyspaceId, Bytes),
 }
 
 /// A chunk of a move, and where to go on after it.
@@ -277,6 +289,33 @@ impl<S: State> Machine<S> {
         Ok(None)
     }
 
+    /// Copies what is remembered with records of a slot from a place on, until the chunk is full. Where to
+    /// go on; `None`: that was all.
+    pub(super) fn copy_answers(
+        &self,
+        slot: Slot,
+        kinds: &[Whose],
+        from: Option<(Whose, AnswerPlace)>,
+        into: &mut Gathered,
+    ) -> Result<Option<SlotPlace>, MachineError> {
+        let mut from = from;
+        let is_first = |kind: &Whose| from.is_none_or(|(first, _)| first == *kind);
+        let first = kinds.iter().position(is_first).unwrap_or(kinds.len());
+        for whose in &kinds[first..] {
+            let (_, from) = from.take().unwrap_or((*whose, (ClientId(0), 0)));
+            let mut put = |item| {
+                into.push(item);
+                !into.is_full()
+            };
+            let of = (slot, *whose);
+            let stopped_at = self.known.clients.of_slot(&self.state, of, from, &mut put)?;
+            if let Some(at) = stopped_at {
+                return Ok(Some(SlotPlace::Answer(*whose, at)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Tells what clients were answered since then. Whether that was all.
     pub(super) fn tell_answers(
         &self,
@@ -284,13 +323,17 @@ impl<S: State> Machine<S> {
         told: &mut Told,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
-        let (after, max) = (told.answers, CHANGES_MAX);
-        let answers = self.known.clients.of_slots_after(&self.state, slots, after, max)?;
-        let is_all = answers.len() < max;
-        let last = answers.last().map_or(after, |(at, _)| *at);
-        told.answers = if is_all { self.known.head.revision.0 } else { last };
-        answers.into_iter().for_each(|(_, item)| into.push(item));
-        Ok(is_all)
+        // What was copied before does not count: answers go on being told beside a long copy.
+        let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
+        let items_max = into.items.len() + CHANGES_MAX;
+        let mut put = |item| {
+            into.push(item);
+            into.bytes < bytes_max && into.items.len() < items_max
+        };
+        let clients = &self.known.clients;
+        let last = clients.of_slots_after(&self.state, slots, told.answers, &mut put)?;
+        told.answers = last.unwrap_or(self.known.head.revision.0);
+        Ok(last.is_none())
     }
 
     /// Tells what changed in some slots since then, as it is now. Whether that was all.

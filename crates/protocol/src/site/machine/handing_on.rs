@@ -7,20 +7,20 @@
 //! Nothing of it is remembered: the leaving site looks at the inventories again.
 
 use super::Applying;
-use super::copying::item_bytes;
+use super::copying::{Gathered, SlotPlace};
 use super::lineage::Whose;
 use super::receiving::{self, Arrival};
 use super::stores::{Stores, stores_in};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::{Records, Token as Right};
 use model::{
-    Answer, Bytes, Epoch, HandedOn, KeyspaceId, MoveError, MoveId, SiteId, Slot, SlotEpochs,
-    SlotRun, SlotSet, StagedItem, limits,
+    Answer, Epoch, HandedOn, MoveError, MoveId, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
+    StagedItem,
 };
 use storage::state::State;
 
-/// Where a copy goes on.
-pub(crate) type Place = (Slot, KeyspaceId, Bytes);
+/// The slot at which copies go on, and where in it.
+pub(crate) type Place = (Slot, SlotPlace);
 
 fn is_of_copies(arrival: &Arrival) -> bool {
     arrival.slots.0.iter().all(|(_, epoch)| *epoch == Epoch::default())
@@ -109,26 +109,34 @@ impl<S: State> Machine<S> {
         slots: &SlotSet,
         from: Option<Place>,
     ) -> Result<(Vec<StagedItem>, Option<Place>), MachineError> {
-        let (mut items, mut bytes) = (Vec::new(), 0);
-        let first = from.as_ref().map(|(slot, ..)| *slot);
+        let mut gathered = Gathered::default();
+        let first = from.as_ref().map(|(slot, _)| *slot);
         for slot in slots.iter().filter(|slot| first.is_none_or(|first| *slot >= first)) {
             if !self.modes.copies.by_slot.contains(slot) {
                 continue;
             }
-            let at = from.as_ref().filter(|(of, ..)| *of == slot);
+            let at = from.as_ref().filter(|(of, _)| *of == slot).map(|(_, at)| at);
             if at.is_none() {
-                items.extend(self.modes.loans.items_of(Whose::Copied, slot));
-                // An earlier version remembered what belongs to a copy as the site's own.
-                for whose in [Whose::Copied, Whose::Own] {
-                    let answers = self.known.clients.of_slot(&self.state, slot, whose)?;
-                    bytes += answers.iter().map(item_bytes).sum::<usize>();
-                    items.extend(answers);
+                let rows = self.modes.loans.items_of(Whose::Copied, slot);
+                rows.into_iter().for_each(|item| gathered.push(item));
+            }
+            // An earlier version remembered what belongs to a copy as the site's own.
+            let kinds = [Whose::Copied, Whose::Own];
+            let stopped_at = match at {
+                None => self.copy_answers(slot, &kinds, None, &mut gathered)?,
+                Some(SlotPlace::Answer(whose, at)) => {
+                    self.copy_answers(slot, &kinds, Some((*whose, *at)), &mut gathered)?
                 }
+                Some(SlotPlace::Record(..)) => None,
+            };
+            if let Some(at) = stopped_at {
+                self.say_time(&mut gathered.items);
+                return Ok((gathered.items, Some((slot, at))));
             }
             for ((_, keyspace), store) in self.modes.copies.stores_of(SlotRun::one(slot)) {
                 let key = match at {
-                    Some((_, of, _)) if *of > keyspace => continue,
-                    Some((_, of, key)) if *of == keyspace => &key[..],
+                    Some(SlotPlace::Record(of, _)) if *of > keyspace => continue,
+                    Some(SlotPlace::Record(of, key)) if *of == keyspace => &key[..],
                     _ => b"",
                 };
                 let (_, until) = tables::records(store.generation);
@@ -139,22 +147,21 @@ impl<S: State> Machine<S> {
                     Some(&until),
                     &mut |at, row| {
                         let key = at.slice(prefix_bytes..);
-                        if bytes >= limits::MOVE_PIECE_BYTES_MAX {
+                        if gathered.is_full() {
                             stopped_at = Some(key);
                             return false;
                         }
-                        bytes += key.len() + row.len();
-                        items.push(StagedItem::Record { keyspace, key, row });
+                        gathered.push(StagedItem::Record { keyspace, key, row });
                         true
                     },
                 )?;
                 if let Some(key) = stopped_at {
-                    self.say_time(&mut items);
-                    return Ok((items, Some((slot, keyspace, key))));
+                    self.say_time(&mut gathered.items);
+                    return Ok((gathered.items, Some((slot, SlotPlace::Record(keyspace, key)))));
                 }
             }
         }
-        self.say_time(&mut items);
-        Ok((items, None))
+        self.say_time(&mut gathered.items);
+        Ok((gathered.items, None))
     }
 }

@@ -435,7 +435,7 @@ impl<S: State> Machine<S> {
             let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
             records.extend(found.into_iter().map(record));
         }
-        records.extend(self.known.clients.of_slot(&self.state, slot, Whose::Own)?);
+        records.extend(self.known.clients.of_slot_since(&self.state, slot, Whose::Own, None)?);
         let group = group.clone();
         Ok(Some(LoanOffer { group, row: offer.row, epoch: offer.epoch, records }))
     }

@@ -8,21 +8,28 @@
 //! Remembered answers are told before the writes they belong to, never after: a promoted backup may
 //! answer a repeated write that is lost with the rest of what it lacks, but it never applies one twice.
 //!
+//! When the backup changes, the former one is fed until the new one has everything
+//! ([`crate::global::mirroring`]): each of the two has cursors of its own. There is one former backup at
+//! most, the last one that had everything.
+//!
 //! ```text
-//! d m → format 1 ‖ to (varint) ‖ number (varint)
+//! d m → format 1 ‖ to ‖ number (varints)
+//!       format 2 ‖ to ‖ number ‖ former to ‖ its number
 //! ```
 
 use super::Applying;
-use super::copying::{Gathered, Tail, Told};
+use super::copying::{Gathered, SlotPlace, Tail, Told};
 use super::lineage::Whose;
 use super::{Machine, MachineError, Stopped, tables};
-use model::{Answer, Bytes, KeyspaceId, Revision, SiteId, Slot, SlotSet};
+use model::{Answer, KeyspaceId, Revision, SiteId, Slot, SlotSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
-/// The name of the mirror's cursors.
-pub(crate) const CURSOR: &str = "mirror";
+const FORMAT_WITH_FORMER: u8 = 2;
+/// The names of the mirrors' cursors.
+const CURSOR: &str = "mirror";
+const FORMER_CURSOR: &str = "mirror-former";
 
 /// Where this site's mirror is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,47 +40,123 @@ pub struct OwnMirror {
     pub number: u64,
 }
 
-pub(super) fn load(state: &impl Read) -> Result<Option<OwnMirror>, MachineError> {
-    let Some(row) = state.get(tables::OWN_MIRROR)? else { return Ok(None) };
-    let decoded = (|| {
-        let (&format, rest) = row.split_first()?;
-        let (to, len) = take_varint(rest)?;
-        let (number, _) = take_varint(&rest[len..])?;
-        let to = SiteId(u32::try_from(to).ok()?);
-        (format == FORMAT).then_some(OwnMirror { to, number })
-    })();
-    decoded.map(Some).ok_or(MachineError::Damaged { table: 'd' })
+/// This site's mirror, and the one before, while that is fed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OwnMirrors {
+    current: Option<OwnMirror>,
+    former: Option<OwnMirror>,
+}
+
+impl OwnMirrors {
+    pub(super) fn load(state: &impl Read) -> Result<OwnMirrors, MachineError> {
+        let Some(row) = state.get(tables::OWN_MIRROR)? else { return Ok(OwnMirrors::default()) };
+        OwnMirrors::decode(&row).ok_or(MachineError::Damaged { table: 'd' })
+    }
+
+    fn decode(row: &[u8]) -> Option<OwnMirrors> {
+        let (&format, mut rest) = row.split_first()?;
+        let mut take = || -> Option<OwnMirror> {
+            let (to, len) = take_varint(rest)?;
+            let (number, more) = take_varint(&rest[len..])?;
+            rest = &rest[len + more..];
+            Some(OwnMirror { to: SiteId(u32::try_from(to).ok()?), number })
+        };
+        let current = Some(take()?);
+        let former = match format {
+            FORMAT => None,
+            FORMAT_WITH_FORMER => Some(take()?),
+            _ => return None,
+        };
+        Some(OwnMirrors { current, former })
+    }
+
+    fn encode(self) -> Option<Vec<u8>> {
+        let current = self.current?;
+        let mut row = vec![if self.former.is_some() { FORMAT_WITH_FORMER } else { FORMAT }];
+        for mirror in [Some(current), self.former].into_iter().flatten() {
+            put_varint(u64::from(mirror.to.0), &mut row);
+            put_varint(mirror.number, &mut row);
+        }
+        Some(row)
+    }
+
+    /// The name of a mirror's cursors, if it is fed.
+    fn cursor(self, of: OwnMirror) -> Option<&'static str> {
+        match of {
+            of if self.current == Some(of) => Some(CURSOR),
+            of if self.former == Some(of) => Some(FORMER_CURSOR),
+            _ => None,
+        }
+    }
 }
 
 impl<S: State> Applying<'_, S> {
     pub(super) fn set_mirror(&mut self, to: Option<SiteId>) -> Result<Answer, Stopped> {
         self.member()?;
         self.next_revision();
+        let OwnMirrors { current, former } = self.modes.own_mirrors;
+        let is_other = current.map(|current| current.to) != to;
+        // The last one that had everything; one that is about to begin anew does not have it any more.
+        let fed = former.or(current.filter(|_| is_other));
+        let fed = fed.filter(|fed| to.is_some_and(|to| to != fed.to));
         let globals = self.known.keyspaces.globals();
         for keyspace in &globals {
+            // Before its own cursors go: what none holds is trimmed.
+            let at = self.known.logs.position(*keyspace, CURSOR);
+            match fed {
+                Some(_) if fed == former => {}
+                Some(fed) => {
+                    let at = Revision(at.unwrap_or(fed.number));
+                    self.set_cursor(FORMER_CURSOR, *keyspace, at)?;
+                }
+                None => drop(self.drop_cursor(FORMER_CURSOR, *keyspace)),
+            }
             self.drop_cursor(CURSOR, *keyspace);
         }
         let number = self.known.head.revision.0;
-        self.modes.own_mirror = to.map(|to| OwnMirror { to, number });
-        match to {
-            None => self.overlay.remove(tables::OWN_MIRROR),
-            Some(to) => {
-                for keyspace in globals {
-                    self.set_cursor(CURSOR, keyspace, Revision(number))?;
-                }
-                let mut row = vec![FORMAT];
-                put_varint(u64::from(to.0), &mut row);
-                put_varint(number, &mut row);
-                self.overlay.put(tables::OWN_MIRROR, row);
+        if to.is_some() {
+            for keyspace in globals {
+                self.set_cursor(CURSOR, keyspace, Revision(number))?;
             }
         }
+        let current = to.map(|to| OwnMirror { to, number });
+        self.put_own_mirrors(OwnMirrors { current, former: fed });
         Ok(Answer::Done(self.known.head.revision))
     }
 
-    /// The mirror must hear of what happens in a new keyspace, too.
+    /// A stream to a former backup ends: this site's, or the one that comes here.
+    pub(super) fn end_mirror(&mut self, of: SiteId, number: u64) -> Result<Answer, Stopped> {
+        if self.member()?.own != of {
+            if self.modes.mirrors.0.get(&of).is_some_and(|mirror| mirror.number == number) {
+                self.forget_mirror(of);
+            }
+            return Ok(self.done_now());
+        }
+        if self.modes.own_mirrors.former.is_some_and(|former| former.number == number) {
+            for keyspace in self.known.keyspaces.globals() {
+                self.drop_cursor(FORMER_CURSOR, keyspace);
+            }
+            self.put_own_mirrors(OwnMirrors { former: None, ..self.modes.own_mirrors });
+        }
+        Ok(self.done_now())
+    }
+
+    fn put_own_mirrors(&mut self, mirrors: OwnMirrors) {
+        self.modes.own_mirrors = mirrors;
+        match mirrors.encode() {
+            Some(row) => self.overlay.put(tables::OWN_MIRROR, row),
+            None => self.overlay.remove(tables::OWN_MIRROR),
+        }
+    }
+
+    /// The mirrors receive what happens in a new keyspace, too.
     pub(super) fn watch_for_mirror(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
-        if self.modes.own_mirror.is_some() {
-            self.set_cursor(CURSOR, keyspace, self.known.head.revision)?;
+        let OwnMirrors { current, former } = self.modes.own_mirrors;
+        for (cursor, _) in [(CURSOR, current), (FORMER_CURSOR, former)]
+            .into_iter()
+            .filter(|(_, mirror)| mirror.is_some())
+        {
+            self.set_cursor(cursor, keyspace, self.known.head.revision)?;
         }
         Ok(())
     }
@@ -82,7 +165,12 @@ impl<S: State> Applying<'_, S> {
 impl<S: State> Machine<S> {
     /// Where this site's mirror is kept.
     pub fn own_mirror(&self) -> Option<OwnMirror> {
-        self.modes.own_mirror
+        self.modes.own_mirrors.current
+    }
+
+    /// The mirror before, while that is fed.
+    pub fn former_mirror(&self) -> Option<OwnMirror> {
+        self.modes.own_mirrors.former
     }
 
     /// Whether there are global keyspaces, so that there is something to mirror.
@@ -90,27 +178,34 @@ impl<S: State> Machine<S> {
         self.known.keyspaces.has_globals()
     }
 
-    /// The changes that the mirror is told.
-    fn mirror_tail(&self) -> Option<Tail> {
-        let own = self.modes.own_mirror?;
-        Some(Tail { cursor: CURSOR.to_owned(), begun: own.number })
+    /// The changes that a mirror is told, if it is fed.
+    fn mirror_tail(&self, of: OwnMirror) -> Option<Tail> {
+        let cursor = self.modes.own_mirrors.cursor(of)?.to_owned();
+        Some(Tail { cursor, begun: of.number })
     }
 
     /// Copies a slot from a place on, until the chunk is full. Where to go on; `None`: that was all.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn mirror_slot(
+    pub(crate) fn mirror_slot(
         &self,
         slot: Slot,
-        from: Option<(KeyspaceId, Bytes)>,
+        from: Option<SlotPlace>,
         into: &mut Gathered,
-    ) -> Result<Option<(KeyspaceId, Bytes)>, MachineError> {
-        if from.is_none() {
-            let answers = self.known.clients.of_slot(&self.state, slot, Whose::Own)?;
-            answers.into_iter().for_each(|item| into.push(item));
+    ) -> Result<Option<SlotPlace>, MachineError> {
+        let (answers_from, records_from) = match from {
+            None => (None, None),
+            Some(SlotPlace::Answer(whose, at)) => (Some((whose, at)), None),
+            Some(SlotPlace::Record(keyspace, key)) => (None, Some((keyspace, key))),
+        };
+        if records_from.is_none()
+            && let Some(at) = self.copy_answers(slot, &[Whose::Own], answers_from, into)?
+        {
+            return Ok(Some(at));
         }
-        self.copy_slot(&self.state, slot, from, into)
+        let stopped_at = self.copy_slot(&self.state, slot, records_from, into)?;
+        Ok(stopped_at.map(|(keyspace, key)| SlotPlace::Record(keyspace, key)))
     }
 
     /// Tells what clients were answered in some slots since then, and what changed, as it is now. Whether
@@ -120,22 +215,52 @@ impl<S: State> Machine<S> {
     /// [`model::Refusal::ChangesTrimmed`]: the mirror is so far behind that it must begin anew.
     pub fn mirror_changes(
         &self,
+        of: OwnMirror,
         slots: &SlotSet,
         told: &mut Told,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
-        let Some(tail) = self.mirror_tail() else { return Ok(false) };
+        let Some(tail) = self.mirror_tail(of) else { return Ok(false) };
         // Answers come first: see the module's head.
         Ok(self.tell_answers(slots, told, into)? && self.tell_changes(&tail, slots, told, into)?)
     }
 
-    /// The revision up to which everything was told.
-    pub fn mirror_told(&self, told: &Told) -> u64 {
-        self.mirror_tail().map_or(0, |tail| self.told(&tail, told))
+    /// The revision up to which a mirror was told everything.
+    pub fn mirror_told(&self, of: OwnMirror, told: &Told) -> u64 {
+        self.mirror_tail(of).map_or(0, |tail| self.told(&tail, told))
     }
 
-    /// Where the mirror's cursor of a keyspace stands.
-    pub fn mirror_cursor(&self, keyspace: KeyspaceId) -> Option<u64> {
-        self.known.logs.position(keyspace, CURSOR)
+    /// A mirror's cursor of a keyspace: its name, and where it stands.
+    pub fn mirror_cursor(
+        &self,
+        of: OwnMirror,
+        keyspace: KeyspaceId,
+    ) -> Option<(&'static str, u64)> {
+        let cursor = self.modes.own_mirrors.cursor(of)?;
+        Some((cursor, self.known.logs.position(keyspace, cursor)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_1_and_2_stay_as_they_are() {
+        let mirror = |to, number| OwnMirror { to: SiteId(to), number };
+        for (row, mirrors) in [
+            (&[1, 5, 0xac, 2][..], OwnMirrors { current: Some(mirror(5, 300)), former: None }),
+            (
+                &[2, 5, 0xac, 2, 3, 9],
+                OwnMirrors { current: Some(mirror(5, 300)), former: Some(mirror(3, 9)) },
+            ),
+        ] {
+            assert_eq!(mirrors.encode().unwrap(), row);
+            assert_eq!(OwnMirrors::decode(row), Some(mirrors));
+        }
+        assert_eq!(OwnMirrors::default().encode(), None);
+        for row in [&[][..], &[3, 5, 1], &[2, 5, 1], &[2, 5, 1, 3]] {
+            assert_eq!(OwnMirrors::decode(row), None, "{row:?}");
+        }
     }
 }

@@ -6,7 +6,9 @@
 //! feeds it. After a piece with that mark the mirror is *in step*: every slot that it feeds is as
 //! it was at one revision of the original, which is the position of these copies.
 //!
-//! The stream's number is the generation of its copies. What it feeds no more stays as it is.
+//! The stream's number is the generation of its copies. What it feeds no more stays as it is. When the
+//! original has another backup, its stream goes on here until the original ends it, or until it feeds
+//! nothing more: the new backup does not have everything at once.
 //!
 //! ```text
 //! m from 0             → format 1 ‖ number ‖ pieces ‖ revision ‖ log time ‖ in step at (own log time)
@@ -180,6 +182,15 @@ impl Mirrors {
     }
 }
 
+impl super::Modes {
+    /// The streams that come here from sites with another backup.
+    fn former_originals(&self) -> impl Iterator<Item = (SiteId, &Mirror)> {
+        let fed_here = &self.deployment.backs_up;
+        let mirrors = self.mirrors.0.iter().map(|(site, mirror)| (*site, mirror));
+        mirrors.filter(|(site, _)| !fed_here.contains(site))
+    }
+}
+
 impl<S: State> Applying<'_, S> {
     pub(super) fn mirror(
         &mut self,
@@ -194,10 +205,10 @@ impl<S: State> Applying<'_, S> {
         if self.is_parted_from(from) {
             return Err(FAILOVER_OPEN.into());
         }
-        if !self.modes.deployment.backs_up.contains(&from) {
+        let known = self.modes.mirrors.0.get(&from).map(|mirror| mirror.number);
+        if !self.modes.deployment.backs_up.contains(&from) && known != Some(number) {
             return Err(Refusal::from(BackupError::NotTheBackup).into());
         }
-        let known = self.modes.mirrors.0.get(&from).map(|mirror| mirror.number);
         if known.is_some_and(|known| known > number) {
             return Err(Refusal::from(BackupError::Outdated).into());
         }
@@ -481,15 +492,16 @@ impl<S: State> Applying<'_, S> {
         self.overlay.remove(tables::mirror(from, 1));
     }
 
-    /// Ends the streams of sites that have another backup now.
+    /// Ends the streams of sites that have another backup now, and of which nothing here is fed.
     pub(super) fn follow_backups(&mut self) {
-        let fed_here = &self.modes.deployment.backs_up;
-        let sites = self.modes.mirrors.0.keys().copied();
-        let others: Vec<SiteId> = sites.filter(|site| !fed_here.contains(site)).collect();
-        for site in others {
-            let whole = self.modes.mirrors.0[&site].whole.clone();
-            self.forget_mirror(site);
-            if self.modes.planted.is(Bug::DropMirror) {
+        let others = self.modes.former_originals();
+        let others: Vec<_> = others.map(|(site, mirror)| (site, mirror.whole.clone())).collect();
+        for (site, whole) in others {
+            let drops = self.modes.planted.is(Bug::DropMirror);
+            if whole.is_empty() || drops || self.has_left(site) {
+                self.forget_mirror(site);
+            }
+            if drops {
                 whole.runs().for_each(|(run, _)| self.drop_copy(run));
             }
         }
@@ -524,6 +536,26 @@ impl<S: State> Machine<S> {
     /// The mirrors that are kept here.
     pub fn mirrors(&self) -> &BTreeMap<SiteId, Mirror> {
         &self.modes.mirrors.0
+    }
+
+    /// The slots with copies that this site does not keep as a backup: no stream feeds them, or one of a
+    /// site that has another backup by now.
+    pub fn spare_copies(&self) -> SlotSet {
+        let mut spare = self.modes.copies.unfed.clone();
+        for (_, mirror) in self.modes.former_originals() {
+            mirror.whole.runs().for_each(|(run, _)| spare.insert_run(run));
+        }
+        spare
+    }
+
+    /// The streams that feed copies of some of these slots, by their number.
+    pub fn streams_of(&self, slots: &SlotSet) -> Vec<(SiteId, u64)> {
+        let feeds = |Mirror { whole, .. }: &Mirror| {
+            let mut alike = slots.runs().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
+            alike.any(|run| whole.contains(run.first))
+        };
+        let mirrors = self.modes.mirrors.0.iter().filter(|(_, mirror)| feeds(mirror));
+        mirrors.map(|(site, mirror)| (*site, mirror.number)).collect()
     }
 
     /// The origin of this site's copy of a slot, unless another site is known to own it at a later

@@ -9,7 +9,7 @@ use super::giving::{self, Move};
 use super::keys::Place;
 use super::lineage::Whose;
 use super::loans::Loans;
-use super::mirroring::{self, OwnMirror};
+use super::mirroring::OwnMirrors;
 use super::mirrors::Mirrors;
 use super::orders::{self, Orders};
 use super::published::Published;
@@ -43,7 +43,7 @@ pub struct Modes {
     pub(super) orders: Orders,
     pub(super) arrivals: Arrivals,
     pub(super) mirrors: Mirrors,
-    pub(super) own_mirror: Option<OwnMirror>,
+    pub(super) own_mirrors: OwnMirrors,
     /// Whose records lie under a generation of no keyspace.
     pub(super) owners: BTreeMap<u64, Owner>,
     /// The slots with a changed token since [`Machine::take_changed_tokens`].
@@ -97,7 +97,7 @@ impl ModeState for Modes {
             orders: orders::load(state)?,
             arrivals,
             mirrors,
-            own_mirror: mirroring::load(state)?,
+            own_mirrors: OwnMirrors::load(state)?,
             owners,
             changed_tokens: SlotSet::default(),
             planted: Planted::default(),
@@ -390,6 +390,7 @@ impl<S: State> Applying<'_, S> {
             GlobalCommand::Giving { number, step } => self.giving(*number, step),
             GlobalCommand::Receiving { id, step } => self.receiving(*id, step),
             GlobalCommand::SetMirror { to } => self.set_mirror(*to),
+            GlobalCommand::EndMirror { of, number } => self.end_mirror(*of, *number),
             GlobalCommand::Mirror { from, number, step } => self.mirror(*from, *number, step),
             // Of versions that knew no failovers.
             GlobalCommand::Fence { .. } | GlobalCommand::Promote { .. } => {

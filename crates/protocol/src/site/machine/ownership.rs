@@ -371,6 +371,7 @@ impl<S: State> Applying<'_, S> {
                 self.forget_parts_of(run, *epoch, position);
             }
         }
+        self.follow_backups();
         self.done_now()
     }
 

@@ -1,5 +1,6 @@
 //! Mirrors and promotions: three sites' machines, and what passes between them.
 
+mod former;
 mod late;
 
 use super::super::lineage::Whose;
@@ -11,7 +12,7 @@ use crate::job::{Effect as JobEffect, Job as _, View as JobView};
 use crate::site::{Origin, Ticket};
 use model::{
     BackupError, Ballot, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
-    MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
+    MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet, limits,
 };
 use std::time::Duration;
 use storage::state::State as _;
@@ -39,6 +40,8 @@ struct Three {
     sites: BTreeMap<SiteId, Site>,
     driver: MirrorDriver,
     now: Duration,
+    /// How large the commands of streams were.
+    sent_bytes: Vec<usize>,
 }
 
 impl Three {
@@ -70,7 +73,7 @@ impl Three {
         .unwrap();
         c.run(Command::Deployment(DeploymentCommand::Enter { site: C, registry })).unwrap();
         let sites = [(A, a), (B, b), (C, c)].into();
-        Three { sites, driver: MirrorDriver::new(0), now: Duration::ZERO }
+        Three { sites, driver: MirrorDriver::new(0), now: Duration::ZERO, sent_bytes: Vec::new() }
     }
 
     fn at(&mut self, site: SiteId) -> &mut Site {
@@ -83,21 +86,37 @@ impl Three {
 
     /// Sends B all that there is of A.
     fn mirror(&mut self) {
+        self.mirror_to(B, &[]);
+    }
+
+    /// Sends A's backup, and its former one if there is one, all that there is of A. These sites do not
+    /// answer.
+    fn mirror_to(&mut self, backup: SiteId, silent: &[SiteId]) {
         self.driver.look_again(&SlotSet::all());
         let mut quiet = 0;
         while quiet < 3 {
             self.now += Duration::from_millis(600);
             let (driver, now) = (&mut self.driver, self.now);
-            let view = JobView { backup: Some(B), ..self.sites[&A].view(now) };
+            let view = JobView { backup: Some(backup), ..self.sites[&A].view(now) };
             let effects = driver.poll(&view);
-            quiet = if effects.is_empty() { quiet + 1 } else { 0 };
+            let is_heard = |effect: &JobEffect| match effect {
+                JobEffect::Ask { to, .. } => !silent.contains(to),
+                _ => true,
+            };
+            quiet = if effects.iter().any(is_heard) { 0 } else { quiet + 1 };
             for effect in effects {
                 match effect {
                     JobEffect::Propose(command) => drop(self.at(A).run(command)),
-                    JobEffect::Ask { id: Some(id), command, .. } => {
+                    JobEffect::Ask { id: Some(id), to, .. } if silent.contains(&to) => {
+                        let view = self.sites[&A].view(self.now);
+                        let none = Err(Failure::NoLeader);
+                        assert!(self.driver.answered(id, none, &view).is_empty());
+                    }
+                    JobEffect::Ask { id: Some(id), to, command, .. } => {
+                        self.sent_bytes.push(command.properties().size_bytes);
                         // Twice: the second one changes nothing.
-                        drop(self.at(B).run(command.clone()));
-                        let outcome = self.at(B).run(command).map_err(Failure::Refused);
+                        drop(self.at(to).run(command.clone()));
+                        let outcome = self.at(to).run(command).map_err(Failure::Refused);
                         let view = self.sites[&A].view(self.now);
                         for more in self.driver.answered(id, outcome, &view) {
                             let JobEffect::Propose(command) = more else { panic!("{more:?}") };
@@ -307,15 +326,11 @@ fn slots_come_into_a_mirror_and_leave_it() {
 }
 
 #[test]
-fn whoever_is_not_the_backup_keeps_no_mirror() {
+fn a_site_that_is_not_the_backup_begins_no_mirror() {
     let mut three = Three::new();
     three.put("x", "1");
     three.mirror();
-    let off = RegistryChange::Backup(A, model::BackupChoice::At(C));
-    three.at(A).run(Command::Deployment(DeploymentCommand::ChangeRegistry(off))).unwrap();
-    let registry = Box::new((**three.sites[&A].machine.registry().unwrap()).clone());
-    three.at(B).run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
-    assert!(three.sites[&B].machine.mirrors().is_empty());
+    three.other_backup(C);
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())), "what it has stays");
     let begin = Command::Global(GlobalCommand::Mirror {
         from: A,
@@ -639,7 +654,9 @@ impl Three {
         self.now += Duration::from_millis(1);
         let id = MoveId { from: B, number };
         let receive = |three: &mut Three, step| {
-            three.at(C).run(Command::Global(GlobalCommand::Receiving { id, step })).unwrap()
+            let command = Command::Global(GlobalCommand::Receiving { id, step });
+            three.sent_bytes.push(command.properties().size_bytes);
+            three.at(C).run(command).unwrap()
         };
         receive(self, Receiving::BeginCopies(slots.clone()));
         let (mut at, mut pieces) = (None, 0);
@@ -888,4 +905,33 @@ fn what_a_site_was_giving_when_it_was_removed_is_not_installed_any_more() {
         .at(C)
         .run(Command::Global(GlobalCommand::Receiving { id: MoveId { from: A, number }, step }));
     assert_eq!(late, Err(Refusal::Move(model::MoveError::Refused)));
+}
+
+/// A chunk has room for so much, and ends behind what has filled it: a copy, then answers, then changes.
+#[test]
+fn chunks_end_between_remembered_answers() {
+    const ANSWER_BYTES: usize = 100 << 10;
+    let mut three = Three::new();
+    let large = |client: u64| Command::Write {
+        keyspace: CARS,
+        write: Write::Put {
+            key: "big".into(),
+            value: vec![b'x'; ANSWER_BYTES].into(),
+            condition: Condition::Always,
+            expiry: Expiry::Keep,
+            return_old: true,
+        },
+        request: Some(RequestId { client: ClientId(client), sequence: 1, acknowledged_below: 1 }),
+    };
+    // Ten answers in a slot, of which nine have the value before.
+    for client in 1..=10 {
+        three.at(A).run(large(client)).unwrap();
+    }
+    three.mirror();
+    three.hand_on("big");
+    let largest = three.sent_bytes.iter().max().copied().unwrap();
+    assert!(largest <= 3 * (limits::MOVE_PIECE_BYTES_MAX + ANSWER_BYTES), "{largest}");
+    for site in [B, C] {
+        assert_eq!(three.sites[&site].rows(tables::SLOT_ANSWERS), 10, "{site}");
+    }
 }
