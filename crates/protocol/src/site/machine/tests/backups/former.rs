@@ -119,15 +119,15 @@ fn a_former_stream_that_cannot_go_on_ends() {
             let number = three.former().unwrap().number;
             let end = GlobalCommand::EndMirror { of: A, number };
             three.at(B).run(Command::Global(end)).unwrap();
+            three.put("x", "2");
         },
         // The site has left.
         |three| {
-            three.change(B, &RegistryChange::Leave(B)).unwrap();
-            three.change(B, &RegistryChange::Remove(B)).unwrap();
-            three.hears(A);
+            three.change(A, &RegistryChange::Leave(B)).unwrap();
+            three.change(A, &RegistryChange::Remove(B)).unwrap();
         },
     ];
-    for change in changes {
+    for (case, change) in changes.into_iter().enumerate() {
         let mut three = Three::new();
         three.put("x", "1");
         three.mirror();
@@ -136,8 +136,8 @@ fn a_former_stream_that_cannot_go_on_ends() {
         assert!(three.former().is_some());
         change(&mut three);
         three.mirror_to(C, &[C]);
-        assert_eq!(three.former(), None);
-        assert_eq!(three.copied(B, "x"), Ok(Some("1".into())), "the copy stays");
+        assert_eq!(three.former(), None, "{case}");
+        assert_eq!(three.copied(B, "x"), Ok(Some("1".into())), "{case}: the copy stays");
         three.mirror_to(C, &[]);
         assert_eq!(three.sites[&A].machine.own_mirror().map(|own| own.to), Some(C));
     }
