@@ -152,10 +152,13 @@ impl<S: State> Job<S> for MirrorDriver {
                 effects.push(end(member.own, former));
             }
         }
+        // Both together keep to the limit; 0 is none.
+        let parts = if self.former.is_some() { 2 } else { 1 };
+        let bytes_per_s_max = self.bytes_per_s_max.div_ceil(parts);
         for transfer in [&mut self.transfer, &mut self.former].into_iter().flatten() {
             let last_id = &mut self.last_id;
             let mut out = Outbox { now, to: transfer.mirror.to, last_id, effects: &mut effects };
-            transfer.poll(machine, member.own, self.bytes_per_s_max, &mut out);
+            transfer.poll(machine, member.own, bytes_per_s_max, &mut out);
         }
         effects
     }

@@ -96,9 +96,10 @@ impl<S: State> Applying<'_, S> {
         self.next_revision();
         let OwnMirrors { current, former } = self.modes.own_mirrors;
         let is_other = current.map(|current| current.to) != to;
-        // The last one that had everything; one that is about to begin anew does not have it any more.
-        let fed = former.or(current.filter(|_| is_other));
-        let fed = fed.filter(|fed| to.is_some_and(|to| to != fed.to));
+        // The last one that had everything; if that begins anew, it does not have it any more, and the one that
+        // took its place has more.
+        let kept = former.filter(|former| Some(former.to) != to);
+        let fed = kept.or(current.filter(|_| is_other)).filter(|_| to.is_some());
         let globals = self.known.keyspaces.globals();
         for keyspace in &globals {
             // Before its own cursors go: what none holds is trimmed.
@@ -106,6 +107,8 @@ impl<S: State> Applying<'_, S> {
             match fed {
                 Some(_) if fed == former => {}
                 Some(fed) => {
+                    // The one before may be further, and a cursor does not go back.
+                    drop(self.drop_cursor(FORMER_CURSOR, *keyspace));
                     let at = Revision(at.unwrap_or(fed.number));
                     self.set_cursor(FORMER_CURSOR, *keyspace, at)?;
                 }

@@ -164,3 +164,36 @@ fn a_backup_that_changes_again_does_not_take_the_place_of_the_former_one() {
     three.mirror_to(B, &[C]);
     assert_eq!((three.former(), three.copied(B, "x")), (None, Ok(Some("2".into()))));
 }
+
+/// The new backup may have nearly everything when the former one is given back and begins anew.
+#[test]
+fn a_former_backup_that_is_given_back_leaves_the_other_one_fed() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.mirror();
+    three.other_backup(C);
+    three.at(A).run(Command::Global(GlobalCommand::SetMirror { to: Some(C) })).unwrap();
+    let number = three.sites[&A].machine.own_mirror().unwrap().number;
+    let begin = GlobalCommand::Mirror { from: A, number, step: model::Mirroring::Begin };
+    three.at(C).run(Command::Global(begin)).unwrap();
+    // What the former one has acknowledged is not what the other one has.
+    let former = three.former().unwrap();
+    let position = three.sites[&A].machine.revision();
+    let name = "mirror-former".to_owned();
+    three.put("x", "2");
+    three.at(A).run(Command::SetCursor { name, keyspace: CARS, position }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::SetMirror { to: Some(B) })).unwrap();
+    let other = OwnMirror { to: C, number };
+    assert_eq!((former.to, three.former()), (B, Some(other)));
+    let cursor = three.sites[&A].machine.mirror_cursor(other, CARS);
+    assert_eq!(cursor, Some(("mirror-former", number)));
+    three.mirror_to(B, &[B]);
+    assert_eq!(three.copied(C, "x"), Ok(Some("2".into())));
+    // It learns of the change once it has something, and is fed all the same.
+    three.other_backup(B);
+    three.put("x", "3");
+    three.mirror_to(B, &[B]);
+    assert_eq!(three.copied(C, "x"), Ok(Some("3".into())));
+    three.mirror_to(B, &[]);
+    assert_eq!((three.former(), three.copied(B, "x")), (None, Ok(Some("3".into()))));
+}
