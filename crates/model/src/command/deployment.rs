@@ -1,7 +1,9 @@
 //! Commands of a site's place in its deployment: the registry, and who may change it.
 
 use super::Properties;
-use crate::{Ballot, Bytes, DeploymentId, Registry, RegistryChange, SiteEntry, SiteId};
+use crate::{
+    Ballot, Bytes, DeploymentId, Registry, RegistryChange, Revision, SiteEntry, SiteId, SlotEpochs,
+};
 use std::fmt;
 
 /// A command of a site's place in its deployment.
@@ -23,6 +25,13 @@ pub enum DeploymentCommand {
     /// Every other site has stated what it owns, and this one's records agree: a site that was restored
     /// from a backup serves its slots again.
     Confirm,
+    /// The same, with what others have of the site's life before it was restored.
+    ConfirmAbove {
+        /// Copies of its slots, up to this revision.
+        revision: Revision,
+        /// Slots of its own that they have learned of at later epochs of its.
+        later: SlotEpochs,
+    },
     /// A step of this site as one that holds the registry, or as one that changes it.
     /// [`crate::Answer::Registrar`].
     Registrar(RegistrarStep),
@@ -57,6 +66,7 @@ impl DeploymentCommand {
             | DeploymentCommand::LearnRegistry(_)
             | DeploymentCommand::SetRing(_)
             | DeploymentCommand::Confirm
+            | DeploymentCommand::ConfirmAbove { .. }
             | DeploymentCommand::Registrar(_) => Properties::new(true, false),
         }
     }
@@ -81,6 +91,9 @@ impl fmt::Display for DeploymentCommand {
                 RegistrarStep::Adopt => f.write_str("adopt the registry"),
             },
             DeploymentCommand::Confirm => f.write_str("confirm the slots of a restored site"),
+            DeploymentCommand::ConfirmAbove { revision, .. } => {
+                write!(f, "confirm the slots of a restored site, above {revision}")
+            }
             other @ DeploymentCommand::SetRing(_) => write!(f, "{other:?}"),
         }
     }

@@ -12,14 +12,23 @@
 //! same registry. A site that cannot be reached holds the restored one up; if it is lost for good, its
 //! failover takes it off the list.
 //!
+//! Other sites have copies that this one fed before it was restored, up to revisions that it does not have. It goes on
+//! above those, and feeds its mirror anew: a stream that went on from the backup's position would send nothing of
+//! what is written below that.
+//!
+//! A slot that the site owns by its records, and that others know as its own at a later epoch, goes on above that. A slot
+//! that it got after the backup was made is not among its records: it does not confirm then, as an operator can have another
+//! site take over what others have copies of.
+//!
 //! Left out on purpose: keyspaces of one site, which no other site has, and causal ones, whose order
 //! notices that revisions are missing (`machine::causal`).
 
 use super::machine::Machine;
+use super::machine::tokens::Token;
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, Ballot, Command, DeploymentCommand, Failure, GlobalCommand, Inventory, SiteId,
-    SlotEpochs, SlotRun,
+    Answer, Ballot, Command, DeploymentCommand, Failure, GlobalCommand, Inventory, Revision,
+    SiteId, SlotCopy, SlotEpochs, SlotRun, SlotSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -67,7 +76,13 @@ impl<S: State> Job<S> for Confirming {
                 .flat_map(|inventory| registers(view.machine, inventory))
                 .collect();
             if effects.is_empty() {
-                effects.push(Effect::Propose(Command::Deployment(DeploymentCommand::Confirm)));
+                let above = self.told.values().map(|inventory| told_up_to(member.own, inventory));
+                let above = Revision(above.max().unwrap_or_default());
+                let (later, gained) = later_epochs(view.machine, &self.told);
+                if gained.is_empty() {
+                    let confirm = DeploymentCommand::ConfirmAbove { revision: above, later };
+                    effects.push(Effect::Propose(Command::Deployment(confirm)));
+                }
             }
             return effects;
         }
@@ -114,6 +129,14 @@ impl<S: State> Job<S> for Confirming {
 
     fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
         let missing = missing(self, view.machine)?;
+        let (_, gained) = later_epochs(view.machine, &self.told);
+        if missing.is_empty() && !gained.is_empty() {
+            return Some(format!(
+                "the site was restored from a backup and got {} slots after that was made: stop it and promote it, as \
+                 others have copies of them ({gained})",
+                gained.len()
+            ));
+        }
         let registry = &view.machine.membership()?.registry;
         let name = |site: &SiteId| registry.site(*site).map(|one| one.name.to_string());
         let names: Vec<String> = missing.iter().filter_map(name).collect();
@@ -123,6 +146,43 @@ impl<S: State> Job<S> for Confirming {
         ))
         .filter(|_| !names.is_empty())
     }
+}
+
+/// The highest revision of this site's that a reported copy of its slots has: its position, or the number of
+/// the stream that fed it.
+fn told_up_to(own: SiteId, inventory: &Inventory) -> u64 {
+    let copies = inventory.copies.iter().map(|run| run.copy).filter(|copy| copy.origin == own);
+    // What a site has retained itself has neither.
+    let fed = copies.filter(|copy| copy.position != SlotCopy::WHOLE);
+    fed.map(|copy| copy.position.max(copy.tag.generation)).max().unwrap_or_default()
+}
+
+/// Slots of which other sites have learned later epochs of this one than its records have: those that it owns by
+/// its records, and those that it got after the backup was made.
+fn later_epochs<S: State>(
+    machine: &Machine<S>,
+    told: &BTreeMap<SiteId, Inventory>,
+) -> (SlotEpochs, SlotSet) {
+    let Some(own) = machine.membership().map(|member| member.own) else {
+        return Default::default();
+    };
+    let of_own = told.values().flat_map(|inventory| &inventory.owners);
+    let of_own = of_own.filter(|(owner, _)| *owner == own).flat_map(|(_, slots)| slots.iter());
+    let for_own = || told.values().flat_map(|inventory| &inventory.frozen);
+    let is_frozen = |slot| for_own().any(|(to, slots)| *to == own && slots.contains(slot));
+    let (mut later, mut gained) = (BTreeMap::new(), SlotSet::default());
+    for (slot, epoch) in of_own.filter(|(slot, epoch)| machine.token(*slot).epoch() < *epoch) {
+        match machine.token(slot) {
+            Token::Held(_) => {
+                let known = later.entry(slot).or_insert(epoch);
+                *known = epoch.max(*known);
+            }
+            // Where it is frozen for this site, it has not left for certain.
+            _ if is_frozen(slot) => {}
+            _ => gained.insert(slot),
+        }
+    }
+    (SlotEpochs::gather(later), gained)
 }
 
 /// The later owners of slots that a site has reported.

@@ -22,6 +22,7 @@ code_enum!(DeploymentCommand as "command of the deployment" {
     13 => SetRing(pointers),
     100 => Registrar(step),
     101 => Confirm,
+    102 => ConfirmAbove { revision, later },
 });
 
 code_enum!(GlobalCommand as "command of global keys" {
@@ -305,6 +306,10 @@ mod tests {
             Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(registry()))),
             Command::Deployment(DeploymentCommand::SetRing(Bytes::from_static(b"ring"))),
             Command::Deployment(DeploymentCommand::Confirm),
+            Command::Deployment(DeploymentCommand::ConfirmAbove {
+                revision: model::Revision(300),
+                later: SlotEpochs(vec![("0-9".parse().unwrap(), Epoch::counted(3))]),
+            }),
             Command::Global(GlobalCommand::Register { holder: SiteId(2), slots: slots() }),
             Command::Global(GlobalCommand::Giving { number: 5, step: begin }),
             Command::Global(GlobalCommand::Giving {

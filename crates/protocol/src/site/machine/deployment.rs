@@ -23,8 +23,9 @@ use crate::deployment::registry::Acceptor;
 use crate::deployment::registry::trial::Planted;
 use crate::global::backups::kept_at;
 use model::{
-    Answer, BySlot, Bytes, Changed, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry,
-    RegistryChange, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
+    Answer, BySlot, Bytes, Changed, DeploymentId, Epoch, Keyspace, KeyspaceId, NUMBERS_SKIPPED,
+    Refusal, Registry, RegistryChange, Revision, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun,
+    SlotSet,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,10 +109,10 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
 }
 
 /// Marks a state that was restored from a backup: the site serves none of its slots until all other sites
-/// have stated what they own ([`DeploymentCommand::Confirm`]). A site without others is not marked. Returns
+/// have stated what they own ([`DeploymentCommand::ConfirmAbove`]). A site without others is not marked. Returns
 /// whether it was.
 ///
-/// [`DeploymentCommand::Confirm`]: model::DeploymentCommand::Confirm
+/// [`DeploymentCommand::ConfirmAbove`]: model::DeploymentCommand::ConfirmAbove
 pub fn mark_restored(state: &impl State) -> Result<bool, MachineError> {
     let is_other =
         |member: &Membership| member.registry.sites.iter().any(|site| site.id != member.own);
@@ -356,11 +357,31 @@ impl<S: State> Applying<'_, S> {
         self.follow_fence();
     }
 
-    /// The slots of a restored site are its own, and those that are not are given up.
-    pub(super) fn confirm(&mut self) -> Answer {
+    /// The slots of a restored site are its own, and those that are not are given up. Others have copies of
+    /// them from before, up to this revision, and have learned of later epochs of its own; `None`: an earlier
+    /// version did not ask for that.
+    pub(super) fn confirm(&mut self, before: Option<(Revision, &SlotEpochs)>) -> Answer {
         if std::mem::take(&mut self.modes.deployment.restored) {
             self.overlay.remove(tables::RESTORED);
             self.follow_fence();
+            if let Some((above, later)) = before {
+                // No number is given again, and the mirror begins anew: the backup is further than the state is.
+                let head = &mut self.known.head;
+                let highest = head.revision.0.max(above.0);
+                head.revision = Revision(highest.saturating_add(NUMBERS_SKIPPED));
+                self.next_revision();
+                self.forget_own_mirrors();
+                let alike = |(slots, epoch): &(SlotSet, Epoch)| (self.alike(slots), *epoch);
+                for (runs, epoch) in later.0.iter().map(alike).collect::<Vec<_>>() {
+                    for run in runs {
+                        // No site takes a stream or a slot at an epoch below one that it has learned.
+                        if matches!(self.modes.slots.token(run.first), Token::Held(own) if own < epoch)
+                        {
+                            self.set_token(run, Token::Held(epoch.next()));
+                        }
+                    }
+                }
+            }
         }
         self.done_now()
     }

@@ -127,6 +127,15 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Done(self.known.head.revision))
     }
 
+    /// Others have what the site wrote in a life that its state does not have: no stream goes on from there.
+    pub(super) fn forget_own_mirrors(&mut self) {
+        for keyspace in self.known.keyspaces.globals() {
+            self.drop_cursor(CURSOR, keyspace);
+            self.drop_cursor(FORMER_CURSOR, keyspace);
+        }
+        self.put_own_mirrors(OwnMirrors::default());
+    }
+
     /// A stream to a former backup ends: this site's, or the one that comes here.
     pub(super) fn end_mirror(&mut self, of: SiteId, number: u64) -> Result<Answer, Stopped> {
         if self.member()?.own != of {

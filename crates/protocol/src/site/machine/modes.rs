@@ -379,7 +379,10 @@ impl<S: State> Applying<'_, S> {
             DeploymentCommand::ChangeRegistry(change) => self.change_registry(change),
             DeploymentCommand::LearnRegistry(registry) => self.learn_registry(registry),
             DeploymentCommand::SetRing(pointers) => Ok(self.set_ring(pointers)),
-            DeploymentCommand::Confirm => Ok(self.confirm()),
+            DeploymentCommand::Confirm => Ok(self.confirm(None)),
+            DeploymentCommand::ConfirmAbove { revision, later } => {
+                Ok(self.confirm(Some((*revision, later))))
+            }
             DeploymentCommand::Registrar(step) => self.registrar(step),
         }
     }

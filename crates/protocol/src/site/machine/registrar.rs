@@ -15,8 +15,8 @@ use super::{MachineError, Stopped, tables};
 use crate::deployment::registry::trial::Planted;
 use crate::deployment::registry::{Acceptor, Value as _};
 use model::{
-    Answer, Changed, Kept, Refusal, RegistrarAnswer, RegistrarStep, Registry, RegistryChange,
-    RegistryError,
+    Answer, Changed, Kept, MoveError, Refusal, RegistrarAnswer, RegistrarStep, Registry,
+    RegistryChange, RegistryError,
 };
 use std::sync::Arc;
 use storage::state::{Read, State};
@@ -46,6 +46,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn registrar(&mut self, step: &RegistrarStep) -> Result<Answer, Stopped> {
         let own = self.member()?.own;
         let deployment = self.member()?.registry.deployment;
+        self.check_remembers(step)?;
         let acceptor = self.acceptor()?;
         let none = Planted::none();
         let boxed = |registry: &Arc<Registry>| Box::new((**registry).clone());
@@ -77,6 +78,22 @@ impl<S: State> Applying<'_, S> {
         };
         self.write_acceptor();
         Ok(Answer::Registrar(answer))
+    }
+
+    /// A state that was restored from a backup has forgotten what the site promised and accepted since. Until all
+    /// other sites have answered, by which it has what any of them knows to be chosen, it takes part in later terms
+    /// only: a recovery, if one of them is lost.
+    fn check_remembers(&mut self, step: &RegistrarStep) -> Result<(), Stopped> {
+        let (RegistrarStep::Prepare(ballot) | RegistrarStep::Accept(ballot, _)) = step else {
+            return Ok(());
+        };
+        let term = self.acceptor()?.copy().version().term;
+        match self.modes.deployment.restored && ballot.term <= term {
+            true => {
+                Err(MoveError::NotReady("it was restored, and other sites have to answer").into())
+            }
+            false => Ok(()),
+        }
     }
 
     /// The right to change a registry of before there were registrars belonged to the owner of a slot,

@@ -2,6 +2,7 @@
 
 mod former;
 mod late;
+mod restored;
 
 use super::super::lineage::Whose;
 use super::super::tokens::Token;

@@ -29,7 +29,7 @@ fn two_of_three() -> [Site; 2] {
 }
 
 /// A site with the rows of another one, as a backup of it has them.
-fn restored(of: &Site) -> Site {
+pub(super) fn restored(of: &Site) -> Site {
     let (state, mut rows) = (MemoryState::new(), Rows::default());
     let mut copy = |key, value| {
         rows.put(key, value);
@@ -88,7 +88,9 @@ fn it_serves_what_no_other_site_reports_as_its_own() {
     assert!(!a.machine.serves(key), "not confirmed yet");
     let effects = job.poll(&a.view(now));
     let [Effect::Propose(command)] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(*command, Command::Deployment(DeploymentCommand::Confirm));
+    let (revision, later) = (model::Revision(0), SlotEpochs::default());
+    let above = DeploymentCommand::ConfirmAbove { revision, later };
+    assert_eq!(*command, Command::Deployment(above));
     a.run(command.clone()).unwrap();
     let gone = gone.slots();
     assert!(Slot::all().all(|slot| a.machine.serves(slot) != gone.contains(slot)));
@@ -120,4 +122,24 @@ fn a_site_without_others_is_not_marked() {
     let found = DeploymentCommand::Found { deployment: DeploymentId(7), site: entry("a") };
     a.run(Command::Deployment(found)).unwrap();
     assert!(!restored(&a).machine.is_restored());
+}
+
+#[test]
+fn it_takes_no_part_in_the_registry_before_but_in_a_recovery() {
+    let [a, _] = two_of_three();
+    let mut a = restored(&a);
+    let version = a.machine.registry().unwrap().version;
+    let ballot = model::Ballot { round: version.round + 1, site: B, ..version };
+    let prepare = |ballot| {
+        Command::Deployment(DeploymentCommand::Registrar(model::RegistrarStep::Prepare(ballot)))
+    };
+    assert!(matches!(a.run(prepare(ballot)), Err(Refusal::Move(_))));
+    let term = model::Term { number: version.term.number + 1, site: B };
+    let promised = a.run(prepare(model::Ballot { term, ..ballot }));
+    assert!(matches!(promised, Ok(Answer::Registrar(_))), "{promised:?}");
+    let (revision, later) = (model::Revision(0), SlotEpochs::default());
+    let confirm = DeploymentCommand::ConfirmAbove { revision, later };
+    a.run(Command::Deployment(confirm)).unwrap();
+    let promised = a.run(prepare(model::Ballot { term, round: ballot.round + 1, site: B }));
+    assert!(matches!(promised, Ok(Answer::Registrar(_))), "{promised:?}");
 }
