@@ -354,3 +354,57 @@ fn a_promotion_that_has_become_worse_is_refused() {
     assert_eq!(deployment::json(&c, &["failover", "list", "--json"]), Ok(json!([])));
     agree(&[&a, &c, &d], &names, "nothing was taken");
 }
+
+/// A site writes on while its backup is down, is lost, and comes back: it names exactly the keys that were lost.
+#[test]
+fn a_site_that_is_back_names_the_keys_with_lost_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut a, mut b, c] = deployment::start(folder.path(), ["a", "b", "c"]);
+    a.cli(&["site", "backup", "a", "--at", "b"]).unwrap();
+    move_slots(&a, "all", "a");
+    eventually(LIMIT, || match deployment::slots(&a)? {
+        all if all.contains(&("a".to_owned(), 16_384)) => Ok(()),
+        all => Err(format!("{all:?}")),
+    })
+    .unwrap();
+    let names = names(64);
+    keys::write_all(&a, &names, "mirrored");
+    deployment::wait_mirrored("a", &[&a, &b]);
+    b.kill();
+    let lost: Vec<String> = names.iter().step_by(5).cloned().collect();
+    keys::write_all(&a, &lost, "lost");
+    a.kill();
+    b.restart();
+    promote(&c, "a", &[]);
+    let id = one_failover(&c)["id"].as_str().unwrap().to_owned();
+    let list_of_a = |node: &Node| {
+        let list = deployment::json(node, &["failover", "show", &id, "--at", "a", "--json"])?;
+        match list["slots"].as_str() {
+            Some(slots) if !slots.is_empty() => Ok(list),
+            _ => Err(list.to_string()),
+        }
+    };
+    a.restart();
+    let list = eventually(LIMIT, || list_of_a(&c)).unwrap();
+    let named = list["writes"].as_array().unwrap().iter();
+    let mut named: Vec<&str> = named.map(|write| write["key"].as_str().unwrap()).collect();
+    let mut expected: Vec<&str> = lost.iter().map(String::as_str).collect();
+    named.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(named, expected, "{list}");
+    assert_eq!((&list["trimmed"], &list["more"]), (&Value::Null, &json!(false)));
+    // The list stays when all sites know of the failover, and over a restart.
+    deployment::wait_one_registry(&[&a, &b, &c]);
+    eventually(LIMIT, || match deployment::json(&a, &["failover", "list", "--json"])? {
+        none if none == json!([]) => Ok(()),
+        some => Err(some.to_string()),
+    })
+    .unwrap();
+    a.kill();
+    a.restart();
+    let text = eventually(LIMIT, || a.cli(&["failover", "show", &id])).unwrap();
+    assert!(text.contains("known to all, and forgotten"), "{text}");
+    assert!(lost.iter().all(|key| text.contains(key.as_str())), "{text}");
+    assert_eq!(eventually(LIMIT, || list_of_a(&b)), Ok(list));
+    assert_eq!(keys::differing(&a, &names, "mirrored"), Vec::<String>::new());
+}

@@ -121,6 +121,21 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner().failovers)
     }
 
+    /// A page of the writes that a failover lost of a site, or, without a failover, which lists of such writes the site
+    /// has. `site`: empty for the site in use.
+    pub async fn lost_writes(
+        &self,
+        site: &str,
+        failover: &str,
+        page: u32,
+    ) -> Result<v1::ListLostWritesResponse, Error> {
+        let list =
+            |channel, request| async move { deployment(channel).list_lost_writes(request).await };
+        let (site, failover) = (site.to_owned(), failover.to_owned());
+        let message = v1::ListLostWritesRequest { site, failover, page };
+        Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner())
+    }
+
     /// The region of causal keyspaces, and how far the asked node is in its order.
     pub async fn region(&self) -> Result<v1::ShowRegionResponse, Error> {
         let show = |channel, request| async move { deployment(channel).show_region(request).await };

@@ -2,9 +2,9 @@
 
 use crate::{
     Ballot, Bytes, Epoch, Group, GroupExplained, Inventory, JobStatus, Keyspace, LoanClaim,
-    LoanState, LoanTaken, LoansLedger, Loss, Ordered, PlacementExplained, PlacementLedger,
-    Position, ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, Slot, SlotEpochs,
-    Taken,
+    LoanState, LoanTaken, LoansLedger, Loss, LostWrites, Ordered, PlacementExplained,
+    PlacementLedger, Position, ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, Slot,
+    SlotEpochs, Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -121,6 +121,8 @@ pub enum Answer {
     LedgerOfLoans(Box<PlacementLedger>, Box<LoansLedger>),
     /// The same of a site with parts in groups of other sites' slots.
     InventoryOfLoans(Box<Inventory>, Vec<(Group, LoanClaim)>),
+    /// The lists of writes that failovers lost of a site, and a page of one.
+    LostWrites(Box<LostWrites>),
     /// What a borrower has of groups.
     Borrowed(Vec<LoanTaken>),
     /// What the owner of their slots has of lent groups.

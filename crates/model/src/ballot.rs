@@ -2,6 +2,7 @@
 
 use crate::{SiteId, limits};
 use std::fmt;
+use std::str::FromStr;
 
 /// A chain of versions of the registry. A recovery begins the next term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +38,30 @@ impl fmt::Display for Ballot {
             write!(f, "{}@{}/", term.number, term.site)?;
         }
         write!(f, "{round}@{site}")
+    }
+}
+
+impl FromStr for Ballot {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Ballot, ()> {
+        let number_at = |text: &str| -> Option<(u64, SiteId)> {
+            let (number, site) = text.split_once('@')?;
+            let site = site.strip_prefix('s')?.parse().ok()?;
+            Some((number.parse().ok()?, SiteId(site)))
+        };
+        let parse = || -> Option<Ballot> {
+            let (term, attempt) = match text.split_once('/') {
+                None => (Term::default(), text),
+                Some((term, attempt)) => {
+                    let (number, site) = number_at(term)?;
+                    (Term { number: u32::try_from(number).ok()?, site }, attempt)
+                }
+            };
+            let (round, site) = number_at(attempt)?;
+            Some(Ballot { term, round, site })
+        };
+        parse().ok_or(())
     }
 }
 

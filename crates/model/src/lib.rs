@@ -27,6 +27,7 @@ mod job;
 mod keyspace;
 pub mod limits;
 mod loan;
+mod lost_write;
 mod operator;
 mod order;
 mod placement;
@@ -70,6 +71,7 @@ pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement
 pub use loan::{
     Group, Loan, LoanClaim, LoanOffer, LoanPart, LoanReport, LoanRow, LoanState, LoanTaken,
 };
+pub use lost_write::{LostReport, LostWrite, LostWrites};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{

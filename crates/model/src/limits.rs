@@ -247,6 +247,14 @@ pub const CHANGES_TRIMMED_PER_ENTRY_MAX: usize = 10_000;
 /// Changes kept for consumers of one site's change log; a consumer further behind receives an error
 /// and must start again from a snapshot.
 pub const CHANGES_RETAINED_MAX: u64 = 1_000_000;
+/// Keys that a site lists of the writes that one failover lost.
+pub const LOST_KEYS_MAX: usize = 65_536;
+/// Bytes of these keys.
+pub const LOST_KEYS_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a page of such a list (the key that exceeds the limit ends it).
+pub const LOST_KEYS_PAGE_BYTES_MAX: usize = 32 << 10;
+/// Such lists that a site has; the one of the earliest failover goes first.
+pub const LOST_REPORTS_MAX: usize = 8;
 /// Durable cursors of a site.
 pub const CURSORS_MAX: usize = 1_024;
 /// Answers remembered for one client's retries.

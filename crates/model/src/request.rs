@@ -1,8 +1,8 @@
 //! What a front asks of its site.
 
 use crate::{
-    Bytes, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId,
-    SessionToken, SiteId,
+    Ballot, Bytes, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange,
+    RequestId, SessionToken, SiteId,
 };
 
 /// One request to a site.
@@ -124,6 +124,15 @@ pub enum Body {
         /// Whether it is to pause.
         paused: bool,
     },
+    /// Returns which writes of a site failovers have lost. [`crate::Answer::LostWrites`].
+    ListLostWrites {
+        /// The site that made them.
+        at: SiteId,
+        /// The version that decided the failover; `None`: which lists the site has.
+        failover: Option<Ballot>,
+        /// The page of its list, from 0 on.
+        page: u32,
+    },
     /// Hands leadership to a node.
     TransferLeader {
         /// Its id.
@@ -156,6 +165,7 @@ impl Body {
             | Body::ExplainPlacement { .. }
             | Body::ShowPlacementLedger
             | Body::ListJobs
+            | Body::ListLostWrites { .. }
             | Body::SwitchJob { .. }
             | Body::Operator { .. }
             | Body::RecoverRegistry { .. } => true,

@@ -205,7 +205,9 @@ pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, R
     let is_global = |keyspace| context.spec(keyspace).is_some_and(KeyspaceSpec::is_global);
     let failover = |lost, by| context.driver_of_failover(lost, by).map(Target::Site);
     let spread = match body {
-        Body::AtSite { site, .. } => return Ok(Target::Site(*site)),
+        Body::AtSite { site, .. } | Body::ListLostWrites { at: site, .. } => {
+            return Ok(Target::Site(*site));
+        }
         Body::Read { keyspace, query, .. } if is_global(*keyspace) => query.spread(),
         Body::Write(Command::Write { keyspace, write, .. }) if is_global(*keyspace) => {
             write.spread()

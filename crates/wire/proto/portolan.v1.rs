@@ -3038,6 +3038,48 @@ pub struct Failover {
     pub unconfirmed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListLostWritesRequest {
+    #[prost(string, tag = "1")]
+    pub site: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub failover: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub page: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListLostWritesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub reports: ::prost::alloc::vec::Vec<LostReport>,
+    #[prost(message, repeated, tag = "2")]
+    pub writes: ::prost::alloc::vec::Vec<LostWrite>,
+    #[prost(uint32, optional, tag = "3")]
+    pub next_page: ::core::option::Option<u32>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LostReport {
+    #[prost(string, tag = "1")]
+    pub failover: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub slots: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub keys: u64,
+    #[prost(uint64, tag = "4")]
+    pub trimmed: u64,
+    #[prost(bool, tag = "5")]
+    pub more: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LostWrite {
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(uint64, tag = "3")]
+    pub revision: u64,
+    #[prost(enumeration = "ChangeKind", tag = "4")]
+    pub change: i32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TakenSlots {
     #[prost(string, tag = "1")]
     pub by: ::prost::alloc::string::String,
@@ -3433,6 +3475,30 @@ pub mod deployment_client {
                 .insert(GrpcMethod::new("portolan.v1.Deployment", "ListFailovers"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn list_lost_writes(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListLostWritesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListLostWritesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/ListLostWrites",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "ListLostWrites"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn show_region(
             &mut self,
             request: impl tonic::IntoRequest<super::ShowRegionRequest>,
@@ -3626,6 +3692,13 @@ pub mod deployment_server {
             request: tonic::Request<super::ListFailoversRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListFailoversResponse>,
+            tonic::Status,
+        >;
+        async fn list_lost_writes(
+            &self,
+            request: tonic::Request<super::ListLostWritesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListLostWritesResponse>,
             tonic::Status,
         >;
         async fn show_region(
@@ -4259,6 +4332,51 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListFailoversSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/ListLostWrites" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListLostWritesSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::ListLostWritesRequest>
+                    for ListLostWritesSvc<T> {
+                        type Response = super::ListLostWritesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListLostWritesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::list_lost_writes(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListLostWritesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

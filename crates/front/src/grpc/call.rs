@@ -25,7 +25,7 @@ const DEFAULT_KEYSPACE: &str = "default";
 const ANSWER_MS: u64 = 250;
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 35] = [
+const NAMES: [&str; 36] = [
     "get",
     "put",
     "delete",
@@ -61,6 +61,7 @@ const NAMES: [&str; 35] = [
     "move_root",
     "rebuild_region",
     "set_standby",
+    "list_lost_writes",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -101,6 +102,7 @@ pub(crate) enum Method {
     MoveRoot,
     RebuildRegion,
     SetStandby,
+    ListLostWrites,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.
@@ -351,7 +353,7 @@ mod tests {
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
         assert_eq!(NAMES[Method::ShowRegion as usize], "show_region");
-        assert_eq!(NAMES.len(), Method::SetStandby as usize + 1);
+        assert_eq!(NAMES.len(), Method::ListLostWrites as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -1,11 +1,11 @@
 //! The service `Deployment`: sites, and the slots they hold.
 
 use super::call::{Callee, Method, deadline_ms};
-use super::{orders, placement};
+use super::{failovers, orders, placement};
 use model::{
-    Answer, BackupChoice, Ballot, Body, Command, DecidedFailover, Failure, Giving, GlobalCommand,
-    OperatorCommand, Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView,
-    RequestId, SiteId, SlotCopy, SlotSet, StandbyChoice, StandbyRule, Taken,
+    Answer, BackupChoice, Body, Command, Failure, Giving, GlobalCommand, OperatorCommand, Refusal,
+    RegistrarView, Registry, RegistryChange, RegistryError, RegistryView, RequestId, SiteId,
+    SlotSet, StandbyChoice, StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
 use std::sync::Arc;
@@ -483,7 +483,7 @@ impl v1::deployment_server::Deployment for Callee {
             let registry = self.registry().await?;
             let known = self.handle.status().failovers_known.clone();
             let all = &registry.failovers;
-            let decided = all.decided.iter().map(|one| failover(&registry, one, &known));
+            let decided = all.decided.iter().map(|one| failovers::decided(&registry, one, &known));
             let open = all.open.iter().map(|one| v1::Failover {
                 id: one.opened.to_string(),
                 lost: name_of(&registry, one.lost),
@@ -492,6 +492,32 @@ impl v1::deployment_server::Deployment for Callee {
                 ..v1::Failover::default()
             });
             Ok(v1::ListFailoversResponse { failovers: decided.chain(open).collect() })
+        })
+        .await
+    }
+
+    async fn list_lost_writes(
+        &self,
+        request: Request<v1::ListLostWritesRequest>,
+    ) -> Result<Response<v1::ListLostWritesResponse>, Status> {
+        self.measured(Method::ListLostWrites, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let v1::ListLostWritesRequest { site, failover, page } = request.into_inner();
+            let registry = self.registry().await?;
+            let own = || self.handle.site().to_string();
+            let at = site_named(&registry, &if site.is_empty() { own() } else { site })?;
+            let failover = match failover.is_empty() {
+                true => None,
+                false => Some(failovers::parse(&failover)?),
+            };
+            let body = Body::ListLostWrites { at, failover, page };
+            let answer =
+                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let Answer::LostWrites(lost) = answer else {
+                unreachable!("a question about lost writes is answered with them")
+            };
+            Ok(failovers::lost_writes(*lost, &self.handle.catalog()))
         })
         .await
     }
@@ -516,41 +542,8 @@ fn shown(registry: &Registry, view: &RegistryView) -> v1::ShowRegistryResponse {
     }
 }
 
-fn names_of(registry: &Registry, sites: &[SiteId]) -> Vec<String> {
+pub(super) fn names_of(registry: &Registry, sites: &[SiteId]) -> Vec<String> {
     sites.iter().map(|site| name_of(registry, *site)).collect()
-}
-
-/// A failover that was decided; `known`: which sites have which failovers.
-fn failover(
-    registry: &Registry,
-    one: &DecidedFailover,
-    known: &[(Ballot, Vec<SiteId>)],
-) -> v1::Failover {
-    let known = known.iter().find(|(decided, _)| *decided == one.decided);
-    let known = known.map(|(_, sites)| &sites[..]).unwrap_or_default();
-    let listed = registry.sites.iter().map(|site| site.id);
-    let (confirmed, unconfirmed): (Vec<SiteId>, _) = listed.partition(|site| known.contains(site));
-    let taken = |taken: &Taken| {
-        let (epoch, position) = taken.from.unwrap_or_default();
-        v1::TakenSlots {
-            by: name_of(registry, taken.by),
-            slots: taken.slots.to_string(),
-            empty: taken.from.is_none(),
-            epoch: epoch.to_string(),
-            position,
-            whole: position == SlotCopy::WHOLE,
-        }
-    };
-    v1::Failover {
-        id: one.decided.to_string(),
-        lost: name_of(registry, one.lost),
-        without: names_of(registry, &one.without),
-        open: false,
-        taken: one.taken.iter().map(taken).collect(),
-        returned: one.returned,
-        confirmed: names_of(registry, &confirmed),
-        unconfirmed: names_of(registry, &unconfirmed),
-    }
 }
 
 /// How long ago a moment was, both in milliseconds since 1970; `None`: it never was.

@@ -17,6 +17,7 @@ mod backup;
 mod call;
 mod cluster;
 mod deployment;
+mod failovers;
 mod kv;
 mod orders;
 mod placement;

@@ -1,10 +1,11 @@
-//! `failover`: which sites took over which slots of lost sites, and which have learned of it.
+//! `failover`: which sites took over which slots of lost sites, which have learned of it, and which writes were lost.
 
 use super::connect::{Listing, Showing};
 use super::failed::Failed;
+use super::lost_writes::Lost;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
-use client::v1;
+use client::{Client, v1};
 use model::SlotSet;
 use serde_json::json;
 
@@ -13,16 +14,26 @@ use serde_json::json;
 pub(crate) enum Command {
     /// List the failovers that some site may not have learned of yet, and the one that is under way
     List(Listing),
-    /// Show one failover: the sites that took slots, from which copies, and the sites that have
-    /// learned of it
+    /// Show one failover: the sites that took slots, from which copies, the sites that have learned
+    /// of it, and the keys with lost writes, as far as the sites that made those are back
     Show(Show),
 }
 
 /// One failover.
 #[derive(Args)]
+#[command(
+    after_help = "A site lists the writes that a failover lost when it returns: those above the position from which \
+                  another site took a slot. It has the list also when all sites know of the failover and that is \
+                  forgotten.\n\n\
+                  Examples:\n  portolan failover show 7@s2\n  \
+                  portolan failover show 7@s2 --at pier-39   the writes of pier-39 that it lost"
+)]
 pub(crate) struct Show {
-    /// Its id, as `portolan failover list` shows it
+    /// Its id, as `portolan failover list` or `portolan site promote` shows it
     id: String,
+    /// Only the lost writes of this site
+    #[arg(long, value_name = "SITE")]
+    at: Option<String>,
     #[command(flatten)]
     showing: Showing,
 }
@@ -57,27 +68,82 @@ fn list(asked: Listing) -> Result<(), Failed> {
                 state(one),
             ]);
         }
-        Ok(show::print(table)?)
+        show::print(table)?;
+        // A node of an earlier version has no lists.
+        let lost = client.deployment().lost_writes("", "", 0).await.unwrap_or_default();
+        for report in &lost.reports {
+            let (id, keys) = (&report.failover, report.keys);
+            let next = format!("`portolan failover show {id}`");
+            show::print(format!(
+                "{id}: {keys} keys of this site have lost writes; {next} lists them"
+            ))?;
+        }
+        Ok(())
     })
 }
 
 impl Show {
     fn run(self) -> Result<(), Failed> {
-        self.showing.connect.run(|client| async move {
-            let failovers = client.deployment().failovers().await?;
-            let Some(one) = failovers.iter().find(|one| one.id == self.id) else {
-                return Err(Failed::usage(format!(
-                    "there is no failover {:?}, or every site knows of it and it is forgotten; `portolan \
-                     failover list` shows those there are",
-                    self.id
-                )));
-            };
-            match self.showing.json {
-                true => Ok(show::print_json(&as_json(one))?),
-                false => Ok(show::print(as_text(one))?),
+        let Show { id, at, showing } = self;
+        let json = showing.json;
+        showing.connect.run(|client| async move {
+            if let Some(site) = at {
+                let lost = Lost::get(&client, &site, &id).await?;
+                match json {
+                    true => show::print_json(&lost.as_json())?,
+                    false => show::print(lost.as_text())?,
+                }
+                return Ok(());
             }
+            let failovers = client.deployment().failovers().await?;
+            let Some(one) = failovers.iter().find(|one| one.id == id) else {
+                return forgotten(&client, &id, json).await;
+            };
+            let mut lost = Vec::new();
+            for site in fenced(one).filter(|site| one.confirmed.contains(site)) {
+                // What is known of the failover is shown, whichever sites answer.
+                lost.push((site, Lost::get(&client, site, &id).await));
+            }
+            if json {
+                let mut all = as_json(one);
+                let known = lost.iter().filter_map(|(_, lost)| lost.as_ref().ok());
+                all["lost_writes"] = known.map(Lost::as_json).collect();
+                return Ok(show::print_json(&all)?);
+            }
+            show::print(as_text(one))?;
+            for (site, lost) in lost {
+                show::print(match lost {
+                    Ok(lost) => format!("\n{}", lost.as_text()),
+                    Err(error) => format!("\n{site} cannot be asked for its lost writes: {error}"),
+                })?;
+            }
+            Ok(())
         })
     }
+}
+
+/// Shows what the site in use has of a failover that the registry does not have.
+async fn forgotten(client: &Client, id: &str, json: bool) -> Result<(), Failed> {
+    let lost = Lost::get(client, "", id).await?;
+    if !lost.is_there() {
+        return Err(Failed::usage(format!(
+            "there is no failover {id:?}, or every site knows of it and it is forgotten; `portolan failover \
+             list` shows those there are, and --at SITE the writes of a site that it lost"
+        )));
+    }
+    match json {
+        true => show::print_json(&json!({ "id": id, "lost_writes": [lost.as_json()] }))?,
+        false => {
+            show::print(format!("failover {id}: known to all, and forgotten"))?;
+            show::print(format!("\n{}", lost.as_text()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The sites whose writes may be lost.
+fn fenced(one: &v1::Failover) -> impl Iterator<Item = &String> {
+    std::iter::once(&one.lost).chain(&one.without)
 }
 
 fn slots_of(taken: &v1::TakenSlots) -> usize {

@@ -29,6 +29,7 @@ mod job;
 mod keys;
 mod keyspace;
 mod lab;
+mod lost_writes;
 mod moves;
 mod place;
 mod placement;

@@ -695,6 +695,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
         }
         | Body::Promote { .. }
         | Body::ExplainPlacement { .. }
+        | Body::ListLostWrites { .. }
         | Body::Operator {
             command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
             ..

@@ -253,6 +253,30 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     }
 }
 
+impl<S: State, M: ModeState> Applying<'_, S, M> {
+    /// Shows the changes of a keyspace after a revision to `see`, oldest first. Later ones than the revision
+    /// returned are all there.
+    pub(crate) fn see_changes(
+        &self,
+        id: KeyspaceId,
+        after: u64,
+        see: &mut dyn FnMut(Change),
+    ) -> Result<u64, MachineError> {
+        let revision = self.known.head.revision.0;
+        let kept_after = self.known.logs.logs.get(&id).map_or(NOTHING, |log| log.kept_after);
+        let after = after.max(kept_after.min(revision));
+        let (from, until) = (tables::change(id, after.saturating_add(1), 0), after_keyspace(id));
+        let mut is_damaged = false;
+        self.overlay.scan(&from, Some(&until), &mut |key, row| {
+            let change = decode_change(id, &key, &row);
+            is_damaged |= change.is_none();
+            change.into_iter().for_each(&mut *see);
+            !is_damaged
+        })?;
+        if is_damaged { Err(damaged(tables::CHANGES)) } else { Ok(after) }
+    }
+}
+
 /// The changes of a keyspace after a revision, oldest first: `max` (at least 1) and as many more as
 /// belong to the last one's revision, so that the next call can go on after it. Empty when there are
 /// no more.

@@ -40,6 +40,7 @@
 //! N [whose] slot                   → the count of loans of a slot's records
 //! P slot keyspace tag              → this site's part in a group of another site's slot
 //! X slot keyspace tag              → the part of another site, for a failover      (claims.rs)
+//! F failover page                  → writes that a failover lost                    (lost_writes.rs)
 //! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
@@ -54,7 +55,7 @@
 
 use super::lineage::Whose;
 use super::requests::Asker;
-use model::{Bytes, ClientId, Group, KeyspaceId, MoveId, SiteId, Slot};
+use model::{Ballot, Bytes, ClientId, Group, KeyspaceId, MoveId, SiteId, Slot};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
 /// The key of the head.
@@ -117,6 +118,7 @@ pub(crate) const LENT: u8 = b'L';
 pub(crate) const LOANS: u8 = b'N';
 pub(crate) const PARTS: u8 = b'P';
 pub(crate) const CLAIMS: u8 = b'X';
+pub(crate) const LOST_WRITES: u8 = b'F';
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
 pub(crate) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
@@ -142,6 +144,22 @@ pub(crate) fn garbage(generation: u64) -> Vec<u8> {
     let mut key = vec![GARBAGE];
     put_varint(generation, &mut key);
     key
+}
+
+/// The key of a page of the writes that a failover lost; 0: of the list itself.
+pub(crate) fn lost_writes(failover: Ballot, page: u32) -> Vec<u8> {
+    let mut key = vec![LOST_WRITES];
+    key.extend_from_slice(&failover.term.number.to_be_bytes());
+    key.extend_from_slice(&failover.term.site.0.to_be_bytes());
+    key.extend_from_slice(&failover.round.to_be_bytes());
+    key.extend_from_slice(&failover.site.0.to_be_bytes());
+    key.extend_from_slice(&page.to_be_bytes());
+    key
+}
+
+/// Whether this is the key of such a list itself.
+pub(crate) fn is_lost_list(key: &[u8]) -> bool {
+    key.first() == Some(&LOST_WRITES) && key.ends_with(&[0; 4])
 }
 
 /// The key of how many records of a generation expire.

@@ -91,6 +91,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// The writes that a failover lost of this site.
+    pub(super) fn show_lost_writes(&mut self, origin: Origin, failover: Option<Ballot>, page: u32) {
+        let outcome = match self.machine.lost_writes(failover, page) {
+            Ok(lost) => Ok(Answer::LostWrites(Box::new(lost))),
+            Err(error) => {
+                self.fail(error);
+                Err(Failure::NotServing("its state cannot be read"))
+            }
+        };
+        self.settle(vec![(origin, outcome)]);
+    }
+
     pub(super) fn take_alive(&mut self, site: SiteId, node: model::NodeId, alive: Alive) {
         if alive.asks {
             self.say_across(site, node, AcrossSay::Alive(Alive { asks: false }));

@@ -254,6 +254,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Body::ShowPlacementLedger => return self.show_placement_ledger(origin),
             Body::ListJobs => return self.show_jobs(origin),
+            Body::ListLostWrites { failover, page, .. } => {
+                return self.show_lost_writes(origin, failover, page);
+            }
             Body::SwitchJob { job, paused } => return self.switch_job(origin, job, paused),
             Body::ShowRegistry => return self.take_view(origin, Vec::new(), false, deadline),
             Body::RecoverRegistry { without, accept } => {

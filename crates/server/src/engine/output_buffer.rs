@@ -102,6 +102,7 @@ impl<V> OutputBuffer<V> {
             | Body::ExplainPlacement { .. }
             | Body::ShowPlacementLedger
             | Body::ListJobs
+            | Body::ListLostWrites { .. }
             | Body::SwitchJob { .. }
             | Body::RecoverRegistry { .. } => self.is_full(),
         };

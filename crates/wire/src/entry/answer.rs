@@ -43,6 +43,7 @@ code_enum!(Answer as "answer" {
     242 => GroupPlacement(explained),
     243 => LedgerOfLoans(ledger, loans),
     130 => Borrowed(parts),
+    114 => LostWrites(lost),
     132 => InventoryOfLoans(inventory, claims),
     131 => Lent { revision, states, elsewhere },
     140 => Cleared(position),

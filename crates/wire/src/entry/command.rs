@@ -232,6 +232,7 @@ code_enum!(Body as "request" {
     102 => RecoverRegistry { without, accept },
     135 => ForceAddNode { node, address, witness },
     136 => ForceRemoveNode { node },
+    114 => ListLostWrites { at, failover, page },
     200 => Operator { id, command },
     230 => ListJobs,
     231 => SwitchJob { job, paused },

@@ -24,6 +24,7 @@ mod command;
 mod compact;
 mod deployment;
 mod lending;
+mod lost_write;
 mod registrar;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,8 @@ pub use lending::{
 use compact::{Code, Input};
 use model::{
     Answer, Ballot, Body, Bytes, CausalWrite, Command, Failure, GlobalCommand, Kept, Keyspace,
-    Query, Receiving, Refusal, Registry, Request, SlotEpochs, StagedItem, Taken, limits,
+    LostReport, LostWrite, Query, Receiving, Refusal, Registry, Request, SlotEpochs, StagedItem,
+    Taken, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -306,6 +308,32 @@ pub fn encode_taken(taken: &Vec<Taken>) -> Bytes {
 /// # Errors
 /// It is none.
 pub fn decode_taken(bytes: Bytes) -> Result<Vec<Taken>, EntryError> {
+    decode_value(bytes)
+}
+
+/// Writes a site's list of writes that a failover lost, without the keys.
+pub fn encode_lost_report(report: &LostReport) -> Bytes {
+    encode_value(report)
+}
+
+/// Reads such a list.
+///
+/// # Errors
+/// It is none.
+pub fn decode_lost_report(bytes: Bytes) -> Result<LostReport, EntryError> {
+    decode_value(bytes)
+}
+
+/// Writes a page of the keys in such a list.
+pub fn encode_lost_page(page: &Vec<LostWrite>) -> Bytes {
+    encode_value(page)
+}
+
+/// Reads such a page.
+///
+/// # Errors
+/// It is none.
+pub fn decode_lost_page(bytes: Bytes) -> Result<Vec<LostWrite>, EntryError> {
     decode_value(bytes)
 }
 

@@ -200,8 +200,14 @@ pub fn versioned(found: Versioned) -> v1::Versioned {
 
 /// A change, without the string that it led to.
 pub fn change(change: model::Change) -> v1::Change {
+    let kind = change_kind(change.kind).into();
+    v1::Change { revision: change.revision.0, key: change.key, kind, now: None }
+}
+
+/// What happened to a key.
+pub fn change_kind(kind: model::ChangeKind) -> v1::ChangeKind {
     use model::ChangeKind as Happened;
-    let kind = match change.kind {
+    match kind {
         Happened::Put => v1::ChangeKind::Put,
         Happened::Append => v1::ChangeKind::Append,
         Happened::Add => v1::ChangeKind::Add,
@@ -215,8 +221,7 @@ pub fn change(change: model::Change) -> v1::Change {
         Happened::Clear => v1::ChangeKind::Clear,
         // Nothing of it is shown: the keys are as they were.
         Happened::Loan => v1::ChangeKind::ChangeUnspecified,
-    };
-    v1::Change { revision: change.revision.0, key: change.key, kind: kind.into(), now: None }
+    }
 }
 
 fn key(key: Bytes) -> Result<Bytes, Invalid> {

@@ -265,6 +265,18 @@ impl Holding {
     }
 }
 
+/// The revision of a site that had a slot at an epoch, after which the decision of a failover loses its writes. The
+/// slot is taken from a copy of this epoch and position. `None`: it loses none.
+pub fn lost_after(had: Epoch, decided: Epoch, from: Option<(Epoch, u64)>) -> Option<u64> {
+    match from {
+        _ if had >= decided => None,
+        None => Some(0),
+        Some((epoch, _)) if epoch < had => Some(0),
+        Some((epoch, position)) if epoch == had && position < SlotCopy::WHOLE => Some(position),
+        Some(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::trial::Planted;
@@ -296,6 +308,19 @@ mod tests {
         assert_eq!(a.release(&open(A)), Records::Retain);
         assert_eq!(a.token, Token::Gone { epoch: epoch(2), to: B });
         assert_eq!(a.copy, Some(SlotCopy::retained(epoch(1), A)));
+    }
+
+    #[test]
+    fn what_a_failover_loses_is_above_the_position_taken() {
+        let decided = Epoch::of_failover(Ballot { round: 9, ..Ballot::FIRST });
+        let lost = |count, from| lost_after(epoch(count), decided, from);
+        let copy_at = |count, position| Some((epoch(count), position));
+        assert_eq!(lost(3, copy_at(3, 70)), Some(70));
+        assert_eq!(lost(3, copy_at(2, SlotCopy::WHOLE)), Some(0));
+        assert_eq!(lost(3, None), Some(0));
+        assert_eq!(lost(3, copy_at(3, SlotCopy::WHOLE)), None);
+        assert_eq!(lost(3, copy_at(4, 70)), None, "it handed the slot over before");
+        assert_eq!(lost_after(decided, decided, None), None, "it got the slot after that");
     }
 
     #[test]

@@ -35,5 +35,5 @@ pub mod takeover;
 pub mod trial;
 
 pub use fences::Fences;
-pub use holding::{Holding, Records, Token};
+pub use holding::{Holding, Records, Token, lost_after};
 pub use takeover::{Found, Report};

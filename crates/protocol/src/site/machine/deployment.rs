@@ -243,7 +243,7 @@ impl<S: State> Applying<'_, S> {
             let before = member.registry.clone();
             self.set_member(Membership { registry: value, ..member });
             self.follow_keyspaces()?;
-            self.follow_failovers(&before);
+            self.follow_failovers(&before)?;
         }
         Ok(self.done_now())
     }

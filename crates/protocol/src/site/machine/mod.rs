@@ -14,6 +14,7 @@
 //! | [`causal`] | causal keys: this site's part in its region's order |
 //! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
 //! | `ownership` | the owners of slots: the rules, failovers |
+//! | `lost_writes` | the writes that failovers lost of this site |
 //! | `modes` | the composition: which family of commands is whose |
 //! | `reader`, `published` | what is read on any thread |
 //! | `slot_rows` | rows of values by slot |
@@ -33,6 +34,7 @@ mod kept;
 
 mod lending;
 pub mod loans;
+mod lost_writes;
 pub mod mirroring;
 pub mod mirrors;
 mod modes;

@@ -9,6 +9,7 @@ use super::giving::{self, Move};
 use super::keys::Place;
 use super::lineage::Whose;
 use super::loans::Loans;
+use super::lost_writes::GivenUp;
 use super::mirroring::OwnMirrors;
 use super::mirrors::Mirrors;
 use super::orders::{self, Orders};
@@ -44,6 +45,7 @@ pub struct Modes {
     pub(super) arrivals: Arrivals,
     pub(super) mirrors: Mirrors,
     pub(super) own_mirrors: OwnMirrors,
+    pub(super) given_up: GivenUp,
     /// Whose records lie under a generation of no keyspace.
     pub(super) owners: BTreeMap<u64, Owner>,
     /// The slots with a changed token since [`Machine::take_changed_tokens`].
@@ -98,6 +100,7 @@ impl ModeState for Modes {
             arrivals,
             mirrors,
             own_mirrors: OwnMirrors::load(state)?,
+            given_up: GivenUp::load(state)?,
             owners,
             changed_tokens: SlotSet::default(),
             planted: Planted::default(),
@@ -155,6 +158,7 @@ impl ModeState for Modes {
         at.write_tokens();
         at.write_copies();
         at.write_registered();
+        at.write_given_up();
         at.write_mirrors();
         at.write_causal();
     }

@@ -10,7 +10,7 @@ use super::claims;
 use super::deployment::Membership;
 use super::lineage::Whose;
 use super::tokens::Token;
-use super::{Modes, Stopped};
+use super::{MachineError, Modes, Stopped};
 use crate::bugs::{Bug, of_rules};
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Fences, Holding, Records, Token as Right};
@@ -120,6 +120,12 @@ impl<S: State> Applying<'_, S> {
                 self.serve_answers(run, Whose::Copied, before.token.is_own());
             }
         }
+        if let Right::Gone { epoch, .. } = after.token
+            && before.token.is_own()
+            && epoch.failover > before.token.epoch().failover
+        {
+            self.modes.given_up.add(run, before.token.epoch());
+        }
         if after.copy.is_none() && before.copy.is_some() {
             self.drop_copy(run);
         }
@@ -155,8 +161,8 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Follows a newer registry, `before` being the one that this site had.
-    pub(super) fn follow_failovers(&mut self, before: &Registry) {
-        let Some((own, registry)) = self.modes.place() else { return };
+    pub(super) fn follow_failovers(&mut self, before: &Registry) -> Result<(), MachineError> {
+        let Some((own, registry)) = self.modes.place() else { return Ok(()) };
         // A site that joined beyond the end of a term hands that in, and is there again.
         let acceptor = self.modes.deployment.acceptor.as_ref();
         let joins = acceptor.map(|acceptor| &acceptor.kept().joins[..]).unwrap_or_default();
@@ -176,7 +182,7 @@ impl<S: State> Applying<'_, S> {
             for taken in &one.taken {
                 self.loans_taken(one.decided, &taken.slots, taken.by);
             }
-            self.follow_decision(own, one);
+            self.follow_decision(own, one)?;
         }
         self.loans_failed();
         self.settle_loans(SlotRun::ALL);
@@ -191,20 +197,25 @@ impl<S: State> Applying<'_, S> {
             }
         }
         self.follow_backups();
+        Ok(())
     }
 
-    fn follow_decision(&mut self, own: SiteId, one: &DecidedFailover) {
+    fn follow_decision(&mut self, own: SiteId, one: &DecidedFailover) -> Result<(), MachineError> {
         if one.lost == own && self.modes.planted.is(Bug::GhostServes) {
-            return;
+            return Ok(());
         }
         let decided = Epoch::of_failover(one.decided);
         let position =
             |site: SiteId| self.modes.mirrors.0.get(&site).map(|m| (m.revision, m.log_time_ms));
         let (mirrored, log_time_ms) = position(one.lost).unwrap_or_default();
         let (mut any_taken, mut away) = (false, SlotSet::default());
+        let mut lost = Vec::new();
         for taken in &one.taken {
             for run in self.alike(&taken.slots) {
                 let before = self.modes.holding(run.first);
+                if taken.by != own {
+                    lost.extend(self.lost_of(run, decided, taken.from));
+                }
                 let was_own = before.token.is_own();
                 let from = claims::From::of(&before);
                 let counts = self.counts_before(run, &from);
@@ -214,6 +225,7 @@ impl<S: State> Applying<'_, S> {
                 if changed && taken.by == own {
                     self.adopt_claims((run, one.opened), &from, &counts);
                 }
+                self.modes.given_up.forget(run);
                 any_taken |= changed && taken.by == own;
                 if changed && was_own && taken.by != own {
                     away.insert_run(run);
@@ -232,6 +244,7 @@ impl<S: State> Applying<'_, S> {
         if one.lost != own {
             self.refuse_arrivals(|id| id.from == one.lost);
         }
+        self.list_lost_writes(one.decided, &lost)
     }
 
     /// Moves that have lost their slots to a failover end; those that had not frozen anything for the lost

@@ -2,6 +2,7 @@
 
 mod former;
 mod late;
+mod lost_writes;
 mod restored;
 
 use super::super::lineage::Whose;
