@@ -1,6 +1,7 @@
 //! Mirrors and promotions: three sites' machines, and what passes between them.
 
 mod former;
+mod handing_on;
 mod late;
 mod lost_writes;
 mod restored;
@@ -14,7 +15,7 @@ use crate::job::{Effect as JobEffect, Job as _, View as JobView};
 use crate::site::{Origin, Ticket};
 use model::{
     BackupError, Ballot, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
-    MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet, limits,
+    MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
 use storage::state::State as _;
@@ -648,83 +649,6 @@ fn what_a_site_began_that_has_left_ends() {
     assert_eq!(again, Err(Refusal::Move(model::MoveError::Refused)));
 }
 
-impl Three {
-    /// B hands its copy of a key on to C, piece by piece.
-    fn hand_on(&mut self, key: &str) {
-        let slots: SlotSet = [slot(key)].into_iter().collect();
-        let number = 1 << 63 | self.now.as_millis() as u64;
-        self.now += Duration::from_millis(1);
-        let id = MoveId { from: B, number };
-        let receive = |three: &mut Three, step| {
-            let command = Command::Global(GlobalCommand::Receiving { id, step });
-            three.sent_bytes.push(command.properties().size_bytes);
-            three.at(C).run(command).unwrap()
-        };
-        receive(self, Receiving::BeginCopies(slots.clone()));
-        let (mut at, mut pieces) = (None, 0);
-        loop {
-            let (items, next) = self.sites[&B].machine.copied_piece(&slots, at).unwrap();
-            let resume = model::Bytes::new();
-            receive(self, Receiving::Piece { sequence: pieces, resume, items });
-            pieces += 1;
-            at = next;
-            if at.is_none() {
-                break;
-            }
-        }
-        let copy = self.sites[&B].machine.copy_of(slot(key)).unwrap();
-        let owner = Some((A, Epoch::counted(1)));
-        let copies = vec![model::HandedOn { slots, copy, owner }];
-        let done = receive(self, Receiving::TakeCopies { pieces, copies });
-        assert_eq!(done, Answer::Installed);
-    }
-}
-
-#[test]
-fn copies_are_handed_on_and_again_when_they_have_come_further() {
-    let mut three = Three::new();
-    three.put("x", "first");
-    three.mirror();
-    three.hand_on("x");
-    let handed = |three: &Three| {
-        let query = Query::Get { key: "x".into() };
-        match refused(three.sites[&C].machine.ask_mirror(A, CARS, &query)) {
-            Ok(Answer::Value(value)) => value.map(|found| found.value),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(handed(&three), Some("first".into()));
-    three.put("x", "second");
-    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
-    three.mirror();
-    three.hand_on("x");
-    three.hand_on("n{t}");
-    assert_eq!(handed(&three), Some("second".into()));
-    let [at_b, at_c] = [B, C].map(|site| three.sites[&site].machine.copy_of(slot("x")));
-    assert_eq!(at_b, at_c);
-    assert!(three.sites[&C].machine.arrivals().is_empty());
-    three.at(C).reopen();
-    assert_eq!(handed(&three), Some("second".into()));
-    // What comes late changes nothing; nor does what was begun and not ended.
-    three.hand_on("x");
-    assert_eq!(three.sites[&C].machine.copy_of(slot("x")), at_c);
-    let id = MoveId { from: B, number: 1 << 63 };
-    let slots: SlotSet = [slot("x")].into_iter().collect();
-    three
-        .at(C)
-        .run(Command::Global(GlobalCommand::Receiving { id, step: Receiving::BeginCopies(slots) }))
-        .unwrap();
-    three.change(B, &RegistryChange::Leave(B)).unwrap();
-    let gone = RegistryChange::RemoveTo { site: B, receivers: vec![C] };
-    three.change(B, &gone).unwrap();
-    three.hears(C);
-    assert!(three.sites[&C].machine.arrivals().is_empty());
-    for _ in 0..3 {
-        three.at(C).tick();
-    }
-    assert_eq!(three.sites[&C].rows(tables::GARBAGE), 0);
-}
-
 #[test]
 fn what_came_back_is_not_given_by_the_move_it_was_taken_from() {
     let mut three = Three::new();
@@ -753,28 +677,6 @@ fn what_came_back_is_not_given_by_the_move_it_was_taken_from() {
     let given = |number| machine.epochs_to_give(number, &machine.giving()[&number]);
     let x = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
     assert_eq!((given(first.0), given(second.0)), (x, at(7)), "or two sites would serve it");
-}
-
-#[test]
-fn what_was_answered_is_handed_on_with_the_copy() {
-    let mut three = Three::new();
-    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
-    three.mirror();
-    three.hand_on("n{t}");
-    let remembered = |three: &Three, site, whose| {
-        three.sites[&site]
-            .machine
-            .known
-            .clients
-            .askers(whose, model::SlotRun::one(slot("n{t}")))
-            .len()
-    };
-    for _ in 0..2 {
-        assert_eq!(remembered(&three, B, Whose::Copied), 1);
-        assert_eq!(remembered(&three, C, Whose::Copied), 1, "or the write is applied twice");
-        assert_eq!(remembered(&three, C, Whose::Own), 0);
-        three.at(C).reopen();
-    }
 }
 
 #[test]
@@ -907,33 +809,4 @@ fn what_a_site_was_giving_when_it_was_removed_is_not_installed_any_more() {
         .at(C)
         .run(Command::Global(GlobalCommand::Receiving { id: MoveId { from: A, number }, step }));
     assert_eq!(late, Err(Refusal::Move(model::MoveError::Refused)));
-}
-
-/// A chunk has room for so much, and ends behind what has filled it: a copy, then answers, then changes.
-#[test]
-fn chunks_end_between_remembered_answers() {
-    const ANSWER_BYTES: usize = 100 << 10;
-    let mut three = Three::new();
-    let large = |client: u64| Command::Write {
-        keyspace: CARS,
-        write: Write::Put {
-            key: "big".into(),
-            value: vec![b'x'; ANSWER_BYTES].into(),
-            condition: Condition::Always,
-            expiry: Expiry::Keep,
-            return_old: true,
-        },
-        request: Some(RequestId { client: ClientId(client), sequence: 1, acknowledged_below: 1 }),
-    };
-    // Ten answers in a slot, of which nine have the value before.
-    for client in 1..=10 {
-        three.at(A).run(large(client)).unwrap();
-    }
-    three.mirror();
-    three.hand_on("big");
-    let largest = three.sent_bytes.iter().max().copied().unwrap();
-    assert!(largest <= 3 * (limits::MOVE_PIECE_BYTES_MAX + ANSWER_BYTES), "{largest}");
-    for site in [B, C] {
-        assert_eq!(three.sites[&site].rows(tables::SLOT_ANSWERS), 10, "{site}");
-    }
 }

@@ -1,7 +1,7 @@
 //! A site returns: it lists the keys that it wrote above the positions at which others took its slots.
 
 use super::*;
-use model::{ChangeKind, DecidedFailover, LostReport, LostWrites, Taken};
+use model::{ChangeKind, DecidedFailover, LostReport, LostWrites, Taken, limits};
 
 impl Three {
     fn decided(&self) -> Ballot {
