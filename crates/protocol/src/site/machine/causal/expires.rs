@@ -13,8 +13,7 @@
 //! Otherwise that is imported soon, with an entry, and the root looks again. So an expiry never removes what a later
 //! write has put or prolonged, and every site can take it as a removal.
 //!
-//! While no root orders, keys stay readable though their moment has passed. What is written to such a key begins it
-//! anew ([`super::write`]): a counter that is in use at another site expires, too.
+//! While no root orders, keys stay readable though their moment has passed.
 
 use super::super::keys::Place;
 use super::super::records::{Agreed, Record};

@@ -14,8 +14,8 @@ use super::registers::Pending;
 use super::{Stopped, rows};
 use crate::machine::apply::split;
 use model::{
-    Answer, Bytes, CausalWrite, Effect, Expiry, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal,
-    Rmw, Step, Versioned, Write, limits,
+    Answer, Bytes, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Rmw, Step,
+    Versioned, Write, limits,
 };
 use storage::state::State;
 use wire::entry::encode_causal_write;
@@ -86,9 +86,6 @@ impl<S: State> Applying<'_, S> {
         write: &Write,
         effects: &mut Vec<Effect>,
     ) -> Result<Answer, Stopped> {
-        if let Some(key) = builds_on(write) {
-            effects.extend(self.begin_anew(place, key)?);
-        }
         if self.decides_here(place)
             && let Some((own, answer)) = self.decided(place, write)?
         {
@@ -153,20 +150,6 @@ impl<S: State> Applying<'_, S> {
         self.assign(place, effect, of, Source::Own)
     }
 
-    /// A key whose moment has passed here begins anew with what is written to it. Else that would be behind its removal, which
-    /// the root orders at the same time, and have no expiry.
-    fn begin_anew(&mut self, place: Place, key: &Bytes) -> Result<Option<Effect>, Stopped> {
-        let now_ms = self.known.head.log_time_ms;
-        if self.modes.causal.next_expiry.is_none_or(|next| next > now_ms)
-            || self.cell_unread(place, key)?.expiry.is_none_or(|expiry| expiry.ms > now_ms)
-        {
-            return Ok(None);
-        }
-        let delete = Effect::Delete { key: key.clone() };
-        self.assign_own(place, &delete)?;
-        Ok(Some(delete))
-    }
-
     /// A hash whose last field has gone here does not leave its expiry to the next one of that name.
     fn forget_expiry_of_none(
         &mut self,
@@ -203,19 +186,6 @@ impl<S: State> Applying<'_, S> {
         causal.unordered_bytes += row.len() as u64;
         causal.unordered += 1;
         self.overlay.put(rows::of_unordered(revision), row);
-    }
-}
-
-/// The key of a write that leaves something of what the key holds, or its expiry.
-fn builds_on(write: &Write) -> Option<&Bytes> {
-    match write {
-        Write::Put { key, expiry: Expiry::Keep, .. }
-        | Write::Append { key, .. }
-        | Write::Add { key, .. }
-        | Write::HashSet { key, .. }
-        | Write::HashSetIfAbsent { key, .. }
-        | Write::HashAdd { key, .. } => Some(key),
-        _ => None,
     }
 }
 

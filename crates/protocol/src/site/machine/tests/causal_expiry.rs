@@ -341,33 +341,6 @@ fn a_string_of_two_writes_is_seen_as_both() {
     }
 }
 
-/// A counter and a hash that are in use expire, too: what is written to them once they are due begins them anew.
-#[test]
-fn what_is_written_to_a_due_key_begins_it_anew() {
-    let mut sites = three_sites();
-    let keep = || put_with("x", "2", Condition::Always, Expiry::Keep);
-    sites[1].write_in(CARTS, put_for("x", "1", 500)).unwrap();
-    sites[1].write_in(CARTS, set("h", "f", "1")).unwrap();
-    sites[1].write_in(CARTS, expire("h", Expiry::AfterMs(500))).unwrap();
-    settle(&mut sites);
-    let [a, b, c] = &mut sites;
-    a.wait(500);
-    b.wait(499);
-    c.wait(500);
-    assert_eq!(a.machine.causal().order_last().count(), 5, "both are ordered to go");
-    // It is not due at this site: it goes with the place that is on its way.
-    b.write_in(CARTS, keep()).unwrap();
-    assert!(matches!(b.expiry("x"), Expiring::AtMs(_)));
-    c.write_in(CARTS, set("h", "g", "2")).unwrap();
-    assert_eq!(c.fields("h"), [("g".into(), "2".into())]);
-    c.write_in(CARTS, expire("h", Expiry::AfterMs(9_000))).unwrap();
-    settle(&mut sites);
-    for site in &sites {
-        assert_eq!(site.fields("h"), [("g".into(), "2".into())]);
-        assert!(matches!(site.expiry("h"), Expiring::AtMs(_)));
-    }
-}
-
 /// The moments of keys that a clear has removed keep no other key from expiring.
 #[test]
 fn keys_expire_behind_many_that_were_cleared() {

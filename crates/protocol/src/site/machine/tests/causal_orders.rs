@@ -279,16 +279,7 @@ impl World {
         }
         let id = (site_of(site), self.sites[site].machine.revision().next());
         let mut assigns = Vec::new();
-        let now_ms = self.sites[site].now_ms;
         for (write, of_it) in &made {
-            // A key that is due here begins anew with a field that is set.
-            let registers = shown.get_mut(of_it[0].key()).unwrap();
-            let is_due = registers.expiry.0.is_some_and(|ms| ms <= now_ms);
-            if matches!(write, Write::HashSet { .. }) && is_due {
-                let delete = Assign::Delete(of_it[0].key());
-                registers.take(&delete, id);
-                assigns.push(delete);
-            }
             let is_hash = matches!(write, Write::HashSet { .. } | Write::HashDelete { .. });
             let is_string = is_hash && shown[of_it[0].key()].kind() == Some(Kind::String);
             let is_put = matches!(write, Write::Put { .. });
