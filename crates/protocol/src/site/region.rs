@@ -24,6 +24,8 @@ pub struct RegionStanding {
     pub unordered_bytes: u64,
     /// Whether it gets its causal keys anew.
     pub is_resyncing: bool,
+    /// Its log time in ms, by which a root lets keys expire.
+    pub log_time_ms: u64,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -38,6 +40,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             applied: causal.applied(),
             order_last: causal.order_last(),
             unordered_bytes: causal.unordered_bytes(),
+            log_time_ms: self.machine.time_to_say(),
             is_resyncing: causal.is_resyncing(),
         })
     }
