@@ -210,7 +210,7 @@ impl Script {
             let standing = lab.leader(A).and_then(|node| lab.region_standing(node));
             standing.is_some_and(|standing| standing.is_root)
         };
-        assert!(self.lab.run_until(MS * 15_000, is_root), "nobody goes on");
+        assert!(self.lab.run_until(MS * 15_000, is_root), "no site goes on");
         self.pass(3_000);
     }
 
@@ -488,7 +488,7 @@ fn a_node_without_a_state_does_not_admit_a_session() {
     );
 }
 
-/// What is ordered and not at the standby yet is seen by nobody. So it is nothing that is lost with the root.
+/// What is ordered and not at the standby yet is shown to no client. So it is nothing that is lost with the root.
 #[test]
 fn a_lost_root_takes_nothing_along_that_was_seen() {
     golden(
@@ -603,7 +603,7 @@ fn keys_expire_at_the_standby_that_goes_on() {
             script.pass(1_000);
             script.lab.part_sites_one_way(ROOT, A);
             script.pass(1_500);
-            // It has a place at the root, which nobody has seen.
+            // It has a place at the root, which no client has seen.
             let x = script.get(&mut reader, C, "p:x");
             expect(&x, &[value("1")], "x, whose expiry is not released")?;
             script.lose_root();

@@ -362,7 +362,7 @@ impl Registry {
         let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
         let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
         let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
-        // The present root may go on whatever it is to do: nobody else may.
+        // The present root may go on whatever it is to do: no other site may.
         if site.leaving && to != region.root {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }

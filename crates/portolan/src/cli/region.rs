@@ -18,7 +18,7 @@ pub(crate) enum Command {
     /// Choose the site that goes on with the order if the root is lost
     ///
     /// While it is in sync, no site sees a write of another one before the standby has it. So the order goes on
-    /// behind all that anybody has seen: no session is refused, and no write is lost.
+    /// behind all that any client has seen: no session is refused, and no write is lost.
     Standby(Standby),
     /// Go on without the site that orders, which is lost, and has no standby in sync
     ///

@@ -5,7 +5,7 @@
 //! releases and when a standby is frozen, and the rule by which sessions are admitted ([`admit`]). The sites are as simple as can be, and there
 //! is one key. A site asks the registry whenever it may, not only when it has waited; so no run depends on how long that is.
 //!
-//! In every state nothing that anybody has seen lies behind the end that the standby goes on from, and no session in
+//! In every state nothing that a session has seen lies behind the end that the standby goes on from, and no session in
 //! which the client is served sees less than it has seen.
 
 use super::admission::{Admission, Here, admit};

@@ -345,7 +345,7 @@ impl Transfer {
             Some(Stage::Ask) => {
                 let (epoch, floor) = (region.epoch, state.trimmed_upto());
                 let last = (state.order_last(), state.ordered_of(out.to).unwrap_or_default().0);
-                // What the site drops of its own must not be lost with an end that nobody else has.
+                // What the site drops of its own must not be lost with an end that no other site has.
                 let (start, ordered) = self.from.filter(|(at, _)| *at >= floor).unwrap_or(last);
                 if start > region.released(start) {
                     self.from = Some((start, ordered));

@@ -22,7 +22,7 @@
 //! its standby while that is about to take over, the registry takes one of both changes, and the other one does nothing.
 //!
 //! The lost root, when it is back, is a site like the others. What it had ordered and not released gets its place from
-//! the new root: nobody has seen the other one.
+//! the new root: no client has seen the other one.
 
 use super::reports::{Ask, Reports};
 use super::trial::{Bug, Planted};
@@ -572,7 +572,7 @@ mod tests {
         let (mut standbys, store) = (Standbys::default(), store());
         let mut region = region(1);
         let sees = |lost: &[SiteId]| Sight { nearest: Some(SiteId(3)), ..sight(lost) };
-        assert!(standbys.poll(AT(0), &store, &region, &sees(&[])).is_empty(), "nobody wants one");
+        assert!(standbys.poll(AT(0), &store, &region, &sees(&[])).is_empty(), "no standby is wanted");
         region.standby_rule.choice = StandbyChoice::Nearest;
         let named = |site| {
             let change = RegistryChange::NameStandby { region: RegionId(1), epoch: 1, site };

@@ -213,7 +213,7 @@ fn a_registry_that_is_recovered_has_no_standby_in_sync() {
     // The root, and most of the registrars, are lost.
     [0, 2].into_iter().for_each(|site| world.lab.part_site(site));
     world.lab.run(MS * 30_000);
-    assert_eq!(world.newest().epoch, 1, "without a majority nobody takes over");
+    assert_eq!(world.newest().epoch, 1, "without a majority no site takes over");
     let without = [0, 2].map(|site| world.lab.sites[site].id.unwrap()).to_vec();
     let recover = Body::RecoverRegistry { without, accept: true };
     assert!(matches!(world.must(1, recover), Answer::RegistryView(view) if view.recovered));

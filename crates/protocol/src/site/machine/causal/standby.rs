@@ -4,8 +4,8 @@
 //! imported. A standby that is about to take over *freezes*: it imports nothing more, so that its last position is the end
 //! of the epoch whatever comes, and all that was released lies before it.
 //!
-//! Both are as of one version of the registry ([`model::Standby::since`]), and end when the registry passes that: nobody
-//! has to take them back, and nobody can do so too early.
+//! Both are as of one version of the registry ([`model::Standby::since`]), and end when the registry passes that: no
+//! command takes them back, and none can do so too early.
 
 use super::super::Applying;
 use super::{Causal, Stopped, rows};
@@ -37,7 +37,7 @@ impl Causal {
         region.is_frozen(own, self.committed.frozen)
     }
 
-    /// The last position that is known to be released, whoever leads. What a root before had ordered beyond what it
+    /// The last position that is known to be released, under any leader. What a root before had ordered beyond what it
     /// released may be void.
     pub fn released(&self, region: &Region, own: SiteId) -> Position {
         let orders = region.root == own && self.has_begun(region);

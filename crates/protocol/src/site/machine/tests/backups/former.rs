@@ -153,7 +153,7 @@ fn a_backup_that_changes_again_does_not_take_the_place_of_the_former_one() {
     three.mirror_to(C, &[C]);
     let former = three.former();
     assert_eq!(former.map(|former| former.to), Some(B));
-    // Nobody is D; the registry is not asked here.
+    // No site is D; the registry is not asked here.
     three.mirror_to(SiteId(4), &[C, SiteId(4)]);
     assert_eq!(three.former(), former);
     three.put("x", "2");
