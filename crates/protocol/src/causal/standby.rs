@@ -572,7 +572,10 @@ mod tests {
         let (mut standbys, store) = (Standbys::default(), store());
         let mut region = region(1);
         let sees = |lost: &[SiteId]| Sight { nearest: Some(SiteId(3)), ..sight(lost) };
-        assert!(standbys.poll(AT(0), &store, &region, &sees(&[])).is_empty(), "no standby is wanted");
+        assert!(
+            standbys.poll(AT(0), &store, &region, &sees(&[])).is_empty(),
+            "no standby is wanted"
+        );
         region.standby_rule.choice = StandbyChoice::Nearest;
         let named = |site| {
             let change = RegistryChange::NameStandby { region: RegionId(1), epoch: 1, site };
