@@ -22,6 +22,7 @@ pub mod lose;
 pub mod plan;
 #[cfg(feature = "simulation")]
 pub mod promote;
+#[cfg(feature = "simulation")]
 mod region;
 
 use schemars::JsonSchema;
