@@ -5,7 +5,7 @@ use super::session::CallSession;
 use crate::login::{self, NotLetIn};
 use crate::permits::Permit;
 use model::{
-    Answer, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits,
+    Answer, Body, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits,
 };
 use prometheus_client::metrics::counter::Counter;
 use server::durations::Durations;
@@ -278,8 +278,8 @@ impl Callee {
     }
 
     /// Sends any request to the site.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Status> {
-        answered(self.handle.call(request).await)
+    pub(crate) async fn ask(&self, body: Body, deadline_ms: Option<u64>) -> Result<Answer, Status> {
+        answered(self.handle.call(Request { deadline_ms, ..Request::new(body) }).await)
     }
 }
 

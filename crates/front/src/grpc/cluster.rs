@@ -48,7 +48,7 @@ impl v1::cluster_server::Cluster for Callee {
                 (None, false) => Body::AddNode { node, address, witness },
                 (None, true) => Body::ForceAddNode { node, address, witness },
             };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.ask(body, deadline_ms).await?;
             Ok(v1::AddNodeResponse {})
         })
         .await
@@ -70,7 +70,7 @@ impl v1::cluster_server::Cluster for Callee {
                 (None, false) => Body::RemoveNode { node },
                 (None, true) => Body::ForceRemoveNode { node },
             };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.ask(body, deadline_ms).await?;
             Ok(v1::RemoveNodeResponse {})
         })
         .await
@@ -84,7 +84,7 @@ impl v1::cluster_server::Cluster for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let body = Body::TransferLeader { node: node_id(request.into_inner().node)? };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.ask(body, deadline_ms).await?;
             Ok(v1::TransferLeaderResponse {})
         })
         .await
@@ -132,7 +132,7 @@ impl v1::cluster_server::Cluster for Callee {
             let spec = KeyspaceSpec::try_from(spec)?;
             spec.check().map_err(|error| status(&Refusal::Keyspace(error).into()))?;
             let body = self.keyspace_change(RegistryChange::CreateKeyspace(spec), id);
-            match self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await? {
+            match self.ask(body, deadline_ms).await? {
                 Answer::Keyspace(made) => {
                     // Another site may have made it; the client may use it here, next.
                     self.handle.wait_for_keyspace(made.id).await;
@@ -185,7 +185,7 @@ impl v1::cluster_server::Cluster for Callee {
             let v1::DropKeyspaceRequest { name, request } = request.into_inner();
             let id = convert::request_id(request)?;
             let body = self.keyspace_change(RegistryChange::DropKeyspace(name), id);
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.ask(body, deadline_ms).await?;
             Ok(v1::DropKeyspaceResponse {})
         })
         .await
@@ -242,7 +242,7 @@ impl Callee {
         body: Body,
         deadline_ms: Option<u64>,
     ) -> Result<v1::ListJobsResponse, Status> {
-        let answer = self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+        let answer = self.ask(body, deadline_ms).await?;
         let Answer::Jobs(jobs) = answer else {
             unreachable!("a request about jobs is answered with the jobs")
         };

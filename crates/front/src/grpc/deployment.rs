@@ -1,14 +1,13 @@
 //! The service `Deployment`: sites, and the slots they hold.
 
 use super::call::{Callee, Method, deadline_ms};
+use super::registry::{name_of, names_of, outcome_of, site_named};
 use super::{failovers, orders, placement};
 use model::{
-    Answer, BackupChoice, Body, Command, Failure, Giving, GlobalCommand, OperatorCommand, Refusal,
-    RegistrarView, Registry, RegistryChange, RegistryError, RegistryView, RequestId, SiteId,
-    SlotSet, StandbyChoice, StandbyRule,
+    Answer, BackupChoice, Body, Command, Giving, GlobalCommand, OperatorCommand, Refusal,
+    RegistryChange, RegistryError, SiteId, SlotSet, StandbyChoice, StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
-use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
 use wire::entry;
 use wire::grpc::{Invalid, request_id, status, v1};
@@ -88,8 +87,7 @@ impl v1::deployment_server::Deployment for Callee {
                 return Err(Invalid::Value { field: "key", what }.into());
             }
             let body = Body::ExplainPlacement { keyspace: *keyspace, key };
-            let answer =
-                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let answer = self.ask(body, deadline_ms).await?;
             match answer {
                 Answer::Placement(one) => Ok(placement::explained(&registry, &spec.name, &one)),
                 Answer::GroupPlacement(one) => {
@@ -110,8 +108,7 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let registry = self.registry().await?;
             let body = Body::ShowPlacementLedger;
-            let answer =
-                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let answer = self.ask(body, deadline_ms).await?;
             let site = self.handle.site().as_str();
             match answer {
                 Answer::PlacementLedger(ledger) => Ok(placement::ledger(&registry, site, &ledger)),
@@ -198,7 +195,7 @@ impl v1::deployment_server::Deployment for Callee {
             let step = Giving::Pause(asked.paused);
             let body =
                 Body::Write(Command::Global(GlobalCommand::Giving { number: asked.number, step }));
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.ask(body, deadline_ms).await?;
             Ok(v1::PauseMoveResponse {})
         })
         .await
@@ -226,13 +223,12 @@ impl v1::deployment_server::Deployment for Callee {
                 true => RegistryChange::Remove(site),
                 false => RegistryChange::Leave(site),
             };
-            let body = Body::Registry { change, id };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.ask(Body::Registry { change, id }, deadline_ms).await?;
             // Once it is marked as leaving, no site streams its mirror there any more.
             for of in discard {
                 let command = Box::new(Command::Global(GlobalCommand::DiscardCopies { of }));
                 let body = Body::AtSite { site, command };
-                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+                self.ask(body, deadline_ms).await?;
             }
             Ok(v1::LeaveSiteResponse {})
         })
@@ -248,21 +244,19 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
-            let id = request_id(asked.request)?;
-            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
-                return outcome.map(|()| v1::SetBackupResponse {});
-            }
-            let site = site_named(&registry, &asked.site)?;
-            use v1::set_backup_request::Choice;
-            let choice = match asked.choice {
-                Some(Choice::At(at)) => BackupChoice::At(site_named(&registry, &at)?),
-                Some(Choice::Next(true)) => BackupChoice::Next,
-                Some(Choice::Off(true)) => BackupChoice::Off,
-                _ => return Err(Invalid::Missing("choice").into()),
+            let change = || {
+                let site = site_named(&registry, &asked.site)?;
+                use v1::set_backup_request::Choice;
+                let choice = match &asked.choice {
+                    Some(Choice::At(at)) => BackupChoice::At(site_named(&registry, at)?),
+                    Some(Choice::Next(true)) => BackupChoice::Next,
+                    Some(Choice::Off(true)) => BackupChoice::Off,
+                    _ => return Err(Invalid::Missing("choice").into()),
+                };
+                Ok(RegistryChange::Backup(site, choice))
             };
-            let change = RegistryChange::Backup(site, choice);
-            let body = Body::Registry { change, id };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.change_registry(&registry, request_id(asked.request)?, deadline_ms, change)
+                .await?;
             Ok(v1::SetBackupResponse {})
         })
         .await
@@ -304,8 +298,7 @@ impl v1::deployment_server::Deployment for Callee {
                     return Err(Status::invalid_argument("`accepted` needs `request`, too"));
                 }
             };
-            let answer =
-                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let answer = self.ask(body, deadline_ms).await?;
             let (loss, foretold) = match answer {
                 Answer::Loss(loss) => (loss, bytes::Bytes::new()),
                 Answer::Foretold { loss, taken } => (loss, entry::encode_taken(&taken)),
@@ -402,13 +395,9 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
-            let id = request_id(asked.request)?;
-            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
-                return outcome.map(|()| v1::MoveRootResponse {});
-            }
-            let change = RegistryChange::MoveRoot(site_named(&registry, &asked.to)?);
-            let body = Body::Registry { change, id };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let change = || Ok(RegistryChange::MoveRoot(site_named(&registry, &asked.to)?));
+            self.change_registry(&registry, request_id(asked.request)?, deadline_ms, change)
+                .await?;
             Ok(v1::MoveRootResponse {})
         })
         .await
@@ -423,20 +412,18 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
-            let id = request_id(asked.request)?;
-            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
-                return outcome.map(|()| v1::SetStandbyResponse {});
-            }
-            use v1::set_standby_request::Choice;
-            let choice = match asked.choice {
-                Some(Choice::At(name)) => StandbyChoice::At(site_named(&registry, &name)?),
-                Some(Choice::Nearest(_)) => StandbyChoice::Nearest,
-                Some(Choice::Off(_)) => StandbyChoice::Off,
-                None => return Err(Status::invalid_argument("name a choice: at, nearest or off")),
+            let change = || {
+                use v1::set_standby_request::Choice;
+                let choice = match &asked.choice {
+                    Some(Choice::At(name)) => StandbyChoice::At(site_named(&registry, name)?),
+                    Some(Choice::Nearest(_)) => StandbyChoice::Nearest,
+                    Some(Choice::Off(_)) => StandbyChoice::Off,
+                    None => return Err(Invalid::Missing("choice").into()),
+                };
+                Ok(RegistryChange::SetStandby(StandbyRule { choice, by_hand: asked.by_hand }))
             };
-            let rule = StandbyRule { choice, by_hand: asked.by_hand };
-            let body = Body::Registry { change: RegistryChange::SetStandby(rule), id };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            self.change_registry(&registry, request_id(asked.request)?, deadline_ms, change)
+                .await?;
             Ok(v1::SetStandbyResponse {})
         })
         .await
@@ -454,21 +441,20 @@ impl v1::deployment_server::Deployment for Callee {
             let none = || status(&Refusal::Registry(RegistryError::NoRegion).into());
             let region = *registry.regions.last().ok_or_else(none)?;
             let lost = name_of(&registry, region.root);
-            let id = request_id(asked.request)?;
-            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
-                return outcome.map(|()| v1::RebuildRegionResponse { lost });
-            }
             let own = self.handle.site().to_string();
             let to = if asked.to.is_empty() { own } else { asked.to };
-            let to = site_named(&registry, &to)?;
             let view = self.handle.map_view().await;
             let is_away = view.lost.contains(&region.root) || view.silent.contains(&region.root);
-            if !is_away && !asked.force {
-                return Err(status(&Refusal::Registry(RegistryError::RootAnswers(lost)).into()));
-            }
-            let change = RegistryChange::Rebuild { region: region.id, epoch: region.epoch, to };
-            let body = Body::Registry { change, id };
-            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let change = || {
+                if !is_away && !asked.force {
+                    let answers = Refusal::Registry(RegistryError::RootAnswers(lost.clone()));
+                    return Err(status(&answers.into()));
+                }
+                let to = site_named(&registry, &to)?;
+                Ok(RegistryChange::Rebuild { region: region.id, epoch: region.epoch, to })
+            };
+            self.change_registry(&registry, request_id(asked.request)?, deadline_ms, change)
+                .await?;
             Ok(v1::RebuildRegionResponse { lost })
         })
         .await
@@ -512,8 +498,7 @@ impl v1::deployment_server::Deployment for Callee {
                 false => Some(failovers::parse(&failover)?),
             };
             let body = Body::ListLostWrites { at, failover, page };
-            let answer =
-                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            let answer = self.ask(body, deadline_ms).await?;
             let Answer::LostWrites(lost) = answer else {
                 unreachable!("a question about lost writes is answered with them")
             };
@@ -521,29 +506,6 @@ impl v1::deployment_server::Deployment for Callee {
         })
         .await
     }
-}
-
-fn shown(registry: &Registry, view: &RegistryView) -> v1::ShowRegistryResponse {
-    let names = |sites: &[SiteId]| sites.iter().map(|site| name_of(registry, *site)).collect();
-    let registrar = |one: &RegistrarView| v1::Registrar {
-        site: name_of(registry, one.site),
-        answers: one.answers,
-    };
-    v1::ShowRegistryResponse {
-        version: view.version.to_string(),
-        changes: view.changes,
-        registrars: view.registrars.iter().map(registrar).collect(),
-        waiting: view.waiting,
-        to_hand_in: view.to_hand_in,
-        silent: names(&view.silent),
-        answering: names(&view.answering),
-        has_majority: view.has_majority,
-        recovered: view.recovered,
-    }
-}
-
-pub(super) fn names_of(registry: &Registry, sites: &[SiteId]) -> Vec<String> {
-    sites.iter().map(|site| name_of(registry, *site)).collect()
 }
 
 /// How long ago a moment was, both in milliseconds since 1970; `None`: it never was.
@@ -576,49 +538,6 @@ impl Callee {
             revision: kept.revision.0,
         })
     }
-
-    /// Asks something that is answered with how the registry is.
-    async fn view(
-        &self,
-        body: Body,
-        deadline_ms: Option<u64>,
-    ) -> Result<v1::ShowRegistryResponse, Status> {
-        let answer = self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
-        let Answer::RegistryView(view) = answer else {
-            unreachable!("a registry request is answered with the registry")
-        };
-        let registry = self.registry().await?;
-        Ok(shown(&registry, &view))
-    }
-
-    /// The registry that this node has.
-    async fn registry(&self) -> Result<Arc<Registry>, Status> {
-        if self.handle.status().deployment.is_none() {
-            // What was published last may be of before the state was read: this publishes anew.
-            self.handle.slot_map().await;
-        }
-        let status_now = self.handle.status();
-        let registry = status_now.deployment.as_ref().map(|member| member.registry.clone());
-        registry.ok_or_else(|| status(&Failure::Refused(Refusal::NoDeployment)))
-    }
-}
-
-/// What came of a change that was asked for under this number before: the site it was about may be gone.
-fn outcome_of(registry: &Registry, id: RequestId) -> Option<Result<(), Status>> {
-    let outcome = registry.outcome(id)?.clone();
-    Some(outcome.map(drop).map_err(|error| status(&Refusal::from(error).into())))
-}
-
-fn site_named(registry: &Registry, name: &str) -> Result<SiteId, Status> {
-    let missing = || {
-        let error = RegistryError::NoSite(name.to_owned());
-        status(&Failure::Refused(Refusal::Registry(error)))
-    };
-    registry.site_named(name).map(|site| site.id).ok_or_else(missing)
-}
-
-pub(super) fn name_of(registry: &Registry, site: SiteId) -> String {
-    registry.site(site).map_or_else(|| site.to_string(), |site| site.name.to_string())
 }
 
 /// The age of a hint, if it is one and that is known.

@@ -1,6 +1,6 @@
 //! Failovers for gRPC: which sites took which slots, and the writes that were lost.
 
-use super::deployment::{name_of, names_of};
+use super::registry::{name_of, names_of};
 use model::{
     Ballot, Catalog, DecidedFailover, LostReport, LostWrite, LostWrites, Registry, SiteId,
     SlotCopy, Taken,

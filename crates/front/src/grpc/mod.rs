@@ -21,6 +21,7 @@ mod failovers;
 mod kv;
 mod orders;
 mod placement;
+mod registry;
 mod session;
 mod watch;
 

@@ -4,7 +4,7 @@
 //! hand its slots over. Of several answers about a slot the highest epoch counts. A slot that only
 //! the hints contain is marked as such.
 
-use super::deployment::name_of;
+use super::registry::name_of;
 use model::{
     Answer, Body, ClientId, Command, Epoch, Failure, Giving, GlobalCommand, Held, MoveError,
     Ordered, Registry, RequestId, SiteId, Slot, SlotSet,

@@ -1,6 +1,6 @@
 //! Answers about placement for gRPC: sites by name, latencies in milliseconds.
 
-use super::deployment::name_of;
+use super::registry::name_of;
 use model::{
     Catalog, GroupExplained, LoansLedger, PlacementExplained, PlacementLedger, PlacementReason,
     PlacementWindow, Registry, SiteId,
