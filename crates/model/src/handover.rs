@@ -175,7 +175,7 @@ pub enum StagedItem {
         /// How many keys of it the slot's records have.
         keys: u64,
     },
-    /// The count of loans in the slot's records.
+    /// The count of loans in the slot's records. The [`StagedItem::Lent`] of the slot that follow are all there are.
     Loans {
         /// The slot.
         slot: Slot,

@@ -69,8 +69,12 @@ pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
 pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
 /// Groups of one command that lends them, offers them, reports them or gives them back.
 pub const LOANS_PER_COMMAND_MAX: usize = 256;
-/// Bytes of the groups of one such command. A larger group is not lent.
+/// Bytes of the groups of one such command (the group that exceeds the limit ends it). A larger group is not lent.
 pub const LOANS_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a lent group: a write that would take it beyond sends it home first.
+pub const LOAN_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of the tag of a group that is lent: a failover brings those of all loans.
+pub const LOANS_TAG_BYTES_MAX: usize = 128;
 /// Keys of slots that one command looks at to find those of the groups that it lends.
 pub const LOANS_KEYS_EXAMINED_MAX: u64 = 65_536;
 /// Groups that a site borrows, or remembers to have borrowed.
@@ -326,6 +330,8 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 const _: () = {
     assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
     assert!(VALUE_BYTES_MAX <= ANSWER_BYTES_MAX);
+    assert!(LOANS_BYTES_MAX as u64 + LOAN_BYTES_MAX < PEER_FRAME_BYTES_MAX as u64 / 2);
+    assert!(LOANS_MAX * (LOANS_TAG_BYTES_MAX + 64) < PEER_FRAME_BYTES_MAX);
     // A write of the longest value always has a place.
     assert!((COMMAND_BYTES_MAX as u64) < CAUSAL_UNORDERED_BYTES_MAX);
     assert!(CAUSAL_UNORDERED_BYTES_MAX <= CAUSAL_ORDER_BYTES_MAX);

@@ -133,11 +133,17 @@ pub enum Bug {
     InSyncEarly,
     /// A standby of causal keys that is about to take over imports on.
     FrozenImports,
+    /// The owner of a slot writes to a lent group as before.
+    ServeLent,
+    /// A group that is being given back is served as before.
+    ServeGivenBack,
+    /// The rows of lent groups are told as soon as anything is.
+    RowsAhead,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 58] = [
+    pub const ALL: [Bug; 61] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -196,6 +202,9 @@ impl Bug {
         Bug::ClearedUnreleased,
         Bug::InSyncEarly,
         Bug::FrozenImports,
+        Bug::ServeLent,
+        Bug::ServeGivenBack,
+        Bug::RowsAhead,
     ];
 
     /// Its name on a command line.
@@ -259,6 +268,9 @@ impl Bug {
             Bug::ClearedUnreleased => "cleared-unreleased",
             Bug::InSyncEarly => "in-sync-early",
             Bug::FrozenImports => "frozen-imports",
+            Bug::ServeLent => "serve-lent",
+            Bug::ServeGivenBack => "serve-given-back",
+            Bug::RowsAhead => "rows-ahead",
         }
     }
 }

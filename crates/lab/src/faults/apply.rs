@@ -10,7 +10,7 @@ use model::{
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lifecycle, lose, promote, region};
+use super::{Fault, Kind, lend, lifecycle, lose, promote, region};
 use crate::random::Random;
 use crate::simulation::orders::Wanted;
 use crate::simulation::site_lifecycle::{self, SiteLifecycle};
@@ -239,6 +239,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::MoveRoot => return region::move_root(simulation, fault, &mut random),
         Kind::SetStandby => return region::set_standby(simulation, fault, &mut random),
         Kind::LoseRoot => return region::lose_root(simulation, fault, &mut random),
+        Kind::LendGroups => return lend::begin(simulation, fault),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = true,
         Kind::OneDown => {
             if waits_for_disk(simulation, fault.site) {
@@ -408,6 +409,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         }
         Kind::SlowSites => simulation.slow_site(fault.site, Duration::ZERO),
         Kind::LoseSite => return lose::go_on(simulation, fault, since),
+        Kind::LendGroups => return lend::go_on(simulation, fault, since),
         Kind::PromoteSite => return promote::go_on(simulation, fault, since),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = false,
         Kind::OldDisk => return lifecycle::go_on(simulation, fault, node, since),

@@ -16,6 +16,8 @@ pub mod apply;
 #[cfg(feature = "simulation")]
 pub mod besides;
 #[cfg(feature = "simulation")]
+pub mod lend;
+#[cfg(feature = "simulation")]
 pub mod lifecycle;
 #[cfg(feature = "simulation")]
 pub mod lose;
@@ -137,11 +139,14 @@ pub enum Kind {
     /// The site is lost, with power or from all other sites, if it is the root of its region. Only where it is asked
     /// for.
     LoseRoot,
+    /// Groups of the site's slots are lent to another site; after the span they stay there, are given
+    /// back, or are lent on. Only where it is asked for.
+    LendGroups,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 42] = [
+    pub const ALL: [Kind; 43] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -184,6 +189,7 @@ impl Kind {
         Kind::MoveRoot,
         Kind::SetStandby,
         Kind::LoseRoot,
+        Kind::LendGroups,
     ];
 
     /// Those that come where a world names none: all that lose nothing, and end.
@@ -199,6 +205,7 @@ impl Kind {
                     | Kind::MoveRoot
                     | Kind::SetStandby
                     | Kind::LoseRoot
+                    | Kind::LendGroups
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
@@ -250,6 +257,7 @@ impl Kind {
             Kind::MoveRoot => "move_root",
             Kind::SetStandby => "set_standby",
             Kind::LoseRoot => "lose_root",
+            Kind::LendGroups => "lend_groups",
         }
     }
 
@@ -299,7 +307,8 @@ impl Kind {
             | Kind::CutClients
             | Kind::MoveRoot
             | Kind::SetStandby
-            | Kind::LoseRoot => false,
+            | Kind::LoseRoot
+            | Kind::LendGroups => false,
         }
     }
 
@@ -323,6 +332,7 @@ impl Kind {
                 | Kind::MoveRoot
                 | Kind::SetStandby
                 | Kind::LoseRoot
+                | Kind::LendGroups
         )
     }
 
@@ -339,6 +349,7 @@ impl Kind {
                 | Kind::MoveRoot
                 | Kind::SetStandby
                 | Kind::LoseRoot
+                | Kind::LendGroups
         )
     }
 
@@ -397,6 +408,7 @@ impl Kind {
             Kind::PromoteSite => (ms(4_000), ms(24_000)),
             Kind::LoseRoot => (ms(8_000), ms(24_000)),
             Kind::CutClients => (ms(100), ms(6_000)),
+            Kind::LendGroups => (ms(0), ms(8_000)),
             Kind::LostSync => (ms(1), ms(200)),
             Kind::OldDisk => (ms(500), ms(4_000)),
             Kind::SameId => (ms(1_000), ms(6_000)),
@@ -454,7 +466,9 @@ impl Fault {
         let (site, other) = (&sites[self.site].name, &sites[self.other_site].name);
         match self.kind {
             Kind::PartSites => format!("{site} and {other}"),
-            Kind::HalfPartSites | Kind::MoveSlots | Kind::SetBackup => format!("{site} to {other}"),
+            Kind::HalfPartSites | Kind::MoveSlots | Kind::SetBackup | Kind::LendGroups => {
+                format!("{site} to {other}")
+            }
             kind if kind.is_between_sites() => site.to_string(),
             _ => format!("{site}/n{}", self.node + 1),
         }

@@ -8,6 +8,7 @@ use super::form::PATIENCE;
 use super::{Run, digest};
 use crate::clients;
 use crate::history::{Action, Operation, ReplicaState};
+use crate::simulation::NodeIndex;
 
 /// Keys of one site that are read once more at the end.
 const AUDIT_KEYS_MAX: usize = 2_000;
@@ -76,12 +77,15 @@ impl Run<'_> {
                 return self.fail(format!("{name} does not come to rest"));
             }
             let at_us = self.now_us();
+            let mut first = None;
             for node in self.lab.sites[site].nodes.clone() {
                 if self.lab.nodes[node].witness {
                     continue;
                 }
                 let mut bytes = Vec::new();
-                for (key, value) in self.lab.rows(node).unwrap_or_default() {
+                let rows = self.lab.rows(node).unwrap_or_default();
+                self.note_differences(node, first.get_or_insert_with(|| rows.clone()), &rows);
+                for (key, value) in rows {
                     for part in [key, value] {
                         bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
                         bytes.extend_from_slice(&part);
@@ -94,6 +98,24 @@ impl Run<'_> {
                     digest: digest(&bytes),
                 });
             }
+        }
+    }
+
+    /// Writes into the trace in which rows a replica differs from another one of its site.
+    fn note_differences(
+        &mut self,
+        node: NodeIndex,
+        one: &BTreeMap<Vec<u8>, Vec<u8>>,
+        other: &BTreeMap<Vec<u8>, Vec<u8>>,
+    ) {
+        let keys: BTreeSet<&Vec<u8>> = one.keys().chain(other.keys()).collect();
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let row = |row: Option<&Vec<u8>>| row.map_or_else(|| "none".to_owned(), |row| text(row));
+        for key in keys.into_iter().filter(|key| one.get(*key) != other.get(*key)) {
+            let (one, other) = (row(one.get(key)), row(other.get(key)));
+            let name = self.lab.name(node).to_owned();
+            let line = format!("{name} differs in row {}: {other}, and not {one}", text(key));
+            self.lab.note(|| line);
         }
     }
 }

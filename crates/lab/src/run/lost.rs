@@ -100,13 +100,18 @@ impl Run<'_> {
                 let from_us = self.lost_since(promoted, *slot, taken).as_micros() as u64;
                 spans.entry(from_us).or_default().extend(keys.iter().cloned());
             }
+            for (from, tag) in self.lost_loans(promoted) {
+                let of_slot = keys.get(&Slot::of_key(&tag)).into_iter().flatten();
+                let of_group = of_slot.filter(|key| model::tag(key.as_bytes()) == &tag[..]);
+                spans.entry(from.as_micros() as u64).or_default().extend(of_group.cloned());
+            }
             let span = |(from_us, keys)| Lost { from_us, until_us, keys };
             history.lost.extend(spans.into_iter().map(span));
         }
     }
 
     /// Since when what was written to a slot that is taken may be lost.
-    fn lost_since(&self, promoted: &Promoted, slot: Slot, taken: &Taken) -> Duration {
+    pub(super) fn lost_since(&self, promoted: &Promoted, slot: Slot, taken: &Taken) -> Duration {
         let decided = Epoch::of_failover(promoted.failover.decided);
         let owners = || self.owners_before(slot, decided);
         let named = taken.from.map_or(Duration::ZERO, |(epoch, position)| {

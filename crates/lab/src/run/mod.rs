@@ -18,6 +18,7 @@ mod audit;
 mod deployment;
 mod form;
 mod judge;
+mod loans;
 mod lost;
 mod maps;
 mod owners;
@@ -224,6 +225,8 @@ struct Run<'w> {
     losing: BTreeMap<usize, Duration>,
     /// What sites recorded of their backups.
     known: Vec<lost::Known>,
+    /// What was seen of loans of groups.
+    loans: loans::Seen,
     /// The highest term in which a node of each life of a site was seen to lead.
     terms: BTreeMap<(usize, u64), u64>,
     /// The ring while the clients work.
@@ -248,7 +251,7 @@ impl<'w> Run<'w> {
             causal_kept_bytes_max: world.node.causal_kept_bytes_max,
             causal_resync_bytes_max: world.node.causal_resync_bytes_max,
             mirrors: world.node.mirrors,
-            lends: false,
+            lends: world.keyspaces.iter().any(model::KeyspaceSpec::lends),
             log: storage::log::Options {
                 segment_bytes: world.node.log_segment_bytes,
                 grow_bytes: world.node.log_segment_bytes / 8,
@@ -256,6 +259,7 @@ impl<'w> Run<'w> {
             },
             answer_at_front: true,
             notes_order: world.has_causal_keys(),
+            notes_groups: world.keyspaces.iter().any(model::KeyspaceSpec::lends),
             answers_token: None,
             planted: options.bug.map_or_else(Planted::default, Planted::of),
             rare_permille: if options.random_faults { world.rare_permille } else { 0 },
@@ -280,6 +284,7 @@ impl<'w> Run<'w> {
             holders: BTreeMap::new(),
             losing: BTreeMap::new(),
             known: Vec::new(),
+            loans: loans::Seen::default(),
             terms: BTreeMap::new(),
             unsure: SlotSet::default(),
             pointers: pointers::Pointers::default(),
@@ -346,6 +351,7 @@ impl<'w> Run<'w> {
             self.look_at_states();
             self.look_at_ring();
             self.look_at_slots();
+            self.look_at_groups();
         }
         self.note_holders();
     }
@@ -396,6 +402,7 @@ impl<'w> Run<'w> {
                 Stepped::Call(Call::Tend) => {
                     apply::tend(&mut self.lab);
                     self.note_backups();
+                    self.note_loans();
                     self.judge_unsure();
                     self.lab.call_after(TEND, Call::Tend);
                 }
@@ -416,6 +423,10 @@ impl<'w> Run<'w> {
             if std::mem::take(&mut self.lab.ring_changed) {
                 self.judge_pointers();
             }
+            if std::mem::take(&mut self.lab.loans_changed) {
+                self.note_loans();
+                self.judge_groups();
+            }
         }
     }
 
@@ -425,6 +436,7 @@ impl<'w> Run<'w> {
             return;
         }
         self.note_backups();
+        self.note_loans();
         let fault = &self.plan[number];
         let begun = apply::begin(&mut self.lab, fault);
         if begun == Begun::Skipped {

@@ -23,6 +23,7 @@ impl Run<'_> {
     /// A site was seen to hold slots: no other site may serve them.
     pub(super) fn judge_owners(&mut self, held: &Held) {
         self.judge_slots(&held.slots.slots());
+        self.judge_groups();
     }
 
     /// Looks again at what could not be determined.
@@ -88,14 +89,14 @@ impl Run<'_> {
     }
 
     /// A leader that is certainly the latest one.
-    fn sure_leader(&self, site: usize) -> Option<NodeIndex> {
+    pub(super) fn sure_leader(&self, site: usize) -> Option<NodeIndex> {
         let leader = self.lab.leader(site)?;
         let term = self.lab.standing(leader)?.term;
         let known = self.terms.get(&(site, self.lab.sites[site].life));
         known.is_none_or(|known| *known <= term).then_some(leader)
     }
 
-    fn name_of(&self, id: SiteId) -> String {
+    pub(super) fn name_of(&self, id: SiteId) -> String {
         let site = self.lab.sites.iter().position(|site| site.id == Some(id));
         site.map_or_else(|| id.to_string(), |site| self.lab.label(site))
     }

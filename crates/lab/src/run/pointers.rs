@@ -48,6 +48,7 @@ fn is_honest(kind: Kind) -> bool {
             | Kind::SetBackup
             | Kind::CutClients
             | Kind::MoveRoot
+            | Kind::LendGroups
     )
 }
 

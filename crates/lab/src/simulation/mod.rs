@@ -33,6 +33,7 @@ mod chain;
 mod clock;
 mod connections;
 mod lifecycle;
+mod loans;
 pub mod network;
 pub mod node;
 pub mod orders;
@@ -59,7 +60,7 @@ use protocol::global::ring::invariant;
 use protocol::site::{Input, Standing, Status, Ticket};
 use queue::Queue;
 use site_lifecycle::{AdminTask, SiteLifecycle, SitePlan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::state::Read;
 use wire::peer::Message;
@@ -180,6 +181,8 @@ pub struct Settings {
     pub answer_at_front: bool,
     /// The order of causal keys is noted as its root gives it: [`Simulation::order`].
     pub notes_order: bool,
+    /// The groups that requests are about are noted: [`Simulation::groups`].
+    pub notes_groups: bool,
     /// The token beside each answer from node to node, as a mode that has sessions gives it.
     pub answers_token: Option<&'static str>,
     /// The bug that every node has, in a trial.
@@ -209,6 +212,7 @@ impl Default for Settings {
             },
             answer_at_front: false,
             notes_order: false,
+            notes_groups: false,
             answers_token: None,
             planted: Planted::default(),
             rare_permille: 0,
@@ -262,6 +266,10 @@ pub struct Simulation<C = ()> {
     pub order: Vec<region::Ordered>,
     /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
+    /// Whether any site's loans of groups have changed since the last look.
+    pub loans_changed: bool,
+    /// The groups that requests were about, where keyspaces may lend them.
+    groups: BTreeSet<model::Group>,
     /// Whether all faults have ended: none begins anything new.
     pub faults_ended: bool,
     promoted: Vec<Promoted>,
@@ -306,6 +314,8 @@ impl<C> Simulation<C> {
             held: Vec::new(),
             order: Vec::new(),
             ring_changed: false,
+            loans_changed: false,
+            groups: BTreeSet::new(),
             faults_ended: false,
             promoted: Vec::new(),
             without_backup: BTreeMap::new(),
@@ -460,16 +470,6 @@ impl<C> Simulation<C> {
     pub fn held_slots(&self, node: NodeIndex) -> (Vec<Slot>, Vec<Slot>) {
         let process = self.nodes[node].process.as_ref();
         process.map(|process| process.site.held_slots()).unwrap_or_default()
-    }
-
-    /// The part of a node's site in a group of another site's slot.
-    #[must_use]
-    pub fn part(
-        &self,
-        node: NodeIndex,
-        group: &model::Group,
-    ) -> Option<protocol::site::machine::loans::PartRow> {
-        self.nodes[node].process.as_ref()?.site.part(group)
     }
 
     /// The moves under way that give slots of a node's site away.
@@ -726,6 +726,7 @@ impl<C> Simulation<C> {
     fn take_or_wait(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {
         let (life, paused_until) = (self.nodes[node].life, self.nodes[node].paused_until);
         self.note_of(node, || format!("asked #{} {}", ticket.0, text::request(&request)));
+        self.note_group(&request.body);
         if paused_until > self.now {
             // It lies in a socket that no process reads.
             let request = Box::new(request);

@@ -153,6 +153,8 @@ pub struct Node {
     pub(super) led_term: u64,
     /// How often its process was last seen to have changed its pointers on the ring.
     pub(super) ring_changes: u64,
+    /// How often its process was last seen to have changed its loans.
+    pub(super) loan_changes: u64,
     pub(super) random: Random,
 }
 
@@ -184,6 +186,7 @@ impl Node {
             wakes_at: None,
             led_term: 0,
             ring_changes: 0,
+            loan_changes: 0,
             random,
         }
     }

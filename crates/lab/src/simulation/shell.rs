@@ -96,6 +96,8 @@ impl<C> Simulation<C> {
         let one = &mut self.nodes[node];
         let changes = one.process.as_ref().map_or(0, |process| process.site.ring_changes());
         self.ring_changed |= std::mem::replace(&mut one.ring_changes, changes) != changes;
+        let changes = one.process.as_ref().map_or(0, |process| process.site.loan_changes());
+        self.loans_changed |= std::mem::replace(&mut one.loan_changes, changes) != changes;
         let Some(term) = one.process.as_ref().and_then(|process| process.site.leads_in()) else {
             return;
         };

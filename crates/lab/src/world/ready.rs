@@ -27,13 +27,14 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 20] = ready![
+pub const ALL: [Ready; 21] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
     "lost-site": "the same, and a site is lost for good, its backup promoted, and comes back",
     "mixed": "seven sites, bad links, and everything goes wrong at once: sites lost and promoted, too",
     "failovers": "six small sites, lost and promoted in every order, while all else goes on",
+    "lending": "five sites that lend each other groups of keys, while all else goes on",
     "causal": "causal keys at three to five sites, sessions that move, sites that are away for too long",
     "standbys": "the same, and the site that orders is lost while its standby is in sync",
     "witness": "two nodes and a witness, and a site of five",

@@ -36,7 +36,7 @@ const CALL: Duration = Duration::from_millis(1_500);
 /// How many may wait for one failover.
 const WAITING_MAX: usize = 64;
 /// Claims of one command.
-const CLAIMS_MAX: usize = 4_096;
+pub(crate) const CLAIMS_MAX: usize = 4_096;
 
 #[derive(Debug)]
 enum Stage {

@@ -91,6 +91,8 @@ struct Routed {
     told: Option<Told>,
     /// The group that it is about, if that may be lent.
     group: Option<Group>,
+    /// Whether it was sent to the borrower of that.
+    to_borrower: bool,
 }
 
 /// The outcome of a request, for its origin.
@@ -200,6 +202,7 @@ impl Routing {
             index,
             told,
             group: None,
+            to_borrower: false,
         };
         self.routed.insert(self.last_id, one);
         self.due.push(self.last_id);
@@ -653,6 +656,23 @@ impl Routing {
     /// Whether a request is about a group that may be lent.
     pub(crate) fn is_of_group(&self, id: u64) -> bool {
         self.routed.get(&id).is_some_and(|one| one.group.is_some())
+    }
+
+    /// The group that a request is about, if that may be lent.
+    pub(crate) fn group(&self, id: u64) -> Option<Group> {
+        self.routed.get(&id)?.group.clone()
+    }
+
+    /// A request leaves for the borrower of its group, or for the owner of its slot.
+    pub(crate) fn note_borrower(&mut self, id: u64, to_borrower: bool) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.to_borrower = to_borrower;
+        }
+    }
+
+    /// Whether a request was sent to the borrower of its group.
+    pub(crate) fn is_to_borrower(&self, id: u64) -> bool {
+        self.routed.get(&id).is_some_and(|one| one.to_borrower)
     }
 
     /// The origin of a request.

@@ -39,6 +39,7 @@
 //! L [whose] slot keyspace tag      → the row of a lent group                       (loans.rs)
 //! N [whose] slot                   → the count of loans of a slot's records
 //! P slot keyspace tag              → this site's part in a group of another site's slot
+//! F slot                           → the highest loan of its groups that is over here   (floors.rs)
 //! X slot keyspace tag              → the part of another site, for a failover      (claims.rs)
 //! F failover page                  → writes that a failover lost                    (lost_writes.rs)
 //! (w: what versions without failovers kept of fences)
@@ -117,6 +118,7 @@ pub(crate) const CAUSAL: u8 = b'K';
 pub(crate) const LENT: u8 = b'L';
 pub(crate) const LOANS: u8 = b'N';
 pub(crate) const PARTS: u8 = b'P';
+pub(crate) const FLOORS: u8 = b'F';
 pub(crate) const CLAIMS: u8 = b'X';
 pub(crate) const LOST_WRITES: u8 = b'F';
 

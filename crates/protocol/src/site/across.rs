@@ -159,6 +159,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.deployment.reach.asked(site, now);
         self.note_write(id);
         self.take_index(id);
+        let group = self.global.routing.group(id).map(|group| self.group_at(&group));
+        let to_borrower = matches!(group, Some(GroupAt::At(to, _)) if to == site);
+        self.global.routing.note_borrower(id, to_borrower);
         if let Some(mut request) = self.global.routing.go_away(id, site, node, now) {
             request.known = self.known_copy(id);
             request.token = self.session_asked(Origin::Routed { id, in_doubt: false });
@@ -254,7 +257,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let group = decoded.as_ref().ok().and_then(|request| group_of(&request.body, self));
         let part = group.and_then(|group| self.machine.part(&group));
         let lent = part.filter(|part| part.borrowed.part == LoanPart::Held);
-        let lent = lent.map(|part| part.borrowed.confirmed);
+        // It has followed all failovers up to this version, of the slot's owner and its own.
+        let lent = lent.and_then(|_| Some(self.machine.registry()?.version));
         let id = request.id;
         let origin = Origin::Across { site, node, id, in_doubt: false, slot, lent };
         if let Err(failure) = self.session_begins(origin, request.token) {

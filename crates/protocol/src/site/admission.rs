@@ -26,12 +26,15 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
         let part = machine.part(group).map(|part| part.borrowed.part);
         match part {
             Some(LoanPart::Held) if machine.serves_borrowed(group) => return GroupAt::Here,
+            Some(LoanPart::Frozen) if self.options.planted.is(Bug::ServeGivenBack) => {
+                return GroupAt::Here;
+            }
             Some(LoanPart::Held | LoanPart::Unconfirmed | LoanPart::Frozen) => {
                 return GroupAt::Between;
             }
             Some(LoanPart::Never | LoanPart::Retained) | None => {}
         }
-        if machine.serves(group.slot()) {
+        if machine.serves(group.slot()) && !self.options.planted.is(Bug::ServeLent) {
             return match machine.borrower_of(group) {
                 Some((_, _, false)) => GroupAt::Between,
                 Some((site, loan, true)) => GroupAt::At(site, Some(loan)),

@@ -4,8 +4,9 @@
 //! site served that, it would read old values and acknowledge writes that are lost as soon as it reaches
 //! the owner. So its state is marked when it is restored, and a marked site is fenced as one that a
 //! failover takes for lost: it serves no slot and hands none over. Its leader asks all other listed sites
-//! for their inventories, registers each later owner that one reports, and confirms once none is newer
-//! than the site's own records.
+//! for their inventories, registers each later owner that one reports, adopts the loans of groups that others
+//! have a part in, and confirms once none is newer than the site's own records. What it had borrowed itself it gives up:
+//! the owners of the slots have that, as of its last report.
 //!
 //! What a site has reported stays true: while this one is fenced, no site can become an owner of its slots
 //! but by a failover, which the registry states. So a site that has answered is not asked again under the
@@ -25,10 +26,11 @@
 
 use super::machine::Machine;
 use super::machine::tokens::Token;
+use crate::global::failover::CLAIMS_MAX;
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, Ballot, Command, DeploymentCommand, Failure, GlobalCommand, Inventory, Revision,
-    SiteId, SlotCopy, SlotEpochs, SlotRun, SlotSet,
+    Answer, Ballot, Command, DeploymentCommand, Failure, GlobalCommand, Group, Inventory, Lending,
+    LoanClaim, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -45,6 +47,10 @@ pub(crate) struct Confirming {
     not_before: Option<Duration>,
     asked: BTreeMap<u64, SiteId>,
     told: BTreeMap<SiteId, Inventory>,
+    /// The highest claim to each group that other sites have a part in.
+    claims: BTreeMap<(Slot, Group), LoanClaim>,
+    /// The adoption of some of them that is under way.
+    adopting: Option<u64>,
     last_id: u64,
 }
 
@@ -76,6 +82,9 @@ impl<S: State> Job<S> for Confirming {
                 .flat_map(|inventory| registers(view.machine, inventory))
                 .collect();
             if effects.is_empty() {
+                effects.extend(self.adopt(view));
+            }
+            if effects.is_empty() && self.claims.is_empty() {
                 let above = self.told.values().map(|inventory| told_up_to(member.own, inventory));
                 let above = Revision(above.max().unwrap_or_default());
                 let (later, gained) = later_epochs(view.machine, &self.told);
@@ -109,10 +118,25 @@ impl<S: State> Job<S> for Confirming {
         outcome: Result<Answer, Failure>,
         _: &View<'_, S>,
     ) -> Vec<Effect> {
-        if let Some(site) = self.asked.remove(&id)
-            && let Ok(Answer::Inventory(inventory)) = outcome
-        {
-            self.told.insert(site, *inventory);
+        if self.adopting == Some(id) {
+            self.adopting = None;
+            if outcome.is_ok() {
+                let adopted = self.next_claims().len();
+                self.claims = std::mem::take(&mut self.claims).into_iter().skip(adopted).collect();
+            }
+            return Vec::new();
+        }
+        let Some(site) = self.asked.remove(&id) else { return Vec::new() };
+        let (inventory, claims) = match outcome {
+            Ok(Answer::Inventory(inventory)) => (inventory, Vec::new()),
+            Ok(Answer::InventoryOfLoans(inventory, claims)) => (inventory, claims),
+            _ => return Vec::new(),
+        };
+        self.told.insert(site, *inventory);
+        for (group, claim) in claims {
+            let at = (group.slot(), group);
+            let known = self.claims.get(&at).copied();
+            self.claims.extend(LoanClaim::higher(known, Some(claim)).map(|one| (at, one)));
         }
         Vec::new()
     }
@@ -183,6 +207,30 @@ fn later_epochs<S: State>(
         }
     }
     (SlotEpochs::gather(later), gained)
+}
+
+impl Confirming {
+    /// Those of a slot are adopted together, by the count that its records have before.
+    fn next_claims(&self) -> Vec<(Group, LoanClaim)> {
+        let last = self.claims.keys().nth(CLAIMS_MAX - 1).map(|(slot, _)| *slot);
+        let claims = self.claims.iter();
+        let claims = claims.take_while(|((slot, _), _)| last.is_none_or(|last| *slot <= last));
+        claims.map(|((_, group), claim)| (group.clone(), *claim)).collect()
+    }
+
+    /// What others have borrowed since the backup, before the site serves it itself: some of it at a time.
+    fn adopt<S: State>(&mut self, view: &View<'_, S>) -> Option<Effect> {
+        let own = view.machine.membership()?.own;
+        if self.claims.is_empty() || self.adopting.is_some() {
+            return None;
+        }
+        let claims = self.next_claims();
+        self.last_id += 1;
+        self.adopting = Some(self.last_id);
+        let step = Lending::Prepare { opened: Ballot::FIRST, claims };
+        let command = Command::Global(GlobalCommand::Lending(step));
+        Some(Effect::Ask { id: Some(self.last_id), to: own, command, patience: PATIENCE })
+    }
 }
 
 /// The later owners of slots that a site has reported.

@@ -94,6 +94,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         if self.machine.take_changed_loans() {
+            self.jobs.lend.changes += 1;
             self.global.routing.wake();
         }
         self.follow_ring();

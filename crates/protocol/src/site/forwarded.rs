@@ -32,7 +32,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         while let Some((id, told)) =
             self.global.routing.next_told(self.replica.reads.indexes_applied())
         {
-            let is_void = self.has_lost(told.site, told.slot, told.served)
+            let is_void = (self.has_lost(told.site, told.slot, told.served)
+                || self.has_lost_loan(id, told.site, told.served))
                 && !self.options.planted.is(Bug::ForwardUnindexed);
             let settled = match is_void {
                 true => self.global.routing.void(id, now),
@@ -60,6 +61,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether a failover has taken a slot, or is about to, from a site that served it under this one.
     fn has_lost(&self, site: SiteId, slot: Slot, served: Ballot) -> bool {
         self.is_taken_for_lost(site) || served < self.machine.token(slot).epoch().failover
+    }
+
+    /// Whether a failover of a borrower, later than the registry by which it served, has taken a group home.
+    fn has_lost_loan(&self, id: u64, site: SiteId, served: Ballot) -> bool {
+        let failed = self.machine.last_failover(site);
+        self.global.routing.is_to_borrower(id) && failed.is_some_and(|failed| failed > served)
     }
 
     /// Whether a failover is open that fences a site.

@@ -91,7 +91,7 @@ pub(super) struct Jobs {
     release: Release,
     pub(super) failover: FailoverJobs,
     pub(super) place: Placing,
-    lend: Loans,
+    pub(super) lend: Loans,
     export: Export,
     pub(super) distribute: Distribute,
     pub(super) import: Import,

@@ -224,7 +224,7 @@ impl<S: State> Job<S> for Leaving {
             return self.go_on_handing(view, outcome).into_iter().collect();
         }
         let Some(site) = self.missing.remove(&id) else { return Vec::new() };
-        if let Ok(Answer::Inventory(inventory)) = outcome {
+        if let Ok(Answer::Inventory(inventory) | Answer::InventoryOfLoans(inventory, _)) = outcome {
             self.told.insert(site, *inventory);
         }
         Vec::new()

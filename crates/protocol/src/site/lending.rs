@@ -9,12 +9,13 @@
 //! Left out: which group is lent to whom is not decided here, but by [`super::placing`].
 
 use super::Site;
-use super::machine::loans::PartRow;
+use super::machine::loans::{LentRow, PartRow};
+use crate::admission::{Context, GroupAt};
 use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;
 use model::{
-    Answer, Command, Failure, GlobalCommand, Group, Lending, LoanOffer, LoanPart, LoanReport,
-    SiteId, SlotEpochs, StagedItem, limits,
+    Answer, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Lending, LoanOffer, LoanPart,
+    LoanReport, SiteId, SlotEpochs, StagedItem, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,6 +25,9 @@ use storage::state::State;
 
 /// How long the outcome of an answer may take to show in the state.
 const APPLIED: Duration = Duration::from_millis(50);
+
+/// How long nothing is looked for after a look: every input of the core asks for one.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Which side of a loan a command is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +52,14 @@ pub(super) struct Loans {
     /// No group is asked about again before.
     not_before: BTreeMap<(Side, Group), Duration>,
     sent_bytes: u64,
+    /// When it looked for something to do, and whether it was to look again too soon after that.
+    looked: Option<Duration>,
+    turn: usize,
+    is_to_look: bool,
     /// A site that leaves gives nothing more back before.
     gives_back: Option<Duration>,
+    /// How often rows or parts have changed at this node.
+    pub(super) changes: u64,
 }
 
 impl Loans {
@@ -61,14 +71,18 @@ impl Loans {
         groups: impl Iterator<Item = (SiteId, &'a Group)>,
     ) -> BTreeMap<SiteId, Vec<Group>> {
         let mut by_site: BTreeMap<SiteId, Vec<Group>> = BTreeMap::new();
+        let mut has_room: BTreeMap<SiteId, bool> = BTreeMap::new();
         for (to, group) in groups {
+            if !*has_room.entry(to).or_insert_with(|| self.has_room(to, side)) {
+                continue;
+            }
             let waits = self.not_before.get(&(side, group.clone()));
             let of_site = by_site.entry(to).or_default();
             if waits.is_none_or(|at| *at <= now) && of_site.len() < limits::LOANS_PER_COMMAND_MAX {
                 of_site.push(group.clone());
             }
         }
-        by_site.retain(|to, groups| !groups.is_empty() && self.has_room(*to, side));
+        by_site.retain(|_, groups| !groups.is_empty());
         by_site
     }
 
@@ -107,7 +121,8 @@ impl Loans {
                     offers.push(offer);
                     taken.push(group);
                 }
-                Ok(None) => {}
+                // It makes room for those behind it.
+                Ok(None) => drop(self.not_before.insert((Side::Owner, group), view.now + TIMEOUT)),
                 Err(error) => return Some(Effect::Fail(error.to_string())),
             }
             if bytes >= limits::LOANS_BYTES_MAX {
@@ -173,23 +188,86 @@ fn propose(step: Lending) -> Effect {
     Effect::Propose(Command::Global(GlobalCommand::Lending(step)))
 }
 
+/// The right by which a site serves a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRight {
+    /// It owns the slot at this epoch, and the group is home.
+    Slot(Epoch),
+    /// It has borrowed the group, from an owner with this version of the registry.
+    Loan(Ballot),
+}
+
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// This site's part in a group of another site's slot.
     pub fn part(&self, group: &Group) -> Option<PartRow> {
         self.machine.part(group)
+    }
+
+    /// All of its parts.
+    pub fn parts(&self) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
+        self.machine.parts()
+    }
+
+    /// The groups that this site lends out of its slots, by this replica's state.
+    pub fn lent(&self) -> impl Iterator<Item = (&Group, &LentRow)> + '_ {
+        self.machine.lent()
+    }
+
+    /// By what right this site serves a group, by this replica's state; `None`: it does not.
+    pub fn serves_group(&self, group: &Group) -> Option<GroupRight> {
+        match self.group_at(group) {
+            GroupAt::Here => {
+                let part = self.machine.part(group)?;
+                Some(GroupRight::Loan(part.borrowed.known))
+            }
+            GroupAt::Between => None,
+            // A hint of this node, where the slot is not here.
+            GroupAt::At(..) | GroupAt::Slot => {
+                let slot = group.slot();
+                let is_home = self.machine.borrower_of(group).is_none();
+                (is_home && self.machine.serves(slot))
+                    .then(|| GroupRight::Slot(self.machine.token(slot).epoch()))
+            }
+        }
+    }
+
+    /// How often this node has seen a row or a part come, go or change hands. It begins with 0 at each start.
+    pub fn loan_changes(&self) -> u64 {
+        self.jobs.lend.changes
+    }
+
+    /// How many loans and parts wait for an answer of another site, by this replica's state.
+    pub fn loans_under_way(&self) -> usize {
+        self.machine.offered().count() + self.machine.parts_due().count()
     }
 }
 
 impl<S: State> Job<S> for Loans {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let machine = view.machine;
-        let may = machine.has_loans() && !view.disk_is_full;
+        // A restored site's parts are of former times.
+        self.is_to_look = self.looked.is_some_and(|at| view.now < at + LOOK);
+        if self.is_to_look {
+            return Vec::new();
+        }
+        self.looked = Some(view.now);
+        let may = machine.has_loans() && !view.disk_is_full && !machine.is_restored();
         let Some(member) = machine.membership().filter(|_| may) else { return Vec::new() };
         let own = member.own;
+        self.not_before.retain(|_, at| *at > view.now);
         let is_there = |to: SiteId| to == own || member.registry.site(to).is_some();
         let offered = machine.offered().filter(|(to, _)| is_there(*to));
         let offered = self.next(view.now, Side::Owner, offered);
-        let due = machine.parts_due().filter(|(to, _)| is_there(*to));
+        // Of a slot whose owner has left, any site may know the next one.
+        let others = member.registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
+        let others: Vec<SiteId> = others.collect();
+        self.turn = self.turn.wrapping_add(1);
+        let any = others.get(self.turn % others.len().max(1)).copied();
+        let due = machine.parts_due();
+        let due = due.filter_map(|(to, group)| match is_there(to) {
+            true => Some((to, group)),
+            false => Some((any?, group)),
+        });
         let due = self.next(view.now, Side::Borrower, due);
         let mut effects = Vec::new();
         if member.registry.site(own).is_some_and(|site| site.leaving) {
@@ -207,9 +285,6 @@ impl<S: State> Job<S> for Loans {
         }
         for one in due {
             effects.extend(self.report(view, own, one));
-        }
-        if self.asked.is_empty() {
-            self.not_before.retain(|_, at| *at > view.now);
         }
         effects
     }
@@ -262,6 +337,7 @@ impl<S: State> Job<S> for Loans {
     }
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.not_before.values().copied().filter(|at| *at > now).min()
+        let look = self.looked.filter(|_| self.is_to_look).map(|at| at + LOOK);
+        self.not_before.values().copied().chain(look).filter(|at| *at > now).min()
     }
 }

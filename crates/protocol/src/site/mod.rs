@@ -76,6 +76,7 @@ pub use backups::Kept;
 use causal::Causal;
 use deployment::Deployment;
 use jobs::Jobs;
+pub use lending::GroupRight;
 use machine::{Machine, Modes, Reader};
 pub use maps::{MapView, Share};
 use model::{Answer, Failure, NodeId, Registry, Request, SessionToken, SiteId, SlotEpochs, Time};

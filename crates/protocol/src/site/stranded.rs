@@ -120,7 +120,7 @@ impl<S: State> Job<S> for Stranded {
         _: &View<'_, S>,
     ) -> Vec<Effect> {
         let Some(site) = self.missing.remove(&id) else { return Vec::new() };
-        if let Ok(Answer::Inventory(inventory)) = outcome {
+        if let Ok(Answer::Inventory(inventory) | Answer::InventoryOfLoans(inventory, _)) = outcome {
             self.told.insert(site, *inventory);
         }
         Vec::new()

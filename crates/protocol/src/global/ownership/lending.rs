@@ -274,10 +274,11 @@ impl Borrowed {
     }
 
     /// Handles the report of the slot's owner, at this epoch, that it has no such row. Returns whether
-    /// the part is over.
+    /// the part is over. It is, too, where the group is held: the owner has settled the row by a failover that this
+    /// site has not learned of, or one of the two sites was restored to earlier records.
     pub fn release(&mut self, (owner, epoch): (&Lent, Epoch), fences: &Fences<'_>) -> bool {
         let is_known = owner.count >= self.loan.count || self.loan.epoch.failover < epoch.failover;
-        let may = matches!(self.part, Part::Frozen | Part::Unconfirmed)
+        let may = matches!(self.part, Part::Held | Part::Frozen | Part::Unconfirmed)
             && is_known
             && !owner.is(self.loan, fences.own());
         if may {

@@ -8,7 +8,8 @@
 //! answer is checked:
 //!
 //! - if the site that gave it is fenced, or gave it under an earlier failover than the last one
-//!   that took the slot, as far as this site has learned, the answer is void: a read goes again,
+//!   that took the slot, or before one of a borrower that has taken its groups home, as far as this site has
+//!   learned, the answer is void: a read goes again,
 //!   and the outcome of a write is unknown. (Sent again, a write might come to the site that gave
 //!   this answer, once that owns the slot again, and get the remembered answer.)
 //! - otherwise it is handed out.
@@ -28,7 +29,7 @@ use std::time::Duration;
 pub(crate) struct Told {
     /// The answer.
     pub(crate) outcome: Outcome,
-    /// The failover under which it served the slot.
+    /// The failover under which it served the slot; of a borrower, the registry that it had.
     pub(crate) served: Ballot,
     /// Whether the node that gave it leads its site.
     pub(crate) leads: bool,

@@ -18,6 +18,10 @@ use model::{
 };
 use storage::state::State;
 
+/// A site that was restored from a backup has parts of former times.
+const RESTORED: MoveError =
+    MoveError::NotReady("it was restored from a backup and has to confirm what it owns");
+
 impl<S: State> Applying<'_, S> {
     pub(super) fn take_offers(
         &mut self,
@@ -26,6 +30,9 @@ impl<S: State> Applying<'_, S> {
         offers: &[LoanOffer],
     ) -> Result<Answer, Stopped> {
         let member = self.member()?.clone();
+        if self.modes.deployment.restored {
+            return Err(RESTORED.into());
+        }
         let is_known = |offer: &LoanOffer| offer.group.keyspace.0 < self.known.head.keyspace_next;
         // All of it or nothing.
         if !offers.iter().all(is_known) {
@@ -47,9 +54,13 @@ impl<S: State> Applying<'_, S> {
             self.follow_offer(from, offer);
             let token = self.modes.holding(slot).token;
             let had = self.modes.loans.part(group);
-            let mut borrowed = had.map(|part| part.borrowed).unwrap_or_default();
-            let is_full = had.is_none() && self.modes.loans.parts().count() >= limits::LOANS_MAX;
+            let mut borrowed = self.modes.loans.borrowed(group);
+            let is_full = had.is_none() && self.modes.loans.parts_count() >= limits::LOANS_MAX;
             let is_global = self.known.keyspaces.is_global(group.keyspace);
+            // An owner that asks for a group that has gone home has lost that, and gets it again.
+            if borrowed.loan == offer.row.loan && borrowed.part == Part::Retained {
+                self.modes.loans.change_part(group, |part| part.back = None);
+            }
             if leaves || is_full || !is_global {
                 let loan = offer.row.loan;
                 if self.by_rule(|fences| borrowed.refuse(loan, from, fences))? {
@@ -92,11 +103,13 @@ impl<S: State> Applying<'_, S> {
         let (keyspace, slot) = (group.keyspace, group.slot());
         self.modes.owners.insert(generation, Owner::Borrowed { keyspace });
         let mut store = Store { generation, count: 0 };
+        let mut bytes = 0;
         for item in records {
             match item {
                 StagedItem::Record { keyspace, key, row }
                     if Group::of_key(*keyspace, key) == *group =>
                 {
+                    bytes += (key.len() + row.len()) as u64;
                     store.count = self.stage(store, key, Some(&elsewhere.row(row)?))?;
                 }
                 item => self.take_answer(item, slot, Whose::Borrowed(generation), elsewhere),
@@ -105,7 +118,7 @@ impl<S: State> Applying<'_, S> {
         let since = self.known.head.revision.0;
         let (keys, back) = (store.count, None);
         let (changed, fed) = (since, since);
-        let part = PartRow { borrowed, owner, since, changed, fed, back, generation, keys };
+        let part = PartRow { borrowed, owner, since, changed, fed, back, generation, keys, bytes };
         self.set_part(group, Some(part));
         Ok(())
     }
@@ -123,8 +136,35 @@ impl<S: State> Applying<'_, S> {
             back: None,
             generation,
             keys: had.map_or(0, |part| part.keys),
+            bytes: had.map_or(0, |part| part.bytes),
         };
         self.set_part(group, Some(part));
+    }
+
+    /// A write is about to come to a part. `false`: the group has become too large to be borrowed, and goes home
+    /// without it.
+    pub(super) fn may_grow(
+        &mut self,
+        group: &Group,
+        part: &PartRow,
+        more: u64,
+    ) -> Result<bool, MachineError> {
+        let mut bytes = part.bytes + more;
+        if bytes > limits::LOAN_BYTES_MAX {
+            // What was overwritten and removed has been counted so far.
+            let records = group_records(&self.overlay, part.generation, &group.tag)?;
+            let there = records.iter().map(|(key, row)| key.len() + row.len());
+            bytes = there.sum::<usize>() as u64 + more;
+        }
+        let mut borrowed = part.borrowed;
+        if bytes > limits::LOAN_BYTES_MAX
+            && self.by_rule(|fences| borrowed.give_back(fences)).unwrap_or(false)
+        {
+            self.set_part(group, Some(PartRow { borrowed, ..*part }));
+            return Ok(false);
+        }
+        self.modes.loans.change_part(group, |part| part.bytes = bytes);
+        Ok(true)
     }
 
     /// Throws away the records of a part.
@@ -156,6 +196,16 @@ impl<S: State> Applying<'_, S> {
             taken.push(LoanTaken { group: group.clone(), loan, part });
         }
         Ok(Answer::Borrowed(taken))
+    }
+
+    /// This site was restored from a backup: the owners of slots have later records of what it had borrowed.
+    pub(super) fn give_up_parts(&mut self) {
+        let parts = self.modes.loans.parts();
+        let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), part.borrowed)).collect();
+        for (group, borrowed) in parts {
+            self.drop_part_records(&group);
+            self.note_loan(&group, Borrowed { part: Part::Never, ..borrowed });
+        }
     }
 
     /// The owner of slots has answered what it has of groups.

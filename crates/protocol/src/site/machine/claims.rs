@@ -3,7 +3,8 @@
 //! Each site reports in its inventory the loans in which it has a part. The driver of the failover sends the
 //! highest claim to each group to the site that is to take its slot, before the decision. The taker adopts those
 //! that its copy has not seen ([`crate::global::ownership::lending`]) in the command that brings the decision, so
-//! that no group is served at two sites. Claims go when their failover is decided or called off.
+//! that no group is served at two sites. Claims go when their failover is decided or called off. A site that was
+//! restored from a backup adopts in the same way, before it confirms what it owns, what others have borrowed of it since.
 //!
 //! ```text
 //! X slot keyspace tag → format 1 ‖ the version that opened the failover ‖ claim (varints)
@@ -16,7 +17,7 @@ use super::loans::LentRow;
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::lending::{Claim, Part, TakenFrom};
 use crate::global::ownership::{Holding, Token as Right};
-use model::{Answer, Ballot, Group, Refusal, RegistryError, Slot, SlotRun};
+use model::{Answer, Ballot, Group, Refusal, Registry, RegistryError, Slot, SlotRun};
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 use wire::entry::{put_ballot, put_claim, take_ballot, take_claim};
@@ -83,6 +84,9 @@ impl<S: State> Applying<'_, S> {
         claims: &[(Group, Claim)],
     ) -> Result<Answer, Stopped> {
         let registry = self.member()?.registry.clone();
+        if opened == Ballot::FIRST && self.modes.deployment.restored {
+            return Ok(self.adopt_restored(&registry, claims));
+        }
         let open = registry.failovers.open.as_ref().filter(|open| open.opened == opened);
         if open.is_none() {
             return Err(Refusal::Registry(RegistryError::NoFailover).into());
@@ -100,6 +104,21 @@ impl<S: State> Applying<'_, S> {
             }
         }
         Ok(self.done_now())
+    }
+
+    /// This site was restored from a backup, and has lent groups since, by what their borrowers report.
+    fn adopt_restored(&mut self, registry: &Registry, claims: &[(Group, Claim)]) -> Answer {
+        self.next_revision();
+        let slots = claims.iter().map(|(group, _)| group.slot());
+        let count = |slot| (slot, self.modes.loans.count(Whose::Own, slot).loans);
+        let counts: BTreeMap<Slot, u64> = slots.map(count).collect();
+        for (group, claim) in claims {
+            let slot = group.slot();
+            let Right::Held(epoch) = self.modes.holding(slot).token else { continue };
+            let from = TakenFrom { failover: epoch.failover, count: counts[&slot] };
+            self.adopt_claim(group, *claim, from, registry.version);
+        }
+        self.done_now()
     }
 
     /// Claims of a failover that is not open any more go.
@@ -143,17 +162,23 @@ impl<S: State> Applying<'_, S> {
             let slot = group.slot();
             let count = counts.get(&slot).copied().unwrap_or_default();
             let taken = TakenFrom { failover: from.failover, count };
-            let had = self.modes.loans.row(Whose::Own, slot, &group);
-            let mut lent = self.modes.loans.lent(Whose::Own, slot, &group);
-            let adopted = self.by_rule(|fences| lent.adopt(claim, taken, epoch.failover, fences));
-            let Some(row) = lent.row.filter(|_| adopted.is_ok()) else { continue };
-            let keys = match had {
-                Some(had) => had.keys,
-                None => self.keys_of_group(&group),
-            };
-            let fed = had.filter(|had| had.row.loan == row.loan).map_or(0, |had| had.fed);
-            self.set_lent(&group, Some(LentRow { row, fed, keys, is_taken: true }), lent.count);
+            self.adopt_claim(&group, claim, taken, epoch.failover);
         }
+    }
+
+    fn adopt_claim(&mut self, group: &Group, claim: Claim, from: TakenFrom, known: Ballot) {
+        let slot = group.slot();
+        let had = self.modes.loans.row(Whose::Own, slot, group);
+        let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
+        let adopted = self.by_rule(|fences| lent.adopt(claim, from, known, fences));
+        let Some(row) = lent.row.filter(|_| adopted.is_ok()) else { return };
+        let keys = match had {
+            Some(had) => had.keys,
+            None => self.keys_of_group(group),
+        };
+        let fed = had.filter(|had| had.row.loan == row.loan).map_or(0, |had| had.fed);
+        self.next_revision();
+        self.set_lent(group, Some(LentRow { row, fed, keys, is_taken: true }), lent.count);
     }
 
     fn keys_of_group(&mut self, group: &Group) -> u64 {

@@ -94,7 +94,7 @@ impl<S: State> Applying<'_, S> {
                 };
             }
             self.modes.loans.change_part(&group, |part| part.keys = store.count);
-            self.modes.loans.touch(group);
+            self.touch(&group);
         }
         Ok(())
     }

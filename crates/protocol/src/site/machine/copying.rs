@@ -7,6 +7,10 @@
 //! up to the freeze, the destination has exactly what the slots hold. The same goes for what clients
 //! were answered, which has an order by revision of its own.
 //!
+//! The rows of lent groups must not be later than the records that are there: a row that has come home, or a
+//! count of loans, makes a taker ignore the borrower, which then has the only copy. So they are told when
+//! everything else has been, of a whole slot each time.
+//!
 //! A [`Position`] travels with every piece and comes back from the destination, so that the next
 //! leader goes on from what the destination has.
 
@@ -17,7 +21,7 @@ use super::{Machine, MachineError, Stopped, changes, records, tables};
 use crate::bugs::Bug;
 use bytes::Bytes;
 use model::{
-    ChangeKind, ClientId, Group, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits,
+    ChangeKind, ClientId, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -33,7 +37,12 @@ pub struct Told {
     pub changes: BTreeMap<KeyspaceId, u64>,
     /// Answers up to this one.
     pub answers: u64,
+    /// Rows of lent groups up to this one; `None`: nothing since the beginning.
+    pub loans: Option<u64>,
 }
+
+/// In a [`Told`] that is sent, stands for [`Told::loans`]; no keyspace has it.
+const LOANS: KeyspaceId = KeyspaceId(0);
 
 /// How far a move's destination has been sent everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,10 +111,16 @@ impl Told {
     }
 
     fn put_changes(&self, out: &mut Vec<u8>) {
-        for (keyspace, revision) in &self.changes {
+        let loans = self.loans.as_ref().map(|loans| (&LOANS, loans));
+        for (keyspace, revision) in loans.into_iter().chain(&self.changes) {
             put_varint(u64::from(keyspace.0), out);
             put_varint(*revision, out);
         }
+    }
+
+    fn of(answers: u64, mut changes: BTreeMap<KeyspaceId, u64>) -> Told {
+        let loans = changes.remove(&LOANS);
+        Told { changes, answers, loans }
     }
 
     /// What [`Told::encode`] wrote; `None`: it is something else.
@@ -119,7 +134,7 @@ impl Told {
             rest = &rest[len + more..];
             changes.insert(KeyspaceId(u32::try_from(keyspace).ok()?), revision);
         }
-        Some(Told { changes, answers })
+        Some(Told::of(answers, changes))
     }
 }
 
@@ -142,7 +157,8 @@ impl Position {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         put_varint(self.told.answers, &mut out);
-        put_varint(self.told.changes.len() as u64, &mut out);
+        let count = self.told.changes.len() + usize::from(self.told.loans.is_some());
+        put_varint(count as u64, &mut out);
         self.told.put_changes(&mut out);
         if let Some((slot, keyspace, key)) = &self.copy {
             put_varint(u64::from(slot.number()), &mut out);
@@ -173,7 +189,7 @@ impl Position {
                 Some((slot, keyspace, bytes.slice(bytes.len() - rest.len()..)))
             }
         };
-        Some(Position { copy, told: Told { changes, answers } })
+        Some(Position { copy, told: Told::of(answers, changes) })
     }
 }
 
@@ -243,7 +259,8 @@ impl<S: State> Machine<S> {
     pub(super) fn told(&self, tail: &Tail, told: &Told) -> u64 {
         let globals = self.known.keyspaces.globals();
         let changes = globals.iter().map(|id| self.told_of(tail, told, *id));
-        changes.chain([told.answers]).min().unwrap_or(0)
+        let loans = told.loans.unwrap_or(tail.begun);
+        changes.chain([told.answers, loans]).min().unwrap_or(0)
     }
 
     /// The same of one keyspace.
@@ -357,7 +374,6 @@ impl<S: State> Machine<S> {
                 changes::read(&self.state, keyspace, Revision(after), revision, CHANGES_MAX)?;
             let mut upto = if found.len() < CHANGES_MAX { revision.0 } else { after };
             let (mut keys, mut is_cleared) = (BTreeSet::new(), false);
-            let mut groups = BTreeSet::new();
             let mut last = after;
             for change in found {
                 // A revision is told as a whole.
@@ -375,16 +391,6 @@ impl<S: State> Machine<S> {
                 if !slots.contains(slot) {
                     continue;
                 }
-                if self.modes.loans.count(Whose::Own, slot).loans > 0 {
-                    let group = Group::of_key(keyspace, &change.key);
-                    if groups.insert(group.clone()) {
-                        self.modes
-                            .loans
-                            .item_of(&group)
-                            .into_iter()
-                            .for_each(|item| into.push(item));
-                    }
-                }
                 if change.kind != ChangeKind::Loan && keys.insert(change.key.clone()) {
                     into.push(self.item(keyspace, change.key)?);
                 }
@@ -396,7 +402,36 @@ impl<S: State> Machine<S> {
             told.changes.insert(keyspace, upto);
             is_all &= upto >= revision.0;
         }
-        Ok(is_all)
+        let is_due = is_all || self.modes.planted.is(Bug::RowsAhead);
+        Ok(is_due && self.tell_loans(tail, slots, told, into) && is_all)
+    }
+
+    /// Tells the rows of slots whose rows have changed since then, where all else has been told. Whether that was
+    /// all.
+    fn tell_loans(
+        &self,
+        tail: &Tail,
+        slots: &SlotSet,
+        told: &mut Told,
+        into: &mut Gathered,
+    ) -> bool {
+        let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
+        let after = told.loans.unwrap_or(tail.begun);
+        let mut last = after;
+        for (changed, slot) in self.modes.loans.changed_after(after) {
+            // A revision is told as a whole.
+            if into.bytes >= bytes_max && changed > last {
+                told.loans = Some(last);
+                return false;
+            }
+            last = changed;
+            if slots.contains(slot) {
+                let rows = self.modes.loans.items_of(Whose::Own, slot);
+                rows.into_iter().for_each(|item| into.push(item));
+            }
+        }
+        told.loans = Some(self.known.head.revision.0);
+        true
     }
 
     /// What a key holds now.
@@ -446,9 +481,14 @@ mod tests {
     #[test]
     fn what_was_told_comes_back_as_it_was() {
         let changes = [(KeyspaceId(1), 300), (KeyspaceId(7), 2)].into();
-        let told = Told { changes, answers: 5 };
+        let told = Told { changes, answers: 5, loans: None };
         assert_eq!(told.encode(), [5, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Told::decode(&told.encode()), Some(told));
+        assert_eq!(Told::decode(&told.encode()), Some(told.clone()));
+        let told = Told { loans: Some(301), ..told };
+        assert_eq!(told.encode(), [5, 0, 0xad, 2, 1, 0xac, 2, 7, 2][..]);
+        assert_eq!(Told::decode(&told.encode()), Some(told.clone()));
+        let at = Position { copy: None, told };
+        assert_eq!(Position::decode(&at.encode()), Some(at));
         assert_eq!(Told::decode(b"\x05\x01"), None);
         assert_eq!(Told::decode(b""), None);
     }

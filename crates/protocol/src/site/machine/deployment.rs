@@ -382,6 +382,8 @@ impl<S: State> Applying<'_, S> {
                     }
                 }
             }
+            self.give_up_parts();
+            self.offer_anew(None);
         }
         self.done_now()
     }

@@ -82,7 +82,8 @@ impl<S: State> Applying<'_, S> {
             (limits::LOANS_BYTES_MAX, limits::LOANS_KEYS_EXAMINED_MAX);
         for group in groups.iter().take(limits::LOANS_PER_COMMAND_MAX) {
             let spec = self.known.keyspaces.spec(group.keyspace);
-            if !spec.is_some_and(KeyspaceSpec::lends) {
+            let is_short = group.tag.len() <= limits::LOANS_TAG_BYTES_MAX;
+            if !is_short || !spec.is_some_and(KeyspaceSpec::lends) {
                 continue;
             }
             let slot = group.slot();
@@ -145,6 +146,21 @@ impl<S: State> Applying<'_, S> {
             }
         }
         Ok(self.done_now())
+    }
+
+    /// Borrowers are asked again whether they have the groups: they, or this site, have been restored to earlier
+    /// records. `of`: only this one.
+    pub(super) fn offer_anew(&mut self, of: Option<SiteId>) {
+        let rows = self.modes.loans.own_rows();
+        let rows = rows.filter(|(_, lent)| lent.is_taken && of.is_none_or(|to| lent.row.to == to));
+        let rows: Vec<_> = rows.map(|(group, lent)| (group.clone(), *lent)).collect();
+        if !rows.is_empty() {
+            self.next_revision();
+        }
+        for (group, lent) in rows {
+            let loans = self.modes.loans.count(Whose::Own, group.slot()).loans;
+            self.set_lent(&group, Some(LentRow { is_taken: false, ..lent }), loans);
+        }
     }
 
     /// A borrower reports what it has of groups of this site's slots.
@@ -327,13 +343,16 @@ impl<S: State> Applying<'_, S> {
         let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
         let had = lent.row;
         let part = self.modes.loans.part(group);
-        let mut borrowed = part.map(|part| part.borrowed).unwrap_or_default();
+        let mut borrowed = self.modes.loans.borrowed(group);
+        let before = borrowed;
         let failed = |site| last_failover(&registry, site);
         let settled = self.by_rule(|fences| lent.settle(token, &mut borrowed, failed, fences));
         let Ok(settled) = settled else { return Ok(()) };
         if lent.row == had {
             return Ok(());
         }
+        // The command that brings the registry may have no revision of its own.
+        self.next_revision();
         match part {
             Some(part) => {
                 if settled == Settled::Join {
@@ -342,7 +361,7 @@ impl<S: State> Applying<'_, S> {
                 let back = None;
                 self.set_part(group, Some(super::loans::PartRow { borrowed, back, ..part }));
             }
-            None if borrowed != Borrowed::default() => self.note_loan(group, borrowed),
+            None if borrowed != before => self.note_loan(group, borrowed),
             None => {}
         }
         self.set_lent(group, None, lent.count);
@@ -406,6 +425,11 @@ impl<S: State> Machine<S> {
     pub fn borrower_of(&self, group: &Group) -> Option<(SiteId, model::Loan, bool)> {
         let lent = self.modes.loans.row(Whose::Own, group.slot(), group)?;
         Some((lent.row.to, lent.row.loan, lent.is_taken))
+    }
+
+    /// The version of the registry that decided the last failover of a site; above all of one that is not listed.
+    pub(crate) fn last_failover(&self, site: SiteId) -> Option<Ballot> {
+        self.registry().map(|registry| last_failover(registry, site))
     }
 
     /// The borrowers that have to be asked whether they have taken groups.

@@ -5,17 +5,21 @@
 //! rows of its own. So they move with the slot, come to its mirror, are a copy's and are served with it.
 //! The records of a lent group stay among those of its slot, as their copy.
 //!
-//! A part has its records under a generation of its own, so that it comes and goes as a whole.
+//! A part has its records under a generation of its own, so that it comes and goes as a whole. What is left of one
+//! that is over is the number of the loan, as the floor of its slot ([`super::floors`]).
 //!
 //! ```text
 //! L [whose] slot keyspace tag → format 1 ‖ loan ‖ borrower ‖ known ‖ fed ‖ keys (varints) ‖ 1: the borrower has it
-//! N [whose] slot              → format 1 ‖ count of loans ‖ revision of the last change of rows (varints)
-//! P slot keyspace tag         → format 1 ‖ loan ‖ part ‖ known ‖ confirmed ‖ owner ‖ since ‖ changed ‖ fed ‖
-//!                               0 or 1 more than the owner's revision without the row ‖ generation ‖ keys (varints)
+//! N [whose] slot              → format 2 ‖ count of loans ‖ revision at which the last row came or went ‖
+//!                               revision of the last change of any (varints; format 1 is without it)
+//! P slot keyspace tag         → format 2 ‖ loan ‖ part ‖ known ‖ confirmed ‖ owner ‖ since ‖ changed ‖ fed ‖
+//!                               0 or 1 more than the owner's revision without the row ‖ generation ‖ keys ‖
+//!                               bytes (varints; format 1 is without the last)
 //! ```
 
 use super::Applying;
 use super::Owner;
+use super::floors::Floors;
 use super::lineage::Whose;
 use super::stores::EMPTY;
 use super::{MachineError, tables};
@@ -29,6 +33,8 @@ use wire::entry::{
 };
 
 const FORMAT: u8 = 1;
+const FORMAT_OF_COUNTS: u8 = 2;
+const FORMAT_OF_PARTS: u8 = 2;
 
 /// The slot's record of a lent group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct PartRow {
     pub generation: u64,
     /// How many they are.
     pub keys: u64,
+    /// What they take at most.
+    pub bytes: u64,
 }
 
 impl PartRow {
@@ -82,6 +90,8 @@ pub(super) struct Count {
     pub(super) loans: u64,
     /// The revision at which the last row came or went.
     pub(super) changed: u64,
+    /// The revision of the last change of any row: what other sites have may be older.
+    pub(super) latest: u64,
 }
 
 /// All loans that this site records.
@@ -90,12 +100,11 @@ pub(super) struct Loans {
     rows: BTreeMap<(Whose, Slot, Group), LentRow>,
     counts: BTreeMap<(Whose, Slot), Count>,
     parts: BTreeMap<(Slot, Group), PartRow>,
+    pub(super) floors: Floors,
     /// The groups of the slots here with a row whose borrower has to be asked yet.
     offered: BTreeSet<(Slot, Group)>,
     /// The parts of which the owner is to get a report.
     due: BTreeSet<(Slot, Group)>,
-    /// The parts that the batch under way writes to.
-    touched: BTreeSet<Group>,
     /// Whose rows in the state are older than these.
     stale: Stale,
     /// Whether a row or a part came, went or changed hands since that was asked last.
@@ -131,30 +140,37 @@ fn decode_row(row: &[u8]) -> Option<LentRow> {
 }
 
 fn encode_count(count: Count) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    put_varint(count.loans, &mut row);
-    put_varint(count.changed, &mut row);
+    let mut row = vec![FORMAT_OF_COUNTS];
+    for number in [count.loans, count.changed, count.latest] {
+        put_varint(number, &mut row);
+    }
     row
 }
 
 fn decode_count(row: &[u8]) -> Option<Count> {
     let (&format, mut rest) = row.split_first()?;
     let (loans, changed) = (take(&mut rest)?, take(&mut rest)?);
-    (format == FORMAT).then_some(Count { loans, changed })
+    let latest = match format {
+        FORMAT => changed,
+        FORMAT_OF_COUNTS => take(&mut rest)?,
+        _ => return None,
+    };
+    Some(Count { loans, changed, latest })
 }
 
 const PARTS: [Part; 5] = [Part::Never, Part::Held, Part::Unconfirmed, Part::Frozen, Part::Retained];
 
 fn encode_part(part: &PartRow) -> Vec<u8> {
     let Borrowed { loan, part: kind, known, confirmed } = &part.borrowed;
-    let mut row = vec![FORMAT];
+    let mut row = vec![FORMAT_OF_PARTS];
     put_loan(loan, &mut row);
     row.push(PARTS.iter().position(|one| one == kind).expect("all are there") as u8);
     put_ballot(known, &mut row);
     put_ballot(confirmed, &mut row);
     let back = part.back.map_or(0, |revision| revision + 1);
     let owner = u64::from(part.owner.0);
-    for number in [owner, part.since, part.changed, part.fed, back, part.generation, part.keys] {
+    let kept = [part.generation, part.keys, part.bytes];
+    for number in [owner, part.since, part.changed, part.fed, back].into_iter().chain(kept) {
         put_varint(number, &mut row);
     }
     row
@@ -174,8 +190,12 @@ pub(super) fn decode_part(row: &[u8]) -> Option<PartRow> {
     let back = take(&mut rest)?.checked_sub(1);
     let (generation, keys) = (take(&mut rest)?, take(&mut rest)?);
     let borrowed = Borrowed { loan, part, known, confirmed };
-    let part = PartRow { borrowed, owner, since, changed, fed, back, generation, keys };
-    (format == FORMAT).then_some(part)
+    let bytes = match format {
+        FORMAT => 0,
+        FORMAT_OF_PARTS => take(&mut rest)?,
+        _ => return None,
+    };
+    Some(PartRow { borrowed, owner, since, changed, fed, back, generation, keys, bytes })
 }
 
 fn take(rest: &mut &[u8]) -> Option<u64> {
@@ -265,6 +285,7 @@ impl Loans {
             let (at, part) = read.ok_or_else(|| damaged(tables::PARTS))?;
             all.put_part(at, Some(part));
         }
+        all.floors = Floors::load(state)?;
         all.stale = Stale::default();
         Ok(all)
     }
@@ -292,6 +313,17 @@ impl Loans {
             return None;
         }
         self.parts.get(&(group.slot(), group.clone())).copied()
+    }
+
+    /// What the rules look at of the borrower's side: its part, or the number of the last loan.
+    pub(super) fn borrowed(&self, group: &Group) -> Borrowed {
+        let over = || Borrowed { loan: self.floors.of(group.slot()), ..Borrowed::default() };
+        self.part(group).map_or_else(over, |part| part.borrowed)
+    }
+
+    /// How many parts there are.
+    pub(super) fn parts_count(&self) -> usize {
+        self.parts.len()
     }
 
     /// The rows among some records of slots.
@@ -368,6 +400,12 @@ impl Loans {
     }
 
     fn put_part(&mut self, at: (Slot, Group), part: Option<PartRow>) {
+        let is_over =
+            |part: &PartRow| part.borrowed.part == Part::Never && part.generation == EMPTY;
+        if let Some(part) = part.filter(is_over) {
+            self.floors.raise(at.0, part.borrowed.loan);
+        }
+        let part = part.filter(|part| !is_over(part));
         match part.is_some_and(|part| part.is_due()) {
             true => drop(self.due.insert(at.clone())),
             false => drop(self.due.remove(&at)),
@@ -387,11 +425,6 @@ impl Loans {
         let Some(mut part) = self.part(group) else { return };
         change(&mut part);
         self.put_part((group.slot(), group.clone()), Some(part));
-    }
-
-    /// A part is written to by the batch under way.
-    pub(super) fn touch(&mut self, group: Group) {
-        self.touched.insert(group);
     }
 
     /// A part has so many keys more or less.
@@ -453,17 +486,13 @@ impl Loans {
         [StagedItem::Loans { slot, count }].into_iter().chain(rows).collect()
     }
 
-    /// The same of one group, also when it is at home.
-    pub(super) fn item_of(&self, group: &Group) -> [StagedItem; 2] {
-        let slot = group.slot();
-        let lent = self.row(Whose::Own, slot, group);
-        let (row, fed) = (lent.map(|lent| lent.row), lent.map_or(0, |lent| lent.fed));
-        let keys = lent.map_or(0, |lent| lent.keys);
-        let count = self.count(Whose::Own, slot).loans;
-        [
-            StagedItem::Loans { slot, count },
-            StagedItem::Lent { group: group.clone(), row, fed, keys },
-        ]
+    /// The slots here whose rows changed after a revision, by that of the last change.
+    pub(super) fn changed_after(&self, revision: u64) -> Vec<(u64, Slot)> {
+        let own = (Whose::Own, SlotRun::ALL.first)..=(Whose::Own, SlotRun::ALL.last);
+        let own = self.counts.range(own).filter(|(_, count)| count.latest > revision);
+        let mut slots: Vec<_> = own.map(|((_, slot), count)| (count.latest, *slot)).collect();
+        slots.sort_unstable();
+        slots
     }
 }
 
@@ -475,10 +504,12 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn set_lent(&mut self, group: &Group, lent: Option<LentRow>, loans: u64) {
         let slot = group.slot();
         let had = self.modes.loans.row(Whose::Own, slot, group);
-        let changed = self.known.head.revision.0;
+        let latest = self.known.head.revision.0;
+        let mut count = Count { latest, ..self.modes.loans.count(Whose::Own, slot) };
         if had.map(|lent| lent.row) != lent.map(|lent| lent.row) {
-            self.modes.loans.put_count((Whose::Own, slot), Count { loans, changed });
+            (count.loans, count.changed) = (loans, latest);
         }
+        self.modes.loans.put_count((Whose::Own, slot), count);
         self.modes.loans.put_row((Whose::Own, slot, group.clone()), lent);
         self.log_change(group.keyspace, &group.tag, ChangeKind::Loan);
     }
@@ -500,6 +531,12 @@ impl<S: State> Applying<'_, S> {
                 self.modes.loans.put_row((whose, group.slot(), group.clone()), lent);
             }
             StagedItem::Loans { slot, count } => {
+                // The rows that follow are all there are.
+                let rows = self.modes.loans.rows_of(whose, SlotRun::one(*slot));
+                let rows: Vec<Group> = rows.map(|(group, _)| group.clone()).collect();
+                for group in rows {
+                    self.modes.loans.put_row((whose, *slot, group), None);
+                }
                 let known = self.modes.loans.count(whose, *slot);
                 let count = Count { loans: known.loans.max(*count), ..known };
                 self.modes.loans.put_count((whose, *slot), count);
@@ -529,7 +566,7 @@ impl<S: State> Applying<'_, S> {
         for (slot, count) in counts {
             self.modes.loans.put_count((from, slot), Count::default());
             if let Some(to) = to {
-                self.modes.loans.put_count((to, slot), Count { changed, ..count });
+                self.modes.loans.put_count((to, slot), Count { changed, latest: changed, ..count });
             }
         }
     }
@@ -552,12 +589,15 @@ impl<S: State> Applying<'_, S> {
         self.modes.loans.recount(group.slot(), group, -1);
     }
 
+    /// A part is written to by the command that is about to be done. Its revision is the next one at most,
+    /// however commands are grouped.
+    pub(super) fn touch(&mut self, group: &Group) {
+        let revision = self.known.head.revision.next().0;
+        self.modes.loans.change_part(group, |part| part.changed = revision);
+    }
+
     /// Brings what changed into the state.
     pub(super) fn write_loans(&mut self) {
-        let revision = self.known.head.revision.0;
-        for group in std::mem::take(&mut self.modes.loans.touched) {
-            self.modes.loans.change_part(&group, |part| part.changed = revision);
-        }
         let stale = std::mem::take(&mut self.modes.loans.stale);
         let (loans, overlay) = (&self.modes.loans, &mut self.overlay);
         for at in stale.rows {
@@ -581,6 +621,7 @@ impl<S: State> Applying<'_, S> {
                 None => overlay.remove(key),
             }
         }
+        self.write_floors();
     }
 }
 
@@ -599,9 +640,10 @@ mod tests {
         let encoded = encode_row(&lent);
         assert_eq!(encoded, [1, 3, 0xac, 2, 2, 0, 0, 5, 0, 7, 2, 1]);
         assert_eq!(decode_row(&encoded), Some(lent));
-        let count = Count { loans: 300, changed: 4 };
-        assert_eq!(encode_count(count), [1, 0xac, 2, 4]);
+        let count = Count { loans: 300, changed: 4, latest: 5 };
+        assert_eq!(encode_count(count), [2, 0xac, 2, 4, 5]);
         assert_eq!(decode_count(&encode_count(count)), Some(count));
+        assert_eq!(decode_count(&[1, 0xac, 2, 4]), Some(Count { latest: 4, ..count }));
         let borrowed = Borrowed { loan, part: Part::Frozen, known, confirmed: Ballot::FIRST };
         let part = PartRow {
             borrowed,
@@ -612,10 +654,14 @@ mod tests {
             back: Some(8),
             generation: 9,
             keys: 10,
+            bytes: 11,
         };
         let encoded = encode_part(&part);
-        assert_eq!(encoded[..5], [1, 3, 0xac, 2, 3]);
-        assert_eq!(encoded[encoded.len() - 7..], [4, 5, 6, 7, 9, 9, 10]);
+        assert_eq!(encoded[..5], [2, 3, 0xac, 2, 3]);
+        assert_eq!(encoded[encoded.len() - 8..], [4, 5, 6, 7, 9, 9, 10, 11]);
+        let mut older = encoded[..encoded.len() - 1].to_vec();
+        older[0] = 1;
+        assert_eq!(decode_part(&older), Some(PartRow { bytes: 0, ..part }));
         assert_eq!(decode_part(&encoded), Some(part));
         for cut in 0..encoded.len() {
             assert_eq!(decode_part(&encoded[..cut]), None);

@@ -27,6 +27,7 @@ pub mod copies;
 pub mod copying;
 pub mod deployment;
 mod elsewhere;
+mod floors;
 pub mod giving;
 pub(crate) mod groups;
 pub(crate) mod handing_on;

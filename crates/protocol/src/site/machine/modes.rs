@@ -18,7 +18,7 @@ use super::query::Served;
 use super::receiving::Arrivals;
 use super::stores::Slots;
 use super::{Applying, Machine, MachineError, Stopped, kept};
-use crate::bugs::{self, Planted};
+use crate::bugs::{self, Bug, Planted};
 use crate::global::ownership::lending::Part;
 use crate::machine::ModeState;
 use model::{
@@ -180,13 +180,25 @@ impl ModeState for Modes {
             return if is_here { Ok(Whose::Own) } else { Err(Refusal::NotHeld(slot)) };
         };
         let group = Group { keyspace, tag: command.one_tag().ok_or(Refusal::CrossSlot)? };
-        if is_here && at.modes.loans.row(Whose::Own, slot, &group).is_none() {
+        let is_home = at.modes.loans.row(Whose::Own, slot, &group).is_none();
+        if is_here && (is_home || at.modes.planted.is(Bug::ServeLent)) {
             return Ok(Whose::Own);
         }
         let part = at.modes.loans.part(&group);
-        match part.filter(|part| part.borrowed.part == Part::Held && !at.modes.is_fenced()) {
+        let is_served = |part: &super::loans::PartRow| match part.borrowed.part {
+            Part::Held => true,
+            Part::Frozen => at.modes.planted.is(Bug::ServeGivenBack),
+            _ => false,
+        };
+        match part.filter(|part| is_served(part) && !at.modes.is_fenced()) {
             Some(part) => {
-                at.modes.loans.touch(group);
+                let more = command.properties().size_bytes as u64;
+                match at.may_grow(&group, &part, more) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(Refusal::NotHeld(slot)),
+                    Err(error) => at.failed = Some(error),
+                }
+                at.touch(&group);
                 Ok(Whose::Borrowed(part.generation))
             }
             None => Err(Refusal::NotHeld(slot)),
@@ -269,7 +281,7 @@ impl ModeState for Modes {
                 let group = Group { keyspace, tag };
                 let slot = Some(group.slot());
                 if at.modes.serves_part(&group) {
-                    at.modes.loans.touch(group);
+                    at.touch(&group);
                     return Some(Place { keyspace, slot, generation });
                 }
                 at.overlay.remove(crate::machine::tables::record(generation, key));

@@ -320,6 +320,10 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::Registry(RegistryError::NoFailover).into());
             }
         }
+        if failover.is_none() {
+            // It may have been restored.
+            self.offer_anew(Some(lost));
+        }
         // A leaving site needs the sites that rely on it; others, what there is.
         let leaves = registry.site(lost).is_some_and(|site| site.leaving) && failover.is_none();
         let is_away = |to: SiteId| to == lost || !leaves && registry.has_left(to);
@@ -352,9 +356,9 @@ impl<S: State> Applying<'_, S> {
         let frozen = frozen.into_iter().collect();
         let inventory = Box::new(Inventory { owners, copies, frozen });
         let claims = self.own_claims();
-        Ok(match failover.is_some() && !claims.is_empty() {
-            true => Answer::InventoryOfLoans(inventory, claims),
-            false => Answer::Inventory(inventory),
+        Ok(match claims.is_empty() {
+            true => Answer::Inventory(inventory),
+            false => Answer::InventoryOfLoans(inventory, claims),
         })
     }
 

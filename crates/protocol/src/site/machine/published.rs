@@ -43,6 +43,8 @@ struct Directory {
     groups: BTreeMap<KeyspaceId, BTreeMap<Bytes, Whereabouts>>,
     /// Whether a failover takes this site for lost: then it serves no group either.
     is_fenced: bool,
+    /// The registry that this site has.
+    version: Ballot,
 }
 
 /// Where a group is that is not where its slot is.
@@ -50,8 +52,8 @@ struct Directory {
 enum Whereabouts {
     /// At its borrower.
     Away,
-    /// Here, of another site's slot: where its records lie, and the failover under which it is served.
-    Here(u64, Ballot),
+    /// Here, of another site's slot: where its records lie.
+    Here(u64),
 }
 
 /// Where the records of a keyspace lie.
@@ -148,24 +150,25 @@ impl Published {
     fn publish_groups(&self, modes: &mut Modes, everything: bool) {
         let groups = std::mem::take(&mut modes.loans.news);
         let is_fenced = modes.is_fenced();
-        let is_same = |directory: &Directory| directory.is_fenced == is_fenced;
+        let version = modes.place().map_or(Ballot::FIRST, |(_, registry)| registry.version);
+        let is_same = |directory: &Directory| {
+            (directory.is_fenced, directory.version) == (is_fenced, version)
+        };
         let directory = self.directory.read().expect("no reader panics with the lock");
         if groups.is_empty() && !everything && is_same(&directory) {
             return;
         }
         drop(directory);
         let mut directory = self.directory.write().expect("no reader panics with the lock");
-        directory.is_fenced = is_fenced;
+        (directory.is_fenced, directory.version) = (is_fenced, version);
         if everything {
             directory.groups.clear();
         }
         for group in groups {
-            let part = modes.loans.part(&group).map(|part| (part.borrowed, part.generation));
+            let part = modes.loans.part(&group).map(|part| (part.borrowed.part, part.generation));
             let row = modes.loans.row(Whose::Own, group.slot(), &group);
             let at = match (part, row) {
-                (Some((borrowed, generation)), _) if borrowed.part == Part::Held => {
-                    Some(Whereabouts::Here(generation, borrowed.confirmed))
-                }
+                (Some((Part::Held, generation)), _) => Some(Whereabouts::Here(generation)),
                 (_, Some(_)) => Some(Whereabouts::Away),
                 _ => None,
             };
@@ -193,12 +196,13 @@ impl Published {
         directory.served.get(place(slot)).is_some_and(|served| served.load(Ordering::Acquire))
     }
 
-    /// The failover under which a query finds its records served; [`Ballot::FIRST`]: none, or they are not.
+    /// The failover under which a query finds its records served; [`Ballot::FIRST`]: none, or they are not. Of a
+    /// borrowed group, the registry up to which all failovers have been followed.
     pub(super) fn failover(&self, keyspace: KeyspaceId, query: &Query) -> Ballot {
         let Spread::One(slot) = query.spread() else { return Ballot::FIRST };
         let directory = self.directory.read().expect("the writer does not panic with the lock");
         match directory.group(keyspace, query) {
-            Some(Whereabouts::Here(_, failover)) => failover,
+            Some(Whereabouts::Here(_)) => directory.version,
             _ => directory.failovers.get(slot).copied().unwrap_or(Ballot::FIRST),
         }
     }
@@ -219,7 +223,7 @@ impl Published {
                     }
                     match directory.group(keyspace, query) {
                         Some(Whereabouts::Away) => return Err(Refusal::NotHeld(slot).into()),
-                        Some(Whereabouts::Here(generation, _)) if !directory.is_fenced => {
+                        Some(Whereabouts::Here(generation)) if !directory.is_fenced => {
                             return Ok(generation);
                         }
                         _ => {}

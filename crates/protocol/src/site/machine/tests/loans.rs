@@ -10,29 +10,29 @@ use model::{
     ScanFilter, SiteEntry, Slot,
 };
 
-const CARS: KeyspaceId = KeyspaceId(1);
-const C: SiteId = SiteId(3);
+pub(super) const CARS: KeyspaceId = KeyspaceId(1);
+pub(super) const C: SiteId = SiteId(3);
 
-fn lending(step: Lending) -> Command {
+pub(super) fn lending(step: Lending) -> Command {
     Command::Global(GlobalCommand::Lending(step))
 }
 
-fn group(key: &'static str) -> Group {
+pub(super) fn group(key: &'static str) -> Group {
     Group::of_key(CARS, &key.into())
 }
 
-fn set(key: &'static str, value: &'static str) -> Command {
+pub(super) fn set(key: &'static str, value: &'static str) -> Command {
     Command::Write { keyspace: CARS, write: put(key, value), request: None }
 }
 
-fn add(key: &'static str, sequence: u64) -> Command {
+pub(super) fn add(key: &'static str, sequence: u64) -> Command {
     let request = RequestId { client: ClientId(8), sequence, acknowledged_below: 0 };
     let write = Write::Add { key: key.into(), delta: 1 };
     Command::Write { keyspace: CARS, write, request: Some(request) }
 }
 
 impl Site {
-    fn value(&self, key: &'static str) -> Result<Option<String>, Refusal> {
+    pub(super) fn value(&self, key: &'static str) -> Result<Option<String>, Refusal> {
         let answer = self.ask_in(CARS, Query::Get { key: key.into() })?;
         let Answer::Value(value) = answer else { panic!("{answer:?}") };
         // Past what is published, from the state alone.
@@ -41,17 +41,17 @@ impl Site {
         Ok(value.map(|found| String::from_utf8(found.value.to_vec()).unwrap()))
     }
 
-    fn learns(&mut self, registry: &Registry) {
+    pub(super) fn learns(&mut self, registry: &Registry) {
         let registry = Box::new(registry.clone());
         self.run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
     }
 
-    fn newest(&self) -> Registry {
+    pub(super) fn newest(&self) -> Registry {
         (*self.machine.membership().unwrap().registry).clone()
     }
 
     /// Every key that a scan of this site finds, in pages of so many.
-    fn keys(&self, examine_max: usize) -> Vec<String> {
+    pub(super) fn keys(&self, examine_max: usize) -> Vec<String> {
         let (mut from, mut keys) = (Bytes::new(), Vec::new());
         loop {
             let filter = ScanFilter::default();
@@ -69,39 +69,39 @@ impl Site {
         keys
     }
 
-    fn part_of(&self, key: &'static str) -> Part {
+    pub(super) fn part_of(&self, key: &'static str) -> Part {
         self.machine.part(&group(key)).map(|part| part.borrowed.part).unwrap_or_default()
     }
 
-    fn lend(&mut self, to: SiteId, key: &'static str) -> LoanOffer {
+    pub(super) fn lend(&mut self, to: SiteId, key: &'static str) -> LoanOffer {
         self.run(lending(Lending::Lend { to, groups: vec![group(key)] })).unwrap();
         self.machine.offer(&group(key)).unwrap().expect("it is lent")
     }
 
-    fn offered_by(&self, from: SiteId, offer: &LoanOffer) -> Command {
+    pub(super) fn offered_by(&self, from: SiteId, offer: &LoanOffer) -> Command {
         let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
         lending(Lending::Offer { from, revision, log_time_ms, offers: vec![offer.clone()] })
     }
 
-    fn report(&self, by: SiteId, key: &'static str) -> Command {
+    pub(super) fn report(&self, by: SiteId, key: &'static str) -> Command {
         let parts = self.machine.loan_report(&group(key)).unwrap();
         let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
         let parts = parts.into_iter().collect();
         lending(Lending::Report { by, revision, log_time_ms, parts })
     }
 
-    fn give_back(&mut self, key: &'static str) {
+    pub(super) fn give_back(&mut self, key: &'static str) {
         let loan = self.machine.part(&group(key)).unwrap().borrowed.loan;
         self.run(lending(Lending::GiveBack { loans: vec![(group(key), loan)] })).unwrap();
     }
 
-    fn reopened(mut self) -> Site {
+    pub(super) fn reopened(mut self) -> Site {
         self.reopen();
         self
     }
 }
 
-fn taken(answer: Result<Answer, Refusal>) -> Vec<LoanTaken> {
+pub(super) fn taken(answer: Result<Answer, Refusal>) -> Vec<LoanTaken> {
     match answer {
         Ok(Answer::Borrowed(taken)) => taken,
         other => panic!("{other:?}"),
@@ -110,7 +110,7 @@ fn taken(answer: Result<Answer, Refusal>) -> Vec<LoanTaken> {
 
 /// The first site owns all slots and has keys of two groups. The keyspace is adaptive, which no client can ask
 /// for yet.
-fn sites() -> (Site, Site, Site) {
+pub(super) fn sites() -> (Site, Site, Site) {
     let (mut a, mut b, mut c) = (Site::new(), Site::new(), Site::new());
     let deployment = DeploymentId(7);
     a.run(Command::Deployment(DeploymentCommand::Found { deployment, site: entry("a") })).unwrap();
@@ -136,13 +136,19 @@ fn sites() -> (Site, Site, Site) {
 }
 
 /// The owner takes the borrower's report, and the borrower follows its answer.
-fn settle(owner: &mut Site, at: SiteId, borrower: &mut Site, by: SiteId, key: &'static str) {
+pub(super) fn settle(
+    owner: &mut Site,
+    at: SiteId,
+    borrower: &mut Site,
+    by: SiteId,
+    key: &'static str,
+) {
     let answer = owner.run(borrower.report(by, key)).unwrap();
     let Answer::Lent { revision, states, .. } = answer else { panic!("{answer:?}") };
     borrower.run(lending(Lending::Follow { owner: at, revision, states })).unwrap();
 }
 
-fn lent(a: &mut Site, b: &mut Site, key: &'static str) -> LoanOffer {
+pub(super) fn lent(a: &mut Site, b: &mut Site, key: &'static str) -> LoanOffer {
     let offer = a.lend(B, key);
     let parts = taken(b.run(a.offered_by(A, &offer)));
     assert_eq!(parts[0].part, Part::Held);

@@ -14,6 +14,8 @@ mod expiry;
 mod hashes;
 mod keyspaces;
 mod loans;
+mod loans_over;
+mod loans_told;
 mod moves;
 mod orders;
 mod queries;

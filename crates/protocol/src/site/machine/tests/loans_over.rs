@@ -1,0 +1,154 @@
+//! Loans that are over: what is left of them, groups that have become too large, and sites that were restored.
+
+use super::loans::{CARS, group, lending, lent, set, settle, sites, taken};
+use super::moves::{A, B};
+use super::restored::restored;
+use super::*;
+use crate::global::ownership::lending::Part;
+use crate::job::{Effect, Job};
+use crate::site::confirming::Confirming;
+use model::{Epoch, Lending, MoveError, Slot, SlotEpochs};
+use std::time::Duration;
+
+/// The owner's mirror has all.
+fn supersede(site: &mut Site, key: &'static str) {
+    let slots = SlotEpochs::gather([(Slot::of_key(key.as_bytes()), Epoch::counted(1))]);
+    let position = u64::MAX - 1;
+    site.run(Command::Global(GlobalCommand::Supersede { slots, generation: 9, position })).unwrap();
+}
+
+#[test]
+fn of_loans_that_are_over_their_slots_number_is_left() {
+    let (mut a, mut b, _) = sites();
+    let first = lent(&mut a, &mut b, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!((b.rows(tables::PARTS), b.rows(tables::FLOORS)), (1, 0));
+    supersede(&mut b, "x{7}");
+    assert_eq!((b.rows(tables::PARTS), b.rows(tables::FLOORS)), (0, 1));
+    let mut b = b.reopened();
+    let late = taken(b.run(a.offered_by(A, &first)));
+    assert_eq!((late[0].part, late[0].loan), (Part::Never, first.row.loan), "it is past that");
+    // The next one is above.
+    let second = a.lend(B, "x{7}");
+    assert_eq!(taken(b.run(a.offered_by(A, &second)))[0].part, Part::Held);
+}
+
+#[test]
+fn a_group_that_outgrows_its_loan_goes_home_before_the_write() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let large = |key: &'static str, half_mib: usize| {
+        let value = Bytes::from(vec![b'v'; half_mib << 19]);
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        Write::Put { key: key.into(), value, condition, expiry, return_old: false }
+    };
+    let write =
+        |site: &mut Site, write| site.run(Command::Write { keyspace: CARS, write, request: None });
+    // What is overwritten does not count.
+    for _ in 0..3 {
+        write(&mut b, large("x{7}", 3)).unwrap();
+    }
+    let slot = Slot::of_key(b"x{7}");
+    let other = large("w{7}", 6);
+    assert_eq!(write(&mut b, other.clone()), Err(Refusal::NotHeld(slot)));
+    assert_eq!(b.part_of("x{7}"), Part::Frozen);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert!(a.value("x{7}").unwrap().is_some());
+    assert!(write(&mut a, other).is_ok());
+    a.run(lending(Lending::Lend { to: B, groups: vec![group("7")] })).unwrap();
+    assert!(a.machine.lent().next().is_none(), "it is too large");
+}
+
+fn inventory_for(of: SiteId, site: &mut Site) -> Answer {
+    let registry = Box::new(site.newest());
+    let ask = GlobalCommand::Inventory { registry, lost: of, failover: None };
+    site.run(Command::Global(ask)).unwrap()
+}
+
+#[test]
+fn a_restored_borrower_gives_up_what_it_had_borrowed() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let backup = restored(&b);
+    b.run(set("x{7}", "4")).unwrap();
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let mut b = backup;
+    assert!(b.value("x{7}").is_err());
+    inventory_for(B, &mut a);
+    let offer = a.machine.offer(&group("7")).unwrap().expect("it is asked again");
+    let refused = b.run(a.offered_by(A, &offer)).unwrap_err();
+    assert!(matches!(refused, Refusal::Move(MoveError::NotReady(_))), "{refused:?}");
+    b.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
+    assert_eq!((b.part_of("x{7}"), b.machine.parts_due().count()), (Part::Never, 0));
+    let parts = taken(b.run(a.offered_by(A, &offer)));
+    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())), "as the borrower last reported it");
+    assert!(b.value("x{7}").is_err());
+}
+
+/// The group has gone home since the backup was made.
+#[test]
+fn a_restored_borrower_does_not_serve_what_has_gone_home() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let backup = restored(&b);
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    a.run(set("x{7}", "5")).unwrap();
+    let mut b = backup;
+    b.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
+    assert!(b.value("x{7}").is_err());
+    assert_eq!(a.value("x{7}"), Ok(Some("5".into())));
+}
+
+#[test]
+fn a_restored_owner_adopts_what_was_borrowed_since() {
+    let (mut a, mut b, mut c) = sites();
+    let backup = restored(&a);
+    lent(&mut a, &mut b, "x{7}");
+    b.run(set("x{7}", "4")).unwrap();
+    let mut a = backup;
+    let (mut job, now) = (Confirming::default(), Duration::from_secs(1));
+    for effect in job.poll(&a.view(now)) {
+        let Effect::Ask { id: Some(id), to, command, .. } = effect else { panic!("{effect:?}") };
+        let answer = if to == B { b.run(command) } else { c.run(command) };
+        let none = job.answered(id, answer.map_err(model::Failure::Refused), &a.view(now));
+        assert!(none.is_empty());
+    }
+    let effects = job.poll(&a.view(now));
+    let [Effect::Ask { id: Some(id), to: A, command, .. }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert!(job.poll(&a.view(now)).is_empty(), "it does not confirm before");
+    let answer = a.run(command.clone()).map_err(model::Failure::Refused);
+    job.answered(*id, answer, &a.view(now));
+    let effects = job.poll(&a.view(now));
+    let [Effect::Propose(command)] = &effects[..] else { panic!("{effects:?}") };
+    a.run(command.clone()).unwrap();
+    assert!(a.value("x{7}").is_err(), "its borrower serves it");
+    assert_eq!(b.value("x{7}"), Ok(Some("4".into())));
+    settle(&mut a, A, &mut b, B, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
+}
+
+/// The group has gone home since the backup was made: the owner has lost that, and the borrower has it still.
+#[test]
+fn a_restored_owner_gets_again_what_had_gone_home() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let backup = restored(&a);
+    b.run(set("x{7}", "4")).unwrap();
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let mut a = backup;
+    a.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
+    let offer = a.machine.offer(&group("7")).unwrap().expect("it is asked again");
+    let parts = taken(b.run(a.offered_by(A, &offer)));
+    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
+}
