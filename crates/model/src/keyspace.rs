@@ -92,10 +92,9 @@ pub enum KeyspaceError {
     /// The prefix breaks the rule.
     #[error("the prefix of keyspace {0:?} must have 1 to {max} bytes", max = limits::PREFIX_BYTES_MAX)]
     Prefix(String),
-    /// This version does not move keys to their users.
+    /// The version of a site does not move keys to their users.
     #[error(
-        "keyspace {0:?} asks for placement adaptive, which is not served yet; this version serves \
-         placement off and placement advise"
+        "keyspace {0:?} asks for placement adaptive, which the version of that site does not serve; update all sites first"
     )]
     Placement(String),
     /// Its keys are never at another site.

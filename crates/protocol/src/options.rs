@@ -38,9 +38,6 @@ pub struct Options {
     pub causal_kept_bytes_max: u64,
     /// About how much a piece of causal keyspaces takes that a site gets anew.
     pub causal_resync_bytes_max: usize,
-    /// Whether keyspaces may be adaptive, so that groups of their keys are lent. Not ready for use: tests alone
-    /// ask for it.
-    pub lends: bool,
     /// Whether this site has its mirror kept by its backup.
     pub mirrors: bool,
     /// Groups of which the leader keeps a profile of their users.
@@ -71,7 +68,6 @@ impl Options {
             causal_kept_bytes_max: limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             causal_resync_bytes_max: limits::CAUSAL_RESYNC_BYTES_MAX,
             mirrors: true,
-            lends: false,
             profiles_max: limits::PROFILES_MAX,
             planted: Planted::default(),
             rare_permille: 0,

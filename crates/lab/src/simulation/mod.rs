@@ -169,8 +169,6 @@ pub struct Settings {
     pub log_entries_kept: u64,
     /// Sites of a deployment have their global keys mirrored by their backups.
     pub mirrors: bool,
-    /// Keyspaces may be adaptive.
-    pub lends: bool,
     /// Bytes of a region's order that are kept for sites that are away.
     pub causal_kept_bytes_max: u64,
     /// About how much a piece of causal keyspaces takes that a site gets anew.
@@ -201,7 +199,6 @@ impl Default for Settings {
             log_bytes_before_snapshot: 1 << 30,
             log_entries_kept: 10_000,
             mirrors: true,
-            lends: false,
             causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
             // Small segments, so that a short run sees many.

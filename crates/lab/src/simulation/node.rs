@@ -229,7 +229,6 @@ impl Node {
             causal_kept_bytes_max: settings.causal_kept_bytes_max,
             causal_resync_bytes_max: settings.causal_resync_bytes_max,
             mirrors: settings.mirrors,
-            lends: settings.lends,
             profiles_max: PROFILES_MAX,
             planted: settings.planted,
             rare_permille: settings.rare_permille,

@@ -51,8 +51,9 @@ pub(crate) struct Create {
     /// With --cache stale: milliseconds that a copy answers stale reads; 1000 by default
     #[arg(long, value_name = "MS")]
     cache_age_ms_max: Option<u64>,
-    /// What decides where keys are, with scope global: off (the hash) or advise (the hash; owners count
-    /// accesses, and `portolan placement` shows which moves would bring keys to their users)
+    /// What decides where keys are, with scope global: off (the hash), adaptive (keys follow their users), or
+    /// advise (the hash; owners count accesses, and `portolan placement` shows which moves would bring keys to
+    /// their users)
     #[arg(long, value_name = "WORD", default_value = "off")]
     placement: Placement,
     /// What is done with writes that depend on the value they overwrite (INCR, APPEND, NX, WATCH), with

@@ -18,8 +18,8 @@ use crate::deployment::registry::{
 use crate::replica::writes::Settled;
 use model::{
     Answer, Ballot, Body, Changed, ClientId, Command, DeploymentCommand, Failure, Kept, Keyspace,
-    KeyspaceError, Refusal, RegistrarAnswer, RegistrarStep, RegistrarView, Registry,
-    RegistryChange, RegistryError, RegistryView, RequestId, SiteId, limits,
+    Refusal, RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange,
+    RegistryError, RegistryView, RequestId, SiteId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -139,13 +139,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         id: Option<RequestId>,
         deadline: Duration,
     ) {
-        if let RegistryChange::CreateKeyspace(spec) = &change
-            && spec.lends()
-            && !self.options.lends
-        {
-            let error = RegistryError::Keyspace(KeyspaceError::Placement(spec.name.clone()));
-            return self.settle(vec![(origin, Err(Refusal::Registry(error).into()))]);
-        }
         if self.machine.membership().is_none() {
             return self.settle(vec![(origin, Err(self.why_no_member()))]);
         }

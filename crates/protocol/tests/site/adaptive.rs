@@ -13,7 +13,7 @@ const OF_EAST: SiteId = SiteId(2);
 
 fn sites(count: usize, answer_at_front: bool) -> Sites {
     let spec = KeyspaceSpec::linearizable_global("cars", "car:");
-    let settings = Settings { lends: true, answer_at_front, ..Settings::default() };
+    let settings = Settings { answer_at_front, ..Settings::default() };
     Sites::of_sites(count, settings, KeyspaceSpec { placement: Placement::Adaptive, ..spec })
 }
 

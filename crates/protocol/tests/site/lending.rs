@@ -3,15 +3,15 @@
 use super::pair::{EAST, MS, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Down, Settings, Simulation};
 use model::{
-    Answer, Body, Command, Failure, GlobalCommand, Group, JobName, KeyspaceSpec, Lending, LoanPart,
-    Placement, Query, ReadConsistency, Refusal, RegistryChange, SiteId, Write,
+    Answer, Body, Command, GlobalCommand, Group, JobName, KeyspaceSpec, Lending, LoanPart,
+    Placement, Query, ReadConsistency, SiteId, Write,
 };
 
 const OF_EAST: SiteId = SiteId(2);
 
 fn sites(answer_at_front: bool) -> Sites {
     let spec = KeyspaceSpec::linearizable_global("cars", "car:");
-    let settings = Settings { lends: true, answer_at_front, ..Settings::default() };
+    let settings = Settings { answer_at_front, ..Settings::default() };
     let spec = KeyspaceSpec { placement: Placement::Adaptive, ..spec };
     let mut sites = Sites::of_keyspace(settings, spec);
     for site in [WEST, EAST] {
@@ -136,21 +136,5 @@ fn a_loan_goes_on_after_a_crash_of_either_side() {
         let is_back = |lab: &Simulation| part(lab, &of_key) == LoanPart::Retained;
         assert!(sites.lab.run_until(MS * 20_000, is_back));
         assert_eq!(sites.get(WEST, &key).0, some(value));
-    }
-}
-
-#[test]
-fn nobody_can_ask_for_it() {
-    let settings = Settings::default();
-    let mut sites = Sites::of_keyspace(settings, KeyspaceSpec::linearizable_global("k", "k:"));
-    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
-    let spec = KeyspaceSpec { placement: Placement::Adaptive, ..spec };
-    let change = RegistryChange::CreateKeyspace(spec.clone());
-    let asked = [Body::Write(Command::CreateKeyspace(spec)), Body::Registry { change, id: None }];
-    for outcome in sites.ask_all(EAST, asked.into()).0 {
-        let Err(Failure::Refused(Refusal::Registry(error))) = outcome else {
-            panic!("{outcome:?}")
-        };
-        assert!(error.to_string().contains("placement"), "{error}");
     }
 }

@@ -1,0 +1,189 @@
+//! Groups of keys that follow their users between three sites, as processes: no request fails, and nothing is lost
+//! when the home of a group or its borrower is killed.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use field::deployment::{json, start};
+use field::resp::Client;
+use field::{Node, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Between two requests of a user.
+const APART: Duration = Duration::from_millis(20);
+
+/// Three sites and an adaptive keyspace that all of them have.
+fn sites(folder: &std::path::Path) -> [Node; 3] {
+    let nodes = start(folder, ["a", "b", "c"]);
+    let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
+    let create = [&create[..], &["--placement", "adaptive"]].concat();
+    eventually(PATIENCE, || nodes[0].cli(&create)).expect("an adaptive keyspace");
+    for node in &nodes {
+        let knows = || json(node, &["keyspace", "show", "cars", "--json"]);
+        let shown = eventually(PATIENCE, knows).expect("a keyspace gets about");
+        assert_eq!(shown["placement"], "adaptive");
+    }
+    nodes
+}
+
+/// The site that serves a key, and the owner of its slot.
+fn place(node: &Node, key: &str) -> Result<(String, String), String> {
+    let explained = json(node, &["placement", "explain", key, "--json"])?;
+    let name = |field: &str| explained[field].as_str().unwrap_or_default().to_owned();
+    Ok((name("owner"), name("home")))
+}
+
+/// A key of the keyspace that has its home at a site.
+fn key_at(node: &Node, site: &str) -> String {
+    let is_there = |key: &String| place(node, key).is_ok_and(|(_, home)| home == site);
+    (0..100).map(|number| format!("car:{number}")).find(is_there).expect("a key of each site")
+}
+
+fn wait_served_at(asked: &Node, key: &str, site: &str) {
+    let there = eventually(PATIENCE, || match place(asked, key)? {
+        (at, _) if at == site => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert!(there.is_ok(), "{key} at {site}: {there:?}");
+}
+
+/// Counts a key up at the node of the moment until it is to end. Returns how many of its requests were answered;
+/// all of them must be.
+fn count_up(nodes: &[Node], at: &AtomicUsize, ends: &AtomicBool, key: &str) -> i64 {
+    let mut counted = 0;
+    while !ends.load(Ordering::Relaxed) {
+        let site = at.load(Ordering::Relaxed);
+        let mut client = Client::connect(nodes[site].options.redis, DEADLINE).expect("a client");
+        while at.load(Ordering::Relaxed) == site && !ends.load(Ordering::Relaxed) {
+            let found = client.call(&["INCR", key]).expect("no request fails");
+            counted += 1;
+            assert_eq!(found.int(), Some(counted), "each is counted once");
+            std::thread::sleep(APART);
+        }
+    }
+    counted
+}
+
+#[test]
+fn a_key_follows_its_user_from_site_to_site() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nodes = sites(folder.path());
+    let key = key_at(&nodes[0], "a");
+    let (at, ends) = (AtomicUsize::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let user = scope.spawn(|| count_up(&nodes, &at, &ends, &key));
+        for (site, name) in [(2, "c"), (1, "b"), (0, "a"), (2, "c")] {
+            at.store(site, Ordering::Relaxed);
+            wait_served_at(&nodes[1], &key, name);
+        }
+        // What the sites show of it.
+        let ledger = eventually(PATIENCE, || {
+            let ledger = json(&nodes[2], &["placement", "ledger", "--json"])?;
+            let saved = ledger["loans"]["windows"].as_array().is_some_and(|windows| {
+                windows.iter().any(|window| window["saved_ms"].as_f64().is_some_and(|ms| ms > 0.0))
+            });
+            if saved { Ok(ledger) } else { Err(ledger.to_string()) }
+        });
+        let texts = [&["placement", "explain", key.as_str()][..], &["placement", "ledger"]];
+        let texts = texts.map(|words| nodes[0].cli(words));
+        ends.store(true, Ordering::Relaxed);
+        let counted = user.join().expect("the user");
+        let ledger = ledger.expect("a window that saves");
+        assert_eq!(ledger["loans"]["borrowed"][0]["from"], "a");
+        assert_eq!(ledger["loans"]["borrowed"][0]["tag"], key);
+        let [explained, lends] = texts.map(|text| text.expect("a table"));
+        assert!(explained.contains("is lent to c by a"), "{explained}");
+        assert!(lends.contains("site a lends 1 groups"), "{lends}");
+        for node in &nodes {
+            let mut client = Client::connect(node.options.redis, DEADLINE).expect("a client");
+            let found = client.call(&["GET", &key]).expect("a read");
+            assert_eq!(found.int(), Some(counted));
+        }
+    });
+}
+
+/// Counts a key up at a node for as long as it is up, and goes on when it is again. Returns how many were answered,
+/// and how many are unknown.
+fn count_on(node: &Node, ends: &AtomicBool, answered: &AtomicI64, key: &str) -> i64 {
+    let mut unknown = 0;
+    while !ends.load(Ordering::Relaxed) {
+        let Ok(mut client) = Client::connect(node.options.redis, DEADLINE) else {
+            std::thread::sleep(APART);
+            continue;
+        };
+        while !ends.load(Ordering::Relaxed) {
+            if client.call(&["INCR", key]).is_err() {
+                unknown += 1;
+                break;
+            }
+            answered.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(APART);
+        }
+    }
+    unknown
+}
+
+/// A user at `c` has a key of `a` there; then the node of one of the two is killed and comes back.
+fn killed(which: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut nodes = sites(folder.path());
+    let key = key_at(&nodes[0], "a");
+    let (ends, answered) = (AtomicBool::new(false), AtomicI64::new(0));
+    let [a, b, c] = &mut nodes;
+    let unknown = std::thread::scope(|scope| {
+        let (killed, user) = if which == 0 { (a, &*c) } else { (c, &*a) };
+        let user_at_c = which == 0;
+        let at_c = if user_at_c { user.options.redis } else { killed.options.redis };
+        let mut asks_at_c = Client::connect(at_c, DEADLINE).expect("a client");
+        let lent = eventually(PATIENCE, || {
+            asks_at_c.call(&["INCR", &key]).map_err(|error| error.to_string())?;
+            answered.fetch_add(1, Ordering::Relaxed);
+            match place(b, &key)? {
+                (at, _) if at == "c" => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+        lent.expect("it is lent");
+        let counts = scope.spawn(|| count_on(user, &ends, &answered, &key));
+        std::thread::sleep(Duration::from_secs(1));
+        killed.kill();
+        let before = answered.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_secs(3));
+        if user_at_c {
+            let since = answered.load(Ordering::Relaxed) - before;
+            assert!(since > 20, "the borrower serves on while the home is away: {since}");
+        }
+        killed.restart();
+        let goes_on = eventually(PATIENCE, || {
+            let since = answered.load(Ordering::Relaxed) - before;
+            if since > 100 { Ok(()) } else { Err(format!("{since} since then")) }
+        });
+        goes_on.expect("it is served again");
+        ends.store(true, Ordering::Relaxed);
+        counts.join().expect("the user")
+    });
+    let answered = answered.load(Ordering::Relaxed);
+    for node in &nodes {
+        let found = eventually(PATIENCE, || {
+            let client = Client::connect(node.options.redis, DEADLINE);
+            let mut client = client.map_err(|error| error.to_string())?;
+            client.call(&["GET", &key]).map_err(|error| error.to_string())
+        });
+        let found = found.expect("a read").int().expect("a number");
+        assert!(
+            (answered..=answered + unknown).contains(&found),
+            "{found}: {answered} + {unknown}"
+        );
+    }
+}
+
+#[test]
+fn a_killed_home_leaves_its_groups_with_their_borrowers() {
+    killed(0);
+}
+
+#[test]
+fn a_killed_borrower_goes_on_with_its_groups() {
+    killed(2);
+}
