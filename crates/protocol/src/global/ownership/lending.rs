@@ -293,6 +293,8 @@ impl Borrowed {
     pub fn forget(&mut self, owner: &Lent, is_safe: bool, fences: &Fences<'_>) -> bool {
         let may = self.part == Part::Retained
             && !owner.is(self.loan, fences.own())
+            // It is claimed in a failover that is open.
+            && !fences.are_up()
             && (is_safe || fences.planted().is(Bug::RetainedDroppedEarly));
         if may {
             self.part = Part::Never;

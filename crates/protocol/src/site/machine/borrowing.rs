@@ -57,9 +57,12 @@ impl<S: State> Applying<'_, S> {
             let mut borrowed = self.modes.loans.borrowed(group);
             let is_full = had.is_none() && self.modes.loans.parts_count() >= limits::LOANS_MAX;
             let is_global = self.known.keyspaces.is_global(group.keyspace);
-            // An owner that asks for a group that has gone home has lost that, and gets it again.
-            if borrowed.loan == offer.row.loan && borrowed.part == Part::Retained {
-                self.modes.loans.change_part(group, |part| part.back = None);
+            // An owner that offers a loan again may have lost what it was given of it, and gets that again.
+            match borrowed.part {
+                _ if borrowed.loan != offer.row.loan => {}
+                Part::Retained => self.modes.loans.change_part(group, |part| part.back = None),
+                Part::Held => self.modes.loans.change_part(group, |part| part.fed = 0),
+                Part::Never | Part::Unconfirmed | Part::Frozen => {}
             }
             if leaves || is_full || !is_global {
                 let loan = offer.row.loan;

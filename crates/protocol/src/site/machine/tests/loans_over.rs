@@ -152,3 +152,44 @@ fn a_restored_owner_gets_again_what_had_gone_home() {
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
 }
+
+/// The borrower has reported all since the backup was made, and may be lost before its next write.
+#[test]
+fn a_restored_owner_gets_the_reports_again() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let backup = restored(&a);
+    b.run(set("x{7}", "4")).unwrap();
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(b.machine.parts_due().count(), 0);
+    let mut a = backup;
+    a.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
+    let offer = a.machine.offer(&group("7")).unwrap().expect("it is asked again");
+    let parts = taken(b.run(a.offered_by(A, &offer)));
+    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!((b.machine.parts_due().count(), b.part_of("x{7}")), (0, Part::Held));
+}
+
+/// Its claim is on its way: the taker counts on it.
+#[test]
+fn a_part_that_went_home_stays_while_a_failover_is_open() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let before = b.newest();
+    let mut open = before.clone();
+    open.version.round += 1;
+    open.failovers.open(open.version, A, &[]).unwrap();
+    b.learns(&open);
+    supersede(&mut b, "x{7}");
+    assert_eq!(b.part_of("x{7}"), Part::Retained);
+    // It is called off.
+    let mut over = before;
+    over.version.round += 2;
+    b.learns(&over);
+    supersede(&mut b, "x{7}");
+    assert_eq!(b.part_of("x{7}"), Part::Never);
+}
