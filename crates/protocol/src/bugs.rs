@@ -139,11 +139,16 @@ pub enum Bug {
     ServeGivenBack,
     /// The rows of lent groups are told as soon as anything is.
     RowsAhead,
+    /// A site of causal keys takes places of keyspaces that it holds without their content, if there are some that it does
+    /// not hold.
+    CoveredHeld,
+    /// A site answers reads of causal keyspaces that it does not hold.
+    AnswersUnheld,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 61] = [
+    pub const ALL: [Bug; 63] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -205,6 +210,8 @@ impl Bug {
         Bug::ServeLent,
         Bug::ServeGivenBack,
         Bug::RowsAhead,
+        Bug::CoveredHeld,
+        Bug::AnswersUnheld,
     ];
 
     /// Its name on a command line.
@@ -271,6 +278,8 @@ impl Bug {
             Bug::ServeLent => "serve-lent",
             Bug::ServeGivenBack => "serve-given-back",
             Bug::RowsAhead => "rows-ahead",
+            Bug::CoveredHeld => "covered-held",
+            Bug::AnswersUnheld => "answers-unheld",
         }
     }
 }
@@ -318,6 +327,7 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::ReleasedEarly, causal::Bug::ReleasedEarly),
         (Bug::ResolvedUnreleased, causal::Bug::ResolvedUnreleased),
         (Bug::InSyncEarly, causal::Bug::InSyncEarly),
+        (Bug::CoveredHeld, causal::Bug::CoveredHeld),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

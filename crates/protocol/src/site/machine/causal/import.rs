@@ -1,7 +1,8 @@
 //! The order as it comes to a site, batch by batch: all of a batch, or nothing of it.
 //!
 //! An entry of another site lies under what is pending here. An own one changes no record: its write is a part
-//! of them since it was made, and from now on nothing is pending of it.
+//! of them since it was made, and from now on nothing is pending of it. One of a keyspace that this site does not hold comes without
+//! effects, and takes its place.
 
 use super::super::Applying;
 use super::assign::Source;
@@ -81,9 +82,11 @@ impl<S: State> Applying<'_, S> {
         }
         let next = self.known.head.keyspace_next;
         for entry in entries {
-            if let Import::Other { write, .. } = entry
-                && write.keyspace.0 >= next
-            {
+            let Import::Other { write, .. } = entry else { continue };
+            if write.effects.is_empty() && self.causal_place(write.keyspace).is_some() {
+                return Err(Refusal::NotCausal("be imported without the content of its writes"));
+            }
+            if write.keyspace.0 >= next {
                 // It was made, as somebody has written to it: the registry that says so is on its way.
                 return Err(Refusal::NoKeyspace(write.keyspace.to_string()));
             }
