@@ -294,8 +294,7 @@ impl Borrowed {
         let may = self.part == Part::Retained
             && !owner.is(self.loan, fences.own())
             // It is claimed in a failover that is open.
-            && !fences.are_up()
-            && (is_safe || fences.planted().is(Bug::RetainedDroppedEarly));
+            && ((is_safe && !fences.are_up()) || fences.planted().is(Bug::RetainedDroppedEarly));
         if may {
             self.part = Part::Never;
         }
