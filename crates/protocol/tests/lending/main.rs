@@ -177,7 +177,7 @@ fn a_loan_a_failover_and_a_change_of_backups() {
 #[test]
 fn bugs_of_rows_and_numbers_are_found() {
     finds(Bug::RowToFailedStays, bounds([1, 0, 0, 1, 0]));
-    finds(Bug::LentUnderOldEpoch, bounds([0, 1, 0, 1, 0]));
+    finds(Bug::LentUnderOldEpoch, bounds([0, 1, 1, 1, 0]));
     let steps = ["backup a=c", "learn a", "sync a>c", "lend a>b", "freeze a>b", "suspend a+b"];
     let taken = ["learn c", "inventory c", "decide", "learn c", "lend c>b"];
     // b has refused the later loan when the slot arrives with a row of the earlier one.
