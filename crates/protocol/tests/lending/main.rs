@@ -180,8 +180,9 @@ fn bugs_of_rows_and_numbers_are_found() {
     finds(Bug::LentUnderOldEpoch, bounds([0, 1, 1, 1, 0]));
     let steps = ["backup a=c", "learn a", "sync a>c", "lend a>b", "freeze a>b", "suspend a+b"];
     let taken = ["learn c", "inventory c", "decide", "learn c", "lend c>b"];
-    // b has refused the later loan when the slot arrives with a row of the earlier one.
-    let late = ["refuse loan b", "clear c", "install b"];
+    // b has refused the later loan when the slot arrives with a row of the earlier one. The later loan's offer
+    // comes again.
+    let late = ["refuse loan b", "clear c", "install b", "learn b", "install loan b"];
     let bounds = Bounds { backups: 1, ..bounds([0, 1, 1, 2, 0]) };
     shows(Bug::NumberLowered, bounds, &[&steps[..], &taken, &late].concat());
 }
