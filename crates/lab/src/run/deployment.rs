@@ -177,11 +177,18 @@ impl Run<'_> {
                 let new: Vec<SlotRun> = alike.filter(is_new).collect();
                 for run in new {
                     holders.set(run, Some(who));
+                    let failovers = &mut self.failovers;
+                    let number = failovers.iter().position(|known| *known == epoch.failover);
+                    let number = number.unwrap_or_else(|| {
+                        failovers.push(epoch.failover);
+                        failovers.len() - 1
+                    });
                     self.history.owners.extend(run.slots().map(|slot| Owner {
                         at_us,
                         unit: format!("slot/{slot}"),
-                        // A failover comes before any count.
-                        epoch: (epoch.failover.round << 32) + epoch.count,
+                        // Rounds begin anew after a recovery of the registry: only the whole ballot names a
+                        // failover.
+                        epoch: ((number as u64) << 32) + epoch.count,
                         owner: name.clone(),
                     }));
                 }

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use model::{BySlot, Epoch, SlotSet};
+use model::{Ballot, BySlot, Epoch, SlotSet};
 pub use protocol::bugs::Bug;
 use protocol::bugs::Planted;
 
@@ -223,6 +223,8 @@ struct Run<'w> {
     holders: BTreeMap<Epoch, BySlot<deployment::Holder>>,
     /// Sites that are lost one at a time, and since when.
     losing: BTreeMap<usize, Duration>,
+    /// The failovers of epochs, in the order in which they were seen. The first stands for none.
+    failovers: Vec<Ballot>,
     /// What sites recorded of their backups.
     known: Vec<lost::Known>,
     /// What was seen of loans of groups.
@@ -282,6 +284,7 @@ impl<'w> Run<'w> {
             across_bytes: 0,
             holders: BTreeMap::new(),
             losing: BTreeMap::new(),
+            failovers: vec![Ballot::FIRST],
             known: Vec::new(),
             loans: loans::Seen::default(),
             terms: BTreeMap::new(),
