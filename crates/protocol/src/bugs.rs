@@ -137,7 +137,7 @@ pub enum Bug {
     ServeLent,
     /// A group that is being given back is served as before.
     ServeGivenBack,
-    /// The rows of lent groups are told as soon as anything is.
+    /// The rows of lent groups go to a mirror before the records that belong to them.
     RowsAhead,
 }
 

@@ -1,4 +1,4 @@
-//! What a move's destination is told, and a mirror's ([`super::mirroring`]): the records of slots, then what
+//! What a move's destination gets, and a mirror's ([`super::mirroring`]): the records of slots, then what
 //! changes behind them.
 //!
 //! The copy is *fuzzy*: a record is read when its turn comes, not as of one moment. That is enough,
@@ -8,7 +8,7 @@
 //! were answered, which has an order by revision of its own.
 //!
 //! The rows of lent groups must not be later than the records that are there: a row that has come home, or a
-//! count of loans, makes a taker ignore the borrower, which then has the only copy. So they are told when
+//! count of loans, makes a taker ignore the borrower, which then has the only copy. So they are sent when
 //! everything else has been, of a whole slot each time.
 //!
 //! A [`Position`] travels with every piece and comes back from the destination, so that the next
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
-/// Changes that one chunk tells at most; those of one revision stay together.
+/// Changes that one chunk has at most; those of one revision stay together.
 const CHANGES_MAX: usize = 4_096;
 
 /// How far a destination has been sent changes.
@@ -244,18 +244,18 @@ impl<S: State> Machine<S> {
         }
     }
 
-    /// Whether a destination that has been told so much knows all that happened up to a revision.
+    /// Whether a destination that has got so much has all that happened up to a revision.
     pub fn is_told(&self, number: u64, at: &Position, revision: u64) -> bool {
         at.copy.is_none() && self.told(&Tail::of_move(number), &at.told) >= revision
     }
 
-    /// How many revisions a destination that has been told so much is behind.
+    /// How many revisions a destination that has got so much is behind.
     pub fn lag(&self, number: u64, at: &Position) -> u64 {
         let told = self.told(&Tail::of_move(number), &at.told);
         self.known.head.revision.0.saturating_sub(told)
     }
 
-    /// The revision up to which everything was told.
+    /// The revision up to which everything was sent.
     pub(super) fn told(&self, tail: &Tail, told: &Told) -> u64 {
         let globals = self.known.keyspaces.globals();
         let changes = globals.iter().map(|id| self.told_of(tail, told, *id));
@@ -333,14 +333,14 @@ impl<S: State> Machine<S> {
         Ok(None)
     }
 
-    /// Tells what clients were answered since then. Whether that was all.
+    /// Sends what clients were answered since then. Whether that was all.
     pub(super) fn tell_answers(
         &self,
         slots: &SlotSet,
         told: &mut Told,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
-        // What was copied before does not count: answers go on being told beside a long copy.
+        // What was copied before does not count: answers go on being sent beside a long copy.
         let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
         let items_max = into.items.len() + CHANGES_MAX;
         let mut put = |item| {
@@ -353,7 +353,7 @@ impl<S: State> Machine<S> {
         Ok(last.is_none())
     }
 
-    /// Tells what changed in some slots since then, as it is now. Whether that was all.
+    /// Sends what changed in some slots since then, as it is now. Whether that was all.
     pub(super) fn tell_changes(
         &self,
         tail: &Tail,
@@ -362,7 +362,7 @@ impl<S: State> Machine<S> {
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         let revision = self.known.head.revision;
-        // What was copied before does not count: changes go on being told beside a long copy.
+        // What was copied before does not count: changes go on being sent beside a long copy.
         let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
         let mut is_all = true;
         for keyspace in self.known.keyspaces.globals() {
@@ -376,7 +376,7 @@ impl<S: State> Machine<S> {
             let (mut keys, mut is_cleared) = (BTreeSet::new(), false);
             let mut last = after;
             for change in found {
-                // A revision is told as a whole.
+                // A revision is sent as a whole.
                 if into.bytes >= bytes_max && change.revision.0 > last {
                     upto = last;
                     break;
@@ -396,7 +396,7 @@ impl<S: State> Machine<S> {
                 }
             }
             if is_cleared {
-                // All that follows is told as it is now, so it may as well come first.
+                // All that follows is sent as it is now, so it may as well come first.
                 into.items.insert(0, StagedItem::Cleared { keyspace });
             }
             told.changes.insert(keyspace, upto);
@@ -406,7 +406,7 @@ impl<S: State> Machine<S> {
         Ok(is_due && self.tell_loans(tail, slots, told, into) && is_all)
     }
 
-    /// Tells the rows of slots whose rows have changed since then, where all else has been told. Whether that was
+    /// Sends the rows of slots whose rows have changed since then, where all else has been sent. Whether that was
     /// all.
     fn tell_loans(
         &self,
@@ -419,7 +419,7 @@ impl<S: State> Machine<S> {
         let after = told.loans.unwrap_or(tail.begun);
         let mut last = after;
         for (changed, slot) in self.modes.loans.changed_after(after) {
-            // A revision is told as a whole.
+            // A revision is sent as a whole.
             if into.bytes >= bytes_max && changed > last {
                 told.loans = Some(last);
                 return false;

@@ -60,6 +60,14 @@ fn a_group_that_outgrows_its_loan_goes_home_before_the_write() {
     assert!(a.machine.lent().next().is_none(), "it is too large");
 }
 
+/// A restored owner confirms, and offers its loan again.
+fn confirmed(a: &mut Site, b: &mut Site) {
+    a.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
+    let offer = a.machine.offer(&group("7")).unwrap().expect("it is asked again");
+    let parts = taken(b.run(a.offered_by(A, &offer)));
+    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+}
+
 fn inventory_for(of: SiteId, site: &mut Site) -> Answer {
     let registry = Box::new(site.newest());
     let ask = GlobalCommand::Inventory { registry, lost: of, failover: None };
@@ -144,10 +152,7 @@ fn a_restored_owner_gets_again_what_had_gone_home() {
     b.give_back("x{7}");
     settle(&mut a, A, &mut b, B, "x{7}");
     let mut a = backup;
-    a.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
-    let offer = a.machine.offer(&group("7")).unwrap().expect("it is asked again");
-    let parts = taken(b.run(a.offered_by(A, &offer)));
-    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    confirmed(&mut a, &mut b);
     assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
@@ -163,10 +168,7 @@ fn a_restored_owner_gets_the_reports_again() {
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(b.machine.parts_due().count(), 0);
     let mut a = backup;
-    a.run(Command::Deployment(DeploymentCommand::Confirm)).unwrap();
-    let offer = a.machine.offer(&group("7")).unwrap().expect("it is asked again");
-    let parts = taken(b.run(a.offered_by(A, &offer)));
-    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    confirmed(&mut a, &mut b);
     assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!((b.machine.parts_due().count(), b.part_of("x{7}")), (0, Part::Held));

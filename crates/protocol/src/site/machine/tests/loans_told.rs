@@ -1,4 +1,4 @@
-//! What other sites are told of loans: never more than of the records.
+//! What other sites get of loans: never more than of the records.
 
 use super::super::copying::{Gathered, Told};
 use super::loans::{C, CARS, lent, set, settle, sites};
@@ -8,7 +8,7 @@ use super::*;
 use crate::bugs::{Bug, Planted};
 use model::{RegistryChange, Slot, SlotSet, StagedItem};
 
-/// More than one piece tells.
+/// More than one chunk has.
 const COMMANDS: usize = 10;
 const CHANGES_EACH: usize = 500;
 
@@ -21,7 +21,7 @@ fn is_of_loans(item: &StagedItem) -> bool {
 struct Stream(Told);
 
 impl Stream {
-    /// The next piece, and whether it tells all there is.
+    /// The next chunk, and whether it has all there is.
     fn piece(&mut self, a: &Site) -> (bool, Vec<StagedItem>) {
         let mut gathered = Gathered::default();
         let all = SlotSet::all();
@@ -61,7 +61,7 @@ fn rows_are_told_when_all_records_have_been() {
     let slot = Slot::of_key(b"x{7}");
     assert!(is_all && items.contains(&StagedItem::Loans { slot, count: 1 }));
     assert!(!items.iter().any(|item| matches!(item, StagedItem::Lent { .. })), "it is home");
-    // Nothing is told twice, and a row that changes is told with all of its slot.
+    // Nothing is sent twice, and a row that changes is sent with all of its slot.
     assert!(stream.piece(&a).1.is_empty());
     lent(&mut a, &mut b, "x{7}");
     let (is_all, items) = stream.piece(&a);
@@ -86,7 +86,7 @@ fn rows_that_run_ahead_are_found() {
     assert!(!is_all && items.iter().any(is_of_loans), "{items:?}");
 }
 
-/// A slot's rows that are told replace those that were.
+/// The rows of a slot that are sent replace those that were.
 #[test]
 fn rows_that_are_gone_are_gone_at_the_mirror() {
     let (mut a, mut b, mut c) = sites();
