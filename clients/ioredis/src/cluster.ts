@@ -28,6 +28,9 @@ interface Timing {
 
 /** One connection's server. At a time one of its requests is timed, so that the others cost nothing. */
 interface Server {
+  /** By which this client reaches it. */
+  readonly address: string;
+  /** As the cluster calls it; its address as long as that is not known. */
   name: string;
   place: number;
   isTiming: boolean;
@@ -131,13 +134,14 @@ export class Cluster extends Base {
   }
 
   #name(redis: Redis): string {
-    const address = `${redis.options.host}:${redis.options.port}`;
+    const address = addressOf(redis);
     return this.#addresses.get(address) ?? address;
   }
 
   /** Takes latencies of a connection's requests. */
   #time(redis: Redis): void {
-    const server: Server = { name: this.#name(redis), place: -1, isTiming: false };
+    const address = addressOf(redis);
+    const server: Server = { address, name: address, place: -1, isTiming: false };
     const send = redis.sendCommand;
     redis.sendCommand = (command, stream) => {
       const note = (command as Noted)[NOTE];
@@ -185,15 +189,21 @@ export class Cluster extends Base {
     const sketch = this.#reporter?.sketch;
     if (!sketch) return;
     const us = Math.round((performance.now() - sentAt) * 1000);
+    // The first connection is older than what the cluster calls its server, and may have answered before.
+    if (server.name === server.address) {
+      server.name = this.#addresses.get(server.address) ?? server.address;
+    }
     if (server.place < 0 || sketch.names[server.place] !== server.name) {
-      // The first connection is older than what the cluster calls its server.
-      server.name = this.#addresses.get(server.name) ?? server.name;
       server.place = sketch.server(server.name);
     }
     if (server.place >= 0) sketch.answered(server.place, us);
     const [key, size] = [command.getKeys()[0], sizeOf(answer)];
     if (key !== undefined && size > 0) sketch.sized(command.getSlot(), keyId(key, this.#id), size);
   }
+}
+
+function addressOf({ options }: Redis): string {
+  return `${options.host}:${options.port}`;
 }
 
 function sizeOf(value: unknown): number {
