@@ -9,13 +9,14 @@
 //! on two cores a second profile would cost more than all tests together. Lints and documents share
 //! what they need from other people's crates, tests have to build those once more.
 
+mod lanes;
 mod rules;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use field::binary::{root, target};
+use field::binary::root;
 
 /// How `verify` is run.
 #[derive(Args, Debug)]
@@ -39,7 +40,7 @@ enum Step {
     First,
     /// `cargo doc` on our crates, warnings denied.
     Docs,
-    /// `cargo test` on everything.
+    /// All tests, as `cargo test` has them, in two lanes.
     Tests,
 }
 
@@ -53,7 +54,7 @@ impl Step {
     fn command(self) -> Option<&'static [&'static str]> {
         match self {
             Step::Format => Some(&["fmt", "--all", "--check"]),
-            Step::Rules => None,
+            Step::Rules | Step::Tests => None,
             Step::Deny => Some(&["deny", "--locked", "check", "--hide-inclusion-graph"]),
             Step::Lints => Some(&[
                 "clippy",
@@ -65,7 +66,6 @@ impl Step {
             ]),
             Step::First => Some(&["clippy", "--locked", "-p", "portolan", "--", "--deny=warnings"]),
             Step::Docs => Some(&["doc", "--locked", "--workspace", "--all-features", "--no-deps"]),
-            Step::Tests => Some(&["test", "--locked", "--workspace"]),
         }
     }
 
@@ -89,16 +89,12 @@ impl Step {
         match self.command() {
             Some(arguments) => {
                 let mut command = cargo(arguments);
-                match self {
-                    Step::Docs => command.env("RUSTDOCFLAGS", "--deny=warnings"),
-                    // Built by now, since the package has integration tests. Asked to build it,
-                    // cargo would do so without the features that tests' dependencies turn on,
-                    // which is half of the tree once more.
-                    Step::Tests => command.env("PORTOLAN_BIN", target().join("debug/portolan")),
-                    _ => &mut command,
-                };
+                if self == Step::Docs {
+                    command.env("RUSTDOCFLAGS", "--deny=warnings");
+                }
                 run(&mut command)?;
             }
+            None if self == Step::Tests => lanes::run()?,
             None => rules::check(root())?,
         }
         Ok(Outcome::Passed)
