@@ -3,7 +3,8 @@
 //! A site that has a copy which no stream feeds, or only the stream to a former backup, asks the slot's
 //! owner, if that is known, whether the copy may go. The owner answers for the slots that its backup has acknowledged, complete,
 //! with the tag and the position of those copies; the rules ([`crate::global::ownership`]) decide
-//! whether that is enough. A site that does not own a slot any more answers with the owner. Nothing
+//! whether that is enough. A site that does not own a slot any more answers with the owner. Now and then any site
+//! is asked: a record of an owner ends nowhere if the site that it leads to has left. Nothing
 //! of this is kept: it is asked for again.
 
 use super::Site;
@@ -23,6 +24,8 @@ use wire::entry;
 
 /// Slots that one message names at most.
 const SLOTS_MAX: usize = 4_096;
+/// One time in so many any site is asked instead of the owner.
+const ANY_EVERY: usize = 4;
 /// The generation of an owner that has no backup, as an operator chose it or there is no other site: it
 /// does without copies.
 const NO_BACKUP: u64 = u64::MAX - 1;
@@ -43,8 +46,10 @@ fn share(slots: &SlotSet, ended_at: Option<Slot>) -> Vec<Slot> {
 pub(super) struct Release {
     /// The site to ask next about slots without a known owner.
     turn: usize,
-    /// The last slots that others were asked about: of those with a copy here, and of frozen ones.
+    /// The last slots that others were asked about: of those with a copy here, of those with parts that are
+    /// over, and of frozen ones.
     asked_to: Option<Slot>,
+    parts_asked_to: Option<Slot>,
     frozen_asked_to: Option<Slot>,
 }
 
@@ -65,6 +70,12 @@ impl<S: State> Job<S> for Release {
         let others: Vec<SiteId> = others.collect();
         self.turn = self.turn.wrapping_add(1);
         let turn = others.get(self.turn % others.len().max(1)).copied();
+        // The owner that is known may only know a next one that has left; another site may know one that is there.
+        let instead = self.turn.is_multiple_of(ANY_EVERY).then(|| {
+            let any = self.turn / ANY_EVERY;
+            others.get(any % others.len().max(1)).copied()
+        });
+        let instead = instead.flatten();
         let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
         let asked = share(&spare, self.asked_to);
         self.asked_to = asked.last().copied();
@@ -72,16 +83,20 @@ impl<S: State> Job<S> for Release {
             let Some(copy) = machine.copy_of(slot) else { continue };
             let known = machine.holder(slot).map(|(site, _)| site);
             let known = known.filter(|site| *site == own || registry.site(*site).is_some());
-            if let Some(owner) = known.or(turn) {
+            if let Some(owner) = instead.or(known).or(turn) {
                 by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
             }
         }
-        // What was borrowed is given up when the owner's mirror has it.
-        for slot in retained.iter().filter(|slot| !spare.contains(*slot)).take(SLOTS_MAX) {
-            if let Some((owner, epoch)) = machine.owner_of_parts(slot)
-                && registry.site(owner).is_some()
-            {
-                by_owner.entry(owner).or_default().push((slot, epoch));
+        // What was borrowed is given up when the owner's mirror has it. Of a slot whose owner has left, any
+        // site may know the next one.
+        let without_copy = retained.iter().filter(|slot| !spare.contains(*slot)).collect();
+        let asked = share(&without_copy, self.parts_asked_to);
+        self.parts_asked_to = asked.last().copied();
+        for slot in asked {
+            let Some((owner, epoch)) = machine.owner_of_parts(slot) else { continue };
+            let listed = Some(owner).filter(|owner| registry.site(*owner).is_some());
+            if let Some(site) = instead.or(listed).or(turn) {
+                by_owner.entry(site).or_default().push((slot, epoch));
             }
         }
         // Their destination is gone: the asked site may have a record of the owner by now.

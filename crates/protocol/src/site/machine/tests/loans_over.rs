@@ -1,12 +1,13 @@
 //! Loans that are over: what is left of them, groups that have become too large, and sites that were restored.
 
-use super::loans::{CARS, group, lending, lent, set, settle, sites, taken};
+use super::loans::{C, CARS, group, lending, lent, set, settle, sites, taken};
 use super::moves::{A, B};
 use super::restored::restored;
 use super::*;
 use crate::global::ownership::lending::Part;
 use crate::job::{Effect, Job};
 use crate::site::confirming::Confirming;
+use crate::site::release::Release;
 use model::{Epoch, Lending, MoveError, Slot, SlotEpochs};
 use std::time::Duration;
 
@@ -194,4 +195,56 @@ fn a_part_that_went_home_stays_while_a_failover_is_open() {
     b.learns(&over);
     supersede(&mut b, "x{7}");
     assert_eq!(b.part_of("x{7}"), Part::Never);
+}
+
+/// The sites that are asked whether what is here may go.
+fn asked(site: &Site) -> Vec<SiteId> {
+    let effects = Release::default().poll(&site.view(Duration::from_secs(1)));
+    let to = |effect| match effect {
+        Effect::Send { to, .. } => to,
+        other => panic!("{other:?}"),
+    };
+    effects.into_iter().map(to).collect()
+}
+
+/// The owner had given the slot to a site that the borrower does not know of.
+#[test]
+fn of_a_part_that_is_over_any_site_is_asked_once_its_owner_has_left() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(asked(&b), [A]);
+    let mut registry = b.newest();
+    registry.sites.retain(|site| site.id != A);
+    registry.version.round += 1;
+    b.learns(&registry);
+    assert_eq!((b.part_of("x{7}"), asked(&b)), (Part::Retained, vec![C]));
+    // It names the next owner, which is asked then.
+    let slots = SlotEpochs::gather([(Slot::of_key(b"x{7}"), Epoch::counted(2))]);
+    b.run(Command::Global(GlobalCommand::Register { holder: C, slots })).unwrap();
+    assert_eq!(asked(&b), [C]);
+    let slots = SlotEpochs::gather([(Slot::of_key(b"x{7}"), Epoch::counted(2))]);
+    let position = u64::MAX - 1;
+    b.run(Command::Global(GlobalCommand::Supersede { slots, generation: 9, position })).unwrap();
+    assert_eq!(b.part_of("x{7}"), Part::Never);
+}
+
+/// The owner that is known gave the slot to a site that has left by now, and knows no later one.
+#[test]
+fn now_and_then_any_site_is_asked_instead_of_the_owner() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let mut job = Release::default();
+    let mut to = Vec::new();
+    for _ in 0..12 {
+        for effect in job.poll(&b.view(Duration::from_secs(1))) {
+            let Effect::Send { to: site, .. } = effect else { panic!("{effect:?}") };
+            to.push(site);
+        }
+    }
+    assert_eq!(to.len(), 12);
+    assert!(to.contains(&C) && to.iter().filter(|site| **site == A).count() >= 9, "{to:?}");
 }
