@@ -73,6 +73,12 @@ pub const LOANS_PER_COMMAND_MAX: usize = 256;
 pub const LOANS_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a lent group: a write that would take it beyond sends it home first.
 pub const LOAN_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of remembered answers of a slot beyond which no group of it is lent: each goes along with the group.
+pub const LOAN_ANSWERS_BYTES_MAX: usize = 8 << 20;
+/// Bytes of remembered answers of a borrowed group: it goes home before a write that would take it beyond.
+pub const PART_ANSWERS_BYTES_MAX: usize = 2 * LOAN_ANSWERS_BYTES_MAX;
+/// What a remembered answer takes in a message beside its content.
+pub const ANSWER_SENT_BYTES: usize = 48;
 /// Bytes of the tag of a group that is lent: a failover brings those of all loans.
 pub const LOANS_TAG_BYTES_MAX: usize = 128;
 /// Keys of slots that one command looks at to find those of the groups that it lends.
@@ -330,7 +336,11 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 const _: () = {
     assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
     assert!(VALUE_BYTES_MAX <= ANSWER_BYTES_MAX);
-    assert!(LOANS_BYTES_MAX as u64 + LOAN_BYTES_MAX < PEER_FRAME_BYTES_MAX as u64 / 2);
+    // Offers and reports of groups with all that belongs to them.
+    assert!(
+        LOANS_BYTES_MAX + LOAN_BYTES_MAX as usize + PART_ANSWERS_BYTES_MAX < COMMAND_BYTES_MAX / 2
+    );
+    assert!(ANSWER_REMEMBERED_BYTES_MAX + ANSWER_SENT_BYTES < LOAN_ANSWERS_BYTES_MAX);
     assert!(LOANS_MAX * (LOANS_TAG_BYTES_MAX + 64) < PEER_FRAME_BYTES_MAX);
     // A write of the longest value always has a place.
     assert!((COMMAND_BYTES_MAX as u64) < CAUSAL_UNORDERED_BYTES_MAX);

@@ -77,7 +77,8 @@ fn why(one: &v1::ExplainPlacementResponse) -> String {
         ),
         "advised" => format!("a move to {better} is advised: {gain_ms:.2} ms an access nearer"),
         "moves" => format!("it moves towards {better}: {gain_ms:.2} ms an access nearer"),
-        "too-large" => "it is larger than 1 MiB, so it stays with its slot".to_owned(),
+        "too-large" => "it is larger than 1 MiB, or more than 8 MiB of answers are remembered with its slot, so it stays"
+            .to_owned(),
         other => other.to_owned(),
     }
 }

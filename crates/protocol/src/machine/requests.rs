@@ -65,6 +65,8 @@ pub(crate) struct Clients {
     idle: BTreeSet<(u64, Asker)>,
     /// What is remembered with a slot, by the revision at which it came to be so here.
     of_slots: BTreeMap<u64, (Asker, u64)>,
+    /// What those of slots take in messages to other sites.
+    sent: BTreeMap<(Whose, Slot), usize>,
     answers: usize,
     bytes: usize,
 }
@@ -124,6 +126,7 @@ impl Clients {
                     if at > 0 {
                         all.of_slots.insert(at, (id, sequence));
                     }
+                    count(&mut all.sent, id, row.len(), true);
                     all.answers += 1;
                     all.bytes += row.len();
                 }
@@ -145,6 +148,17 @@ impl Clients {
         self.clients.len() > limits::CLIENTS_REMEMBERED_MAX
             || self.answers > limits::REQUESTS_REMEMBERED_MAX
             || self.bytes > limits::REQUESTS_REMEMBERED_BYTES_MAX
+    }
+}
+
+/// An answer of so many bytes came, or went.
+fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: Asker, bytes: usize, came: bool) {
+    let Some(slot) = of.slot.filter(|_| of.is_told()) else { return };
+    let (at, bytes) = ((of.whose, slot), bytes + limits::ANSWER_SENT_BYTES);
+    let sum = sent.get(&at).copied().unwrap_or_default();
+    match if came { sum + bytes } else { sum.saturating_sub(bytes) } {
+        0 => drop(sent.remove(&at)),
+        sum => drop(sent.insert(at, sum)),
     }
 }
 
@@ -227,6 +241,11 @@ impl Clients {
             }
         }
         Ok(items)
+    }
+
+    /// What the answers that are remembered with some records of a slot take in a message.
+    pub(crate) fn sent_bytes(&self, whose: Whose, slot: Slot) -> usize {
+        self.sent.get(&(whose, slot)).copied().unwrap_or_default()
     }
 
     /// What came to be remembered with these slots after a revision, until `put` returns that there is no
@@ -359,6 +378,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         }
         all.answers += 1;
         all.bytes += row.len();
+        count(&mut all.sent, asker, row.len(), true);
         self.overlay.put(tables::answer(asker, sequence), row);
 
         let client = all.clients.get_mut(&asker).expect("it was made just now");
@@ -373,6 +393,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             excess = excess.saturating_sub(1);
             all.answers -= 1;
             all.bytes -= remembered.bytes as usize;
+            count(&mut all.sent, asker, remembered.bytes as usize, false);
             all.of_slots.remove(&remembered.at);
             self.overlay.remove(tables::answer(asker, sequence));
         }
@@ -426,6 +447,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         all.answers -= client.answered.len();
         for (sequence, remembered) in &client.answered {
             all.bytes -= remembered.bytes as usize;
+            count(&mut all.sent, id, remembered.bytes as usize, false);
             all.of_slots.remove(&remembered.at);
             self.overlay.remove(tables::answer(id, *sequence));
         }

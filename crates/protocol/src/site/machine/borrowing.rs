@@ -61,7 +61,10 @@ impl<S: State> Applying<'_, S> {
             match borrowed.part {
                 _ if borrowed.loan != offer.row.loan => {}
                 Part::Retained => self.modes.loans.change_part(group, |part| part.back = None),
-                Part::Held => self.modes.loans.change_part(group, |part| part.fed = 0),
+                Part::Held => {
+                    let since = self.known.head.revision.0;
+                    self.modes.loans.change_part(group, |part| (part.fed, part.since) = (0, since));
+                }
                 Part::Never | Part::Unconfirmed | Part::Frozen => {}
             }
             if leaves || is_full || !is_global {
@@ -144,8 +147,8 @@ impl<S: State> Applying<'_, S> {
         self.set_part(group, Some(part));
     }
 
-    /// A write is about to come to a part. `false`: the group has become too large to be borrowed, and goes home
-    /// without it.
+    /// A write is about to come to a part. `false`: the group, or what its clients were answered, has become too
+    /// large to be borrowed, and goes home without it.
     pub(super) fn may_grow(
         &mut self,
         group: &Group,
@@ -159,10 +162,13 @@ impl<S: State> Applying<'_, S> {
             let there = records.iter().map(|(key, row)| key.len() + row.len());
             bytes = there.sum::<usize>() as u64 + more;
         }
+        // Going home it has all of them.
+        let answers = self.known.clients.sent_bytes(Whose::Borrowed(part.generation), group.slot());
+        let answer = limits::ANSWER_REMEMBERED_BYTES_MAX + limits::ANSWER_SENT_BYTES;
+        let is_too_large =
+            bytes > limits::LOAN_BYTES_MAX || answers + answer > limits::PART_ANSWERS_BYTES_MAX;
         let mut borrowed = part.borrowed;
-        if bytes > limits::LOAN_BYTES_MAX
-            && self.by_rule(|fences| borrowed.give_back(fences)).unwrap_or(false)
-        {
+        if is_too_large && self.by_rule(|fences| borrowed.give_back(fences)).unwrap_or(false) {
             self.set_part(group, Some(PartRow { borrowed, ..*part }));
             return Ok(false);
         }
@@ -230,7 +236,10 @@ impl<S: State> Applying<'_, S> {
             let back;
             if state.stands {
                 borrowed.confirm(state.epoch);
-                fed = fed.max(state.fed);
+                // An earlier report does not have all that is to come again.
+                if state.fed >= part.since {
+                    fed = fed.max(state.fed);
+                }
                 back = None;
             } else {
                 let lent = Lent { row: None, count: state.count };
@@ -330,15 +339,15 @@ impl<S: State> Machine<S> {
     pub(crate) fn loan_report(&self, group: &Group) -> Result<Option<LoanReport>, MachineError> {
         let slot = group.slot();
         let Some(part) = self.modes.loans.part(group) else { return Ok(None) };
-        let Borrowed { loan, part: kind, confirmed, .. } = part.borrowed;
+        let Borrowed { loan, part: kind, .. } = part.borrowed;
         let whose = Whose::Borrowed(part.generation);
         let found = group_records(&self.state, part.generation, &group.tag)?;
         let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
         let mut records: Vec<StagedItem> = found.into_iter().map(record).collect();
-        // Beyond what is new since the loan, an owner that took the slot in a failover may lack the answers
-        // about writes that came with the group, which it gets in these records.
-        let is_of_lender = kind == Part::Held && confirmed == loan.epoch.failover;
-        let since = is_of_lender.then_some(part.since);
+        // An owner that has taken a report has all answers up to its revision. One that took the slot in a failover,
+        // or was restored, may lack those about writes that it gets in these records: also what came with the loan.
+        let has_report = kind == Part::Held && part.fed > 0;
+        let since = has_report.then_some(part.fed);
         records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
         let epoch = self.modes.slots.token(slot).epoch();
         let (group, records) = (group.clone(), Some(records));

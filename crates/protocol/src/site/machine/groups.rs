@@ -73,6 +73,12 @@ impl<S: State> Machine<S> {
         Ok(Some(groups))
     }
 
+    /// Whether clients were answered more about a slot than may go along with a group of it.
+    pub(crate) fn has_many_answers(&self, slot: Slot) -> bool {
+        let bytes = self.known.clients.sent_bytes(Whose::Own, slot);
+        bytes > limits::LOAN_ANSWERS_BYTES_MAX
+    }
+
     /// The groups that this site serves for the owners of their slots, with these.
     pub(crate) fn borrowed_groups(&self) -> impl Iterator<Item = (&Group, SiteId)> + '_ {
         let is_fenced = self.modes.is_fenced();

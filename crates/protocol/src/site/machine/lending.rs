@@ -87,6 +87,9 @@ impl<S: State> Applying<'_, S> {
                 continue;
             }
             let slot = group.slot();
+            if self.known.clients.sent_bytes(Whose::Own, slot) > limits::LOAN_ANSWERS_BYTES_MAX {
+                continue;
+            }
             let store = self.modes.slots.store(group.keyspace, slot);
             let records = match store {
                 Some(store) if store.count > keys_left => continue,

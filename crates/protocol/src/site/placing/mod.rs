@@ -266,6 +266,16 @@ impl<S: State> Job<S> for Placing {
     fn progress(&self, _view: &View<'_, S>) -> Progress {
         Progress { left: (self.advice.len() + self.moves.len()) as u64, sent_bytes: 0 }
     }
+
+    fn waits_for(&self, _view: &View<'_, S>) -> Option<String> {
+        let (mib, answers_mib) =
+            (limits::LOANS_BYTES_MAX >> 20, limits::LOAN_ANSWERS_BYTES_MAX >> 20);
+        let resting = Some(self.moves.resting()).filter(|resting| *resting > 0)?;
+        Some(format!(
+            "{resting} groups stay at home: above {mib} MiB, or above {answers_mib} MiB of answers that are remembered \
+             with their slots"
+        ))
+    }
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {

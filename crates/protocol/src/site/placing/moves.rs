@@ -36,12 +36,18 @@ use storage::state::State;
 
 /// The moves of one window: in number, and in bytes.
 const BUDGET: (u64, u64) = (2_560, 64 << 20);
-/// How long nothing is lent to a site that has refused a group, and a group that is too large is not looked at.
+/// How long nothing is lent to a site that has refused a group, and a group that is too large, or has too many answers
+/// beside it, is not looked at.
 const REST: Duration = Duration::from_secs(60);
 /// How long ago the other site of a move may have sent its last message.
 const HEARD: Duration = Duration::from_secs(2);
 /// How long a command may take to show in the state.
 const APPLIED: Duration = Duration::from_secs(5);
+
+/// Whether a group at home is too large to be lent, with what goes along with it.
+fn stays<S: State>(view: &View<'_, S>, group: &Group, bytes: u64) -> bool {
+    bytes > limits::LOANS_BYTES_MAX as u64 || view.machine.has_many_answers(group.slot())
+}
 
 /// A move that was begun and is not over.
 #[derive(Debug)]
@@ -226,7 +232,7 @@ impl Moves {
                 continue;
             }
             let (is_lent, bytes) = match held {
-                Held::AtHome { bytes } if bytes > limits::LOANS_BYTES_MAX as u64 => {
+                Held::AtHome { bytes } if stays(view, &group, bytes) => {
                     self.resting.insert(key, view.now + REST);
                     continue;
                 }
@@ -284,6 +290,11 @@ impl Moves {
             }
             false
         });
+    }
+
+    /// How many groups would be better elsewhere and are too large to be lent.
+    pub(super) fn resting(&self) -> usize {
+        self.resting.len()
     }
 
     /// The groups that this site has borrowed, with their users, and what it costs to have them here and at home.
@@ -364,7 +375,7 @@ impl Moves {
                 let gain_ms = one.gain_ms_per_s / one.rate.max(f32::MIN_POSITIVE);
                 PlacementReason::Moves { to: one.to, gain_us: us(gain_ms) }
             }
-            (None, _) if u64::from(bytes) > limits::LOANS_BYTES_MAX as u64 => {
+            (None, _) if home == own && stays(view, group, bytes.into()) => {
                 PlacementReason::TooLarge
             }
             // It begins with the next decision.

@@ -1,6 +1,6 @@
 //! Loans that are over: what is left of them, groups that have become too large, and sites that were restored.
 
-use super::loans::{C, CARS, group, lending, lent, set, settle, sites, taken};
+use super::loans::{C, CARS, add, group, lending, lent, set, settle, sites, taken};
 use super::moves::{A, B};
 use super::restored::restored;
 use super::*;
@@ -8,7 +8,7 @@ use crate::global::ownership::lending::Part;
 use crate::job::{Effect, Job};
 use crate::site::confirming::Confirming;
 use crate::site::release::Release;
-use model::{Epoch, Lending, MoveError, Slot, SlotEpochs};
+use model::{ClientId, Epoch, Lending, MoveError, Slot, SlotEpochs, StagedItem, limits};
 use std::time::Duration;
 
 /// The owner's mirror has all.
@@ -247,4 +247,80 @@ fn now_and_then_any_site_is_asked_instead_of_the_owner() {
     }
     assert_eq!(to.len(), 12);
     assert!(to.contains(&C) && to.iter().filter(|site| **site == A).count() >= 9, "{to:?}");
+}
+
+/// How many remembered answers a report has.
+fn answers(site: &Site, key: &'static str) -> usize {
+    let report = site.machine.loan_report(&group(key)).unwrap().unwrap();
+    let records = report.records.unwrap();
+    records.iter().filter(|item| matches!(item, StagedItem::Remembered { .. })).count()
+}
+
+#[test]
+fn a_report_has_the_answers_since_the_last_one() {
+    let (mut a, mut b, _) = sites();
+    a.run(add("n{7}", 1)).unwrap();
+    lent(&mut a, &mut b, "n{7}");
+    b.run(add("n{7}", 2)).unwrap();
+    assert_eq!(answers(&b, "n{7}"), 1);
+    let late = b.report(B, "n{7}");
+    settle(&mut a, A, &mut b, B, "n{7}");
+    b.run(add("n{7}", 3)).unwrap();
+    b.run(add("n{7}", 4)).unwrap();
+    assert_eq!(answers(&b, "n{7}"), 2);
+    // A restored owner offers the loan again: it may lack all of them, whatever an earlier report brought.
+    let before = a.run(late).unwrap();
+    let offer = a.machine.offer(&group("7")).unwrap().unwrap();
+    taken(b.run(a.offered_by(A, &offer)));
+    let Answer::Lent { revision, states, .. } = before else { panic!("{before:?}") };
+    b.run(lending(Lending::Follow { owner: A, revision, states })).unwrap();
+    assert_eq!(answers(&b, "n{7}"), 4);
+    settle(&mut a, A, &mut b, B, "n{7}");
+    assert_eq!(answers(&b, "n{7}"), 0);
+    b.give_back("n{7}");
+    assert_eq!(answers(&b, "n{7}"), 4, "the owner of today may be another one");
+    settle(&mut a, A, &mut b, B, "n{7}");
+    for sequence in 1..=4 {
+        let known = Answer::Integer(sequence as i64);
+        assert_eq!(a.run(add("n{7}", sequence)), Ok(known), "done once");
+    }
+}
+
+/// A write with a long answer that is remembered.
+fn long(sequence: u64) -> Command {
+    let value = Bytes::from(vec![b'v'; limits::ANSWER_REMEMBERED_BYTES_MAX - 100]);
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    let write = Write::Put { key: "l{7}".into(), value, condition, expiry, return_old: true };
+    let request = RequestId { client: ClientId(9), sequence, acknowledged_below: 0 };
+    Command::Write { keyspace: CARS, write, request: Some(request) }
+}
+
+#[test]
+fn a_group_with_many_answers_stays_and_goes_home_in_time() {
+    let mut writes = (1..).map(long);
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "l{7}");
+    let mut written = 0;
+    while b.part_of("l{7}") == Part::Held {
+        let outcome = b.run(writes.next().unwrap());
+        let is_home = outcome == Err(Refusal::NotHeld(Slot::of_key(b"l{7}")));
+        assert!(outcome.is_ok() || is_home, "{outcome:?}");
+        written += u64::from(outcome.is_ok());
+    }
+    let answer = limits::ANSWER_REMEMBERED_BYTES_MAX;
+    let most = limits::PART_ANSWERS_BYTES_MAX / answer;
+    assert!((most as u64 - 3..=most as u64 + 1).contains(&written), "{written} of {most}");
+    settle(&mut a, A, &mut b, B, "l{7}");
+    assert!(a.value("l{7}").unwrap().is_some());
+    // All groups of the slot stay, until those answers are forgotten.
+    assert!(a.machine.has_many_answers(Slot::of_key(b"l{7}")));
+    a.run(lending(Lending::Lend { to: B, groups: vec![group("7")] })).unwrap();
+    assert!(a.machine.lent().next().is_none());
+    let mut a = a.reopened();
+    assert!(a.machine.has_many_answers(Slot::of_key(b"l{7}")), "it is counted anew");
+    let request = RequestId { client: ClientId(9), sequence: 9_999, acknowledged_below: 9_999 };
+    let write = put("l{7}", "1");
+    a.run(Command::Write { keyspace: CARS, write, request: Some(request) }).unwrap();
+    assert!(!a.machine.has_many_answers(Slot::of_key(b"l{7}")));
+    lent(&mut a, &mut b, "l{7}");
 }
