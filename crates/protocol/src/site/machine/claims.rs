@@ -166,19 +166,23 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    fn adopt_claim(&mut self, group: &Group, claim: Claim, from: TakenFrom, known: Ballot) {
+    fn adopt_claim(&mut self, group: &Group, claim: Claim, from: TakenFrom, decided: Ballot) {
         let slot = group.slot();
         let had = self.modes.loans.row(Whose::Own, slot, group);
         let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
-        let adopted = self.by_rule(|fences| lent.adopt(claim, from, known, fences));
+        let adopted = self.by_rule(|fences| lent.adopt(claim, from, decided, fences));
         let Some(row) = lent.row.filter(|_| adopted.is_ok()) else { return };
         let keys = match had {
             Some(had) => had.keys,
             None => self.keys_of_group(group),
         };
-        let fed = had.filter(|had| had.row.loan == row.loan).map_or(0, |had| had.fed);
+        let known = had.filter(|had| had.row.loan == row.loan);
+        let fed = known.map_or(0, |had| had.fed);
+        // A row that these records have not seen is offered: should the borrower have no part any more, its answer
+        // ends the loan.
+        let is_taken = known.is_some();
         self.next_revision();
-        self.set_lent(group, Some(LentRow { row, fed, keys, is_taken: true }), lent.count);
+        self.set_lent(group, Some(LentRow { row, fed, keys, is_taken }), lent.count);
     }
 
     fn keys_of_group(&mut self, group: &Group) -> u64 {

@@ -8,7 +8,10 @@ use crate::global::ownership::lending::Part;
 use crate::job::{Effect, Job};
 use crate::site::confirming::Confirming;
 use crate::site::release::Release;
-use model::{ClientId, Epoch, Lending, MoveError, Slot, SlotEpochs, StagedItem, limits};
+use model::{
+    Ballot, ClientId, Epoch, Group, Lending, Loan, LoanClaim, MoveError, Slot, SlotEpochs,
+    StagedItem, limits,
+};
 use std::time::Duration;
 
 /// The owner's mirror has all.
@@ -323,4 +326,55 @@ fn a_group_with_many_answers_stays_and_goes_home_in_time() {
     a.run(Command::Write { keyspace: CARS, write, request: Some(request) }).unwrap();
     assert!(!a.machine.has_many_answers(Slot::of_key(b"l{7}")));
     lent(&mut a, &mut b, "l{7}");
+}
+
+/// More claims than one command adopts, each of a slot of its own; no site has those parts any more.
+#[test]
+fn a_restored_owner_adopts_many_claims_and_offers_each() {
+    const CLAIMS: u64 = 5_000;
+    let (a, mut b, mut c) = sites();
+    let mut a = restored(&a);
+    let mut claims: Vec<(Group, LoanClaim)> = Vec::new();
+    for number in 0..CLAIMS {
+        let group = Group { keyspace: CARS, tag: number.to_string().into() };
+        let loan = Loan { epoch: Epoch::counted(1), count: number + 1 };
+        claims.push((group, LoanClaim { loan, to: B, confirmed: Ballot::FIRST }));
+    }
+    let (mut job, now) = (Confirming::default(), Duration::from_secs(1));
+    for effect in job.poll(&a.view(now)) {
+        let Effect::Ask { id: Some(id), to, command, .. } = effect else { panic!("{effect:?}") };
+        let answer = if to == B { b.run(command) } else { c.run(command) }.unwrap();
+        let answer = match answer {
+            Answer::Inventory(inventory) if to == B => {
+                Answer::InventoryOfLoans(inventory, claims.clone())
+            }
+            other => other,
+        };
+        job.answered(id, Ok(answer), &a.view(now));
+    }
+    let mut commands = 0;
+    loop {
+        let effects = job.poll(&a.view(now));
+        match &effects[..] {
+            [Effect::Ask { id: Some(id), to: A, command, .. }] => {
+                let answer = a.run(command.clone()).map_err(model::Failure::Refused);
+                job.answered(*id, answer, &a.view(now));
+                commands += 1;
+            }
+            [Effect::Propose(command)] => {
+                a.run(command.clone()).unwrap();
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((commands, a.machine.lent().count()), (2, CLAIMS as usize));
+    assert_eq!(a.machine.offered().count(), CLAIMS as usize);
+    // Its borrower has no part in it, and is past the loan.
+    let of_one = claims[7].0.clone();
+    let offer = a.machine.offer(&of_one).unwrap().unwrap();
+    let loan = Loan { count: offer.row.loan.count + 1, ..offer.row.loan };
+    let part = model::LoanTaken { group: of_one.clone(), loan, part: Part::Never };
+    a.run(lending(Lending::Answered { by: B, parts: vec![part] })).unwrap();
+    assert_eq!(a.machine.borrower_of(&of_one), None, "it is home");
 }
