@@ -138,3 +138,79 @@ fn a_loan_goes_on_after_a_crash_of_either_side() {
         assert_eq!(sites.get(WEST, &key).0, some(value));
     }
 }
+
+/// What a write waits as its group is lent, and as it comes back: nothing else is done at either site.
+#[test]
+fn a_group_changes_hands_within_a_round_trip_and_two_commits() {
+    let mut sites = sites(true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, &"v".repeat(1_024));
+    // A commit of a site of one node, by a write where it is served.
+    let began = sites.lab.now();
+    sites.put(WEST, &key, &"w".repeat(1_024));
+    let commit = sites.lab.now() - began;
+    let most = WAY + 2 * commit;
+    for round in 0..4 {
+        sites.lab.run(MS * 1_000);
+        let began = sites.lab.now();
+        lend(&mut sites, &key);
+        // West has stopped with that answer, or before.
+        let lent = sites.lab.now();
+        let is_there = |lab: &Simulation| lab.serves_group(EAST, &of_key).is_some();
+        assert!(sites.lab.run_until(MS * 1_000, is_there));
+        let (from_command, pause) = (sites.lab.now() - began, sites.lab.now() - lent);
+        eprintln!("round {round}: lent: {from_command:?} from the command, {pause:?} at no site");
+        assert!(from_command <= most + commit, "{from_command:?} of {most:?}");
+        assert!(pause <= most, "{pause:?} of {most:?}");
+        sites.put(EAST, &key, &"x".repeat(1_024));
+        sites.lab.run(MS * 1_000);
+        let loan = sites.lab.part(EAST, &of_key).unwrap().borrowed.loan;
+        let began = sites.lab.now();
+        sites.write(EAST, lending(Lending::GiveBack { loans: vec![(of_key.clone(), loan)] }));
+        let frozen = sites.lab.now();
+        let is_home = |lab: &Simulation| lab.serves_group(WEST, &of_key).is_some();
+        assert!(sites.lab.run_until(MS * 1_000, is_home));
+        let (from_command, pause) = (sites.lab.now() - began, sites.lab.now() - frozen);
+        eprintln!("round {round}: back: {from_command:?} from the command, {pause:?} at no site");
+        assert!(from_command <= most + commit, "{from_command:?} of {most:?}");
+        assert!(pause <= most, "{pause:?} of {most:?}");
+    }
+}
+
+/// As many as a job has to send: the links carry them, and no processor is waited for.
+#[test]
+fn thousands_of_groups_change_hands_in_a_second() {
+    const GROUPS: usize = 2_048;
+    let mut sites = sites(true);
+    let keys: Vec<String> = (0..GROUPS).map(|n| sites.key_at(WEST, &format!("{n}x"))).collect();
+    for some in keys.chunks(256) {
+        let put = |key: &String| {
+            let pairs = vec![(bytes(key), bytes(&"v".repeat(1_024)))];
+            let write = Write::PutMany { pairs, if_all_absent: false };
+            Body::Write(Command::Write { keyspace: sites.keyspace, write, request: None })
+        };
+        let bodies = some.iter().map(put).collect();
+        sites.ask_all(WEST, bodies);
+    }
+    let groups: Vec<Group> = keys.iter().map(|key| group(&sites, key)).collect();
+    let began = sites.lab.now();
+    for some in groups.chunks(256) {
+        sites.write(WEST, lending(Lending::Lend { to: OF_EAST, groups: some.to_vec() }));
+    }
+    let are = |lab: &Simulation, at| groups.iter().all(|one| lab.serves_group(at, one).is_some());
+    assert!(sites.lab.run_until(MS * 10_000, |lab| are(lab, EAST)));
+    let lent = sites.lab.now() - began;
+    sites.lab.run(MS * 1_000);
+    let began = sites.lab.now();
+    for some in groups.chunks(256) {
+        let loan = |one: &Group| (one.clone(), sites.lab.part(EAST, one).unwrap().borrowed.loan);
+        let loans = some.iter().map(loan).collect();
+        sites.write(EAST, lending(Lending::GiveBack { loans }));
+    }
+    assert!(sites.lab.run_until(MS * 10_000, |lab| are(lab, WEST)));
+    let back = sites.lab.now() - began;
+    eprintln!("{GROUPS} groups lent in {lent:?}, given back in {back:?}");
+    let most = MS * 1_000 * GROUPS as u32 / 2_000;
+    assert!(lent <= most && back <= most, "{lent:?} and {back:?} of {most:?}");
+}

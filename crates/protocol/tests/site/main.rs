@@ -11,6 +11,7 @@ mod forwards;
 mod leases;
 mod leaving;
 mod lending;
+mod loan_changes;
 mod maps;
 mod moments;
 mod moves;
