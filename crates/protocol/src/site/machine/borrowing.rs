@@ -61,10 +61,7 @@ impl<S: State> Applying<'_, S> {
             match borrowed.part {
                 _ if borrowed.loan != offer.row.loan => {}
                 Part::Retained => self.modes.loans.change_part(group, |part| part.back = None),
-                Part::Held => {
-                    let since = self.known.head.revision.0;
-                    self.modes.loans.change_part(group, |part| (part.fed, part.since) = (0, since));
-                }
+                Part::Held => self.modes.loans.change_part(group, |part| part.fed = 0),
                 Part::Never | Part::Unconfirmed | Part::Frozen => {}
             }
             if leaves || is_full || !is_global {
@@ -236,10 +233,7 @@ impl<S: State> Applying<'_, S> {
             let back;
             if state.stands {
                 borrowed.confirm(state.epoch);
-                // An earlier report does not have all that is to come again.
-                if state.fed >= part.since {
-                    fed = fed.max(state.fed);
-                }
+                fed = fed.max(state.fed);
                 back = None;
             } else {
                 let lent = Lent { row: None, count: state.count };
@@ -339,15 +333,15 @@ impl<S: State> Machine<S> {
     pub(crate) fn loan_report(&self, group: &Group) -> Result<Option<LoanReport>, MachineError> {
         let slot = group.slot();
         let Some(part) = self.modes.loans.part(group) else { return Ok(None) };
-        let Borrowed { loan, part: kind, .. } = part.borrowed;
+        let Borrowed { loan, part: kind, confirmed, .. } = part.borrowed;
         let whose = Whose::Borrowed(part.generation);
         let found = group_records(&self.state, part.generation, &group.tag)?;
         let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
         let mut records: Vec<StagedItem> = found.into_iter().map(record).collect();
-        // An owner that has taken a report has all answers up to its revision. One that took the slot in a failover,
-        // or was restored, may lack those about writes that it gets in these records: also what came with the loan.
-        let has_report = kind == Part::Held && part.fed > 0;
-        let since = has_report.then_some(part.fed);
+        // Beyond what is new since the loan, an owner that took the slot in a failover may lack the answers
+        // about writes that came with the group, which it gets in these records.
+        let is_of_lender = kind == Part::Held && confirmed == loan.epoch.failover;
+        let since = is_of_lender.then_some(part.since);
         records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
         let epoch = self.modes.slots.token(slot).epoch();
         let (group, records) = (group.clone(), Some(records));

@@ -56,7 +56,7 @@ pub struct PartRow {
     pub borrowed: Borrowed,
     /// The owner of the slot, as far as it is known.
     pub owner: SiteId,
-    /// The revision at which it came, or at which the owner offered it again: a report before that counts for nothing.
+    /// The revision at which it came: what clients were answered since is news for the owner.
     pub since: u64,
     /// The revision of the last write.
     pub changed: u64,

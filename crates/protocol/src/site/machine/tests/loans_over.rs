@@ -1,6 +1,6 @@
 //! Loans that are over: what is left of them, groups that have become too large, and sites that were restored.
 
-use super::loans::{C, CARS, add, group, lending, lent, set, settle, sites, taken};
+use super::loans::{C, CARS, group, lending, lent, set, settle, sites, taken};
 use super::moves::{A, B};
 use super::restored::restored;
 use super::*;
@@ -9,8 +9,7 @@ use crate::job::{Effect, Job};
 use crate::site::confirming::Confirming;
 use crate::site::release::Release;
 use model::{
-    Ballot, ClientId, Epoch, Group, Lending, Loan, LoanClaim, MoveError, Slot, SlotEpochs,
-    StagedItem, limits,
+    Ballot, ClientId, Epoch, Group, Lending, Loan, LoanClaim, MoveError, Slot, SlotEpochs, limits,
 };
 use std::time::Duration;
 
@@ -250,43 +249,6 @@ fn now_and_then_any_site_is_asked_instead_of_the_owner() {
     }
     assert_eq!(to.len(), 12);
     assert!(to.contains(&C) && to.iter().filter(|site| **site == A).count() >= 9, "{to:?}");
-}
-
-/// How many remembered answers a report has.
-fn answers(site: &Site, key: &'static str) -> usize {
-    let report = site.machine.loan_report(&group(key)).unwrap().unwrap();
-    let records = report.records.unwrap();
-    records.iter().filter(|item| matches!(item, StagedItem::Remembered { .. })).count()
-}
-
-#[test]
-fn a_report_has_the_answers_since_the_last_one() {
-    let (mut a, mut b, _) = sites();
-    a.run(add("n{7}", 1)).unwrap();
-    lent(&mut a, &mut b, "n{7}");
-    b.run(add("n{7}", 2)).unwrap();
-    assert_eq!(answers(&b, "n{7}"), 1);
-    let late = b.report(B, "n{7}");
-    settle(&mut a, A, &mut b, B, "n{7}");
-    b.run(add("n{7}", 3)).unwrap();
-    b.run(add("n{7}", 4)).unwrap();
-    assert_eq!(answers(&b, "n{7}"), 2);
-    // A restored owner offers the loan again: it may lack all of them, whatever an earlier report brought.
-    let before = a.run(late).unwrap();
-    let offer = a.machine.offer(&group("7")).unwrap().unwrap();
-    taken(b.run(a.offered_by(A, &offer)));
-    let Answer::Lent { revision, states, .. } = before else { panic!("{before:?}") };
-    b.run(lending(Lending::Follow { owner: A, revision, states })).unwrap();
-    assert_eq!(answers(&b, "n{7}"), 4);
-    settle(&mut a, A, &mut b, B, "n{7}");
-    assert_eq!(answers(&b, "n{7}"), 0);
-    b.give_back("n{7}");
-    assert_eq!(answers(&b, "n{7}"), 4, "the owner of today may be another one");
-    settle(&mut a, A, &mut b, B, "n{7}");
-    for sequence in 1..=4 {
-        let known = Answer::Integer(sequence as i64);
-        assert_eq!(a.run(add("n{7}", sequence)), Ok(known), "done once");
-    }
 }
 
 /// A write with a long answer that is remembered.
