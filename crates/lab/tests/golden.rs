@@ -527,6 +527,120 @@ fn a_lost_root_takes_nothing_along_that_was_seen() {
     );
 }
 
+/// A standby that is restored from a backup has acknowledged what it does not have.
+#[test]
+fn a_restored_standby_does_not_take_over_with_an_old_part_of_the_order() {
+    golden(
+        |script| {
+            script.with_standby();
+            let (mut writer, mut client) = (Session::begins(), Session::begins());
+            script.put(&mut writer, ROOT, "p:x", "1");
+            script.pass(1_000);
+            let standby = script.lab.leader(A).unwrap();
+            let backup = script.lab.back_up(standby).unwrap();
+            script.put(&mut writer, ROOT, "p:x", "2");
+            script.pass(1_000);
+            expect(&script.get(&mut client, C, "p:x"), &[value("2")], "x, which is released")?;
+            // It is restored, and lacks that; before it has it again, the root is lost.
+            script.lab.part_sites(ROOT, A);
+            script.lab.restore(standby, backup);
+            script.lab.part_site(ROOT);
+            let is_root = |lab: &Simulation| {
+                let standing = lab.leader(A).and_then(|node| lab.region_standing(node));
+                standing.is_some_and(|standing| standing.is_root)
+            };
+            if script.lab.run_until(MS * 30_000, is_root) {
+                return Err("it is the root".to_owned());
+            }
+            for site in [A, C] {
+                let x = script.get(&mut client, site, "p:x");
+                expect(&x, &[value("2"), Found::Waits], "x, which was 2 before")?;
+            }
+            script.lab.rejoin_site(ROOT);
+            script.mend();
+            for site in [ROOT, A, C] {
+                expect(&script.get(&mut client, site, "p:x"), &[value("2")], "x in the end")?;
+            }
+            // Once it is in sync again, it takes over as any other one.
+            script.with_standby();
+            script.put(&mut writer, ROOT, "p:x", "3");
+            script.pass(1_000);
+            script.lose_root();
+            expect(&script.get(&mut writer, C, "p:x"), &[value("3")], "x at the new root")?;
+            Ok(())
+        },
+        &[Bug::RestoredUnmarked],
+    );
+}
+
+/// A root that is restored from a backup gives no position that others have of its life before.
+#[test]
+fn a_restored_root_orders_nothing_under_positions_that_others_have() {
+    golden(
+        |script| {
+            let (mut writer, mut client) = (Session::begins(), Session::begins());
+            script.put(&mut writer, ROOT, "p:x", "1");
+            script.pass(1_000);
+            let root = script.lab.leader(ROOT).unwrap();
+            let backup = script.lab.back_up(root).unwrap();
+            for (site, key) in [(A, "p:a"), (C, "p:c"), (ROOT, "p:x")] {
+                script.put(&mut Session::begins(), site, key, "2");
+            }
+            script.pass(1_000);
+            expect(&script.get(&mut client, C, "p:x"), &[value("2")], "x, of the root")?;
+            expect(&script.get(&mut client, C, "p:a"), &[value("2")], "a")?;
+            script.lab.restore(root, backup);
+            script.put(&mut Session::begins(), A, "p:y", "3");
+            script.put(&mut Session::begins(), C, "p:z", "3");
+            script.pass(40_000);
+            for site in [ROOT, A, C] {
+                let all = [("p:x", "2"), ("p:a", "2"), ("p:c", "2"), ("p:y", "3"), ("p:z", "3")];
+                for (key, text) in all {
+                    let found = script.get(&mut client, site, key);
+                    expect(&found, &[value(text)], &format!("{key} at {site}"))?;
+                }
+            }
+            // What it writes from here on is new everywhere.
+            script.put(&mut client, ROOT, "p:x", "4");
+            script.pass(1_000);
+            for site in [A, C, ROOT] {
+                expect(&script.get(&mut client, site, "p:x"), &[value("4")], "x in the end")?;
+            }
+            Ok(())
+        },
+        &[Bug::RestoredUnmarked],
+    );
+}
+
+/// A site that is restored from a backup gets its own later writes from the order, and gives no revision again.
+#[test]
+fn a_restored_site_has_its_own_later_writes_from_the_order() {
+    golden(
+        |script| {
+            let mut writer = Session::begins();
+            script.put(&mut writer, A, "p:x", "1");
+            script.pass(1_000);
+            let site = script.lab.leader(A).unwrap();
+            let backup = script.lab.back_up(site).unwrap();
+            script.put(&mut writer, A, "p:x", "2");
+            script.put(&mut writer, A, "p:y", "2");
+            script.pass(1_000);
+            script.lab.restore(site, backup);
+            script.pass(10_000);
+            // Its session is served what it wrote, from the order.
+            expect(&script.get(&mut writer, A, "p:y"), &[value("2")], "y, written before")?;
+            script.put(&mut writer, A, "p:x", "3");
+            script.pass(2_000);
+            for site in [ROOT, A, C] {
+                expect(&script.get(&mut writer, site, "p:x"), &[value("3")], "x")?;
+                expect(&script.get(&mut writer, site, "p:y"), &[value("2")], "y")?;
+            }
+            Ok(())
+        },
+        &[Bug::RestoredUnmarked],
+    );
+}
+
 /// A session that asks for the position of its write is not told one that may be lost.
 #[test]
 fn a_position_that_is_lost_with_the_root_is_told_to_nobody() {

@@ -133,6 +133,8 @@ pub enum Bug {
     InSyncEarly,
     /// A standby of causal keys that is about to take over imports on.
     FrozenImports,
+    /// A site that is restored from a backup goes on as if nothing was. (The shell's: it leaves the mark out.)
+    RestoredUnmarked,
     /// The owner of a slot writes to a lent group as before.
     ServeLent,
     /// A group that is being given back is served as before.
@@ -143,7 +145,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 61] = [
+    pub const ALL: [Bug; 62] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -202,6 +204,7 @@ impl Bug {
         Bug::ClearedUnreleased,
         Bug::InSyncEarly,
         Bug::FrozenImports,
+        Bug::RestoredUnmarked,
         Bug::ServeLent,
         Bug::ServeGivenBack,
         Bug::RowsAhead,
@@ -268,6 +271,7 @@ impl Bug {
             Bug::ClearedUnreleased => "cleared-unreleased",
             Bug::InSyncEarly => "in-sync-early",
             Bug::FrozenImports => "frozen-imports",
+            Bug::RestoredUnmarked => "restored-unmarked",
             Bug::ServeLent => "serve-lent",
             Bug::ServeGivenBack => "serve-given-back",
             Bug::RowsAhead => "rows-ahead",

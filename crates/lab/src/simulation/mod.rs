@@ -41,6 +41,7 @@ pub mod promoted;
 mod proxy_reads;
 pub(crate) mod queue;
 pub mod region;
+mod restored;
 mod shell;
 pub mod site_lifecycle;
 mod text;

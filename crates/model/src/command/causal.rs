@@ -72,6 +72,12 @@ pub enum StandbyStep {
     Hold,
     /// The standby takes nothing more of the order: what it has is what it goes on from, should it take over.
     Freeze,
+    /// A site that was restored from a backup gives positions, or is a standby, again: what the registry says was said since. `since`
+    /// is [`Ballot::FIRST`] if it is no standby.
+    Rejoin {
+        /// The epoch of its region: in another one it is refused.
+        epoch: u16,
+    },
 }
 
 /// What an order has of a site.

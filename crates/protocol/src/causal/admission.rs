@@ -28,9 +28,17 @@ pub(crate) struct Here {
     pub(crate) revision: Revision,
     /// What part of the order is lost, if a root was.
     pub(crate) rebuilt: Option<Rebuilt>,
+    /// Own revisions after the first up to the second may be missing here, though they were written.
+    pub(crate) lacks_own: Option<(Revision, Revision)>,
 }
 
 impl Here {
+    /// Whether a write is this site's, and its state has it if it is as far as that.
+    fn has_own(&self, (site, revision): (SiteId, Revision)) -> bool {
+        let is_lacked = |(after, upto)| after < revision && revision <= upto;
+        site == self.own && !self.lacks_own.is_some_and(is_lacked)
+    }
+
     /// Whether a session has seen what is lost.
     fn lost(&self, token: &CausalToken) -> Option<SessionError> {
         let rebuilt = self.rebuilt.filter(|rebuilt| rebuilt.lacks(token.seen))?;
@@ -61,12 +69,8 @@ pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admis
     }
     let is_seen = token.seen <= here.applied || planted.is(Bug::SeenIgnored);
     match token.written {
-        Some((site, revision)) if site == here.own => {
-            if is_seen && revision <= here.revision {
-                Admission::Served
-            } else {
-                Admission::Waits
-            }
+        Some((site, revision)) if here.has_own((site, revision)) => {
+            if is_seen && revision <= here.revision { Admission::Served } else { Admission::Waits }
         }
         Some((site, revision)) if !planted.is(Bug::WrittenIgnored) => {
             Admission::Resolves(site, revision)
@@ -82,7 +86,7 @@ fn late(token: &CausalToken, here: &Here) -> SessionError {
         return lost;
     }
     match token.written {
-        Some((site, _)) if site != here.own || token.seen <= here.applied => {
+        Some((site, revision)) if !here.has_own((site, revision)) || token.seen <= here.applied => {
             SessionError::Unordered { site }
         }
         _ => SessionError::Behind { have: here.applied, need: token.seen },
@@ -227,7 +231,8 @@ mod tests {
 
     fn here(applied: u64, revision: u64) -> Here {
         let (applied, revision) = (Position(applied), Revision(revision));
-        Here { region: REGION, own: SiteId(1), applied, revision, rebuilt: None }
+        let (rebuilt, lacks_own) = (None, None);
+        Here { region: REGION, own: SiteId(1), applied, revision, rebuilt, lacks_own }
     }
 
     fn token(seen: u64, written: Option<(u32, u64)>) -> CausalToken {

@@ -56,6 +56,7 @@ impl State {
             applied: position(self.applied[site]),
             revision: Revision(self.written[site].len() as u64),
             rebuilt: None,
+            lacks_own: None,
         }
     }
 

@@ -187,6 +187,7 @@ impl State {
             applied: self.sites[site].applied,
             revision: Revision(self.own(site).count() as u64),
             rebuilt: None,
+            lacks_own: None,
         }
     }
 

@@ -94,13 +94,13 @@ impl Import {
         }
         let mut steps = Vec::new();
         if self.proposed.is_none()
-            && let Some(command) = self.next_import(state.applied(), region)
+            && let Some(command) = self.next_import(state, region)
         {
             self.proposed = Some((command.1, now));
             steps.push(Step::Propose(command.0));
         }
         if !region.is_root() {
-            steps.extend(self.next_pull(now, region).map(Step::Pull));
+            steps.extend(self.next_pull(now, state, region).map(Step::Pull));
             steps.extend(self.next_report(now, state.applied()));
         }
         steps
@@ -137,14 +137,19 @@ impl Import {
         }
     }
 
-    fn next_import(&self, from: Position, region: &Region) -> Option<(CausalCommand, Position)> {
+    fn next_import(
+        &self,
+        state: &impl Durable,
+        region: &Region,
+    ) -> Option<(CausalCommand, Position)> {
+        let from = state.applied();
         let (mut entries, mut bytes, mut upto) = (Vec::new(), 0, None);
         for place in self.places.iter().take(limits::CAUSAL_OFFER_WRITES_MAX) {
             let Place { position, site, revision, .. } = *place;
             if bytes > limits::CAUSAL_IMPORT_BYTES_MAX {
                 break;
             }
-            if site == region.own {
+            if site == region.own && !state.lacks_own(revision) {
                 entries.push(Entry::Own(position));
             } else if let Some(write) = self.payloads.get(&(site, revision)) {
                 bytes += write.payload_bytes();
@@ -158,9 +163,10 @@ impl Import {
         Some((CausalCommand::Import { from, upto, entries }, upto))
     }
 
-    fn next_pull(&mut self, now: Duration, region: &Region) -> Option<Pull> {
+    fn next_pull(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Pull> {
         let is_missing = |place: &&Place| {
-            place.site != region.own && !self.payloads.contains_key(&(place.site, place.revision))
+            let is_here = place.site == region.own && !state.lacks_own(place.revision);
+            !is_here && !self.payloads.contains_key(&(place.site, place.revision))
         };
         let first = self.places.iter().find(is_missing)?;
         let due = first.since + ON_ITS_WAY;

@@ -31,6 +31,7 @@
 //! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
 //! | [`roots`] | the root's leader | has another site go on with the order |
 //! | [`standby`] | the leaders of the root and of its standby | has the standby in sync, and take over when the root is lost |
+//! | [`rejoin`] | the leader of a restored site | has the registry say that it is neither root nor standby of its life before |
 //! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
@@ -59,6 +60,7 @@ mod exhaustive_standby;
 pub(crate) mod export;
 pub(crate) mod import;
 mod rebuild;
+mod rejoin;
 mod reports;
 pub(crate) mod resolve;
 pub(crate) mod resync;
@@ -105,6 +107,10 @@ pub(crate) trait Durable {
     fn last_revision(&self) -> Revision;
     /// Whether the keys are on their way anew, so that nothing is imported.
     fn is_resyncing(&self) -> bool;
+    /// Whether this site was restored from a backup, and may have been root or standby since that was made.
+    fn is_restored(&self) -> bool;
+    /// Whether this own write may be missing here.
+    fn lacks_own(&self, revision: Revision) -> bool;
     /// A piece of about so many bytes of the records behind one, and the last of them; `None`: there are no more.
     fn records(
         &self,

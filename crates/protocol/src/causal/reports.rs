@@ -1,7 +1,8 @@
 //! How far each site is in the order, as its leader has said: asked for once a second while somebody needs it, as
 //! nothing flows in a region without writes.
 //!
-//! A report is durable where it comes from, and a site never has less than it said: old ones do no harm.
+//! A report is durable where it comes from, and a site has no less than it said: old ones do no harm. One that was restored from a
+//! backup does: it says less for longer than a new leader, which has not applied all of its log yet.
 
 use super::{AGAIN, Region};
 use model::{Position, SiteId};
@@ -20,11 +21,33 @@ pub(super) struct Ask {
     pub(super) again: bool,
 }
 
+/// A site that has said less for so long has less.
+const LESS_FOR: Duration = Duration::from_secs(2);
+
+/// Since when a site says less than before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    less_since: Option<Duration>,
+}
+
+impl Heard {
+    /// How far a site is that was known to be somewhere, by what it says now.
+    pub(super) fn hear(&mut self, known: Position, says: Position, now: Duration) -> Position {
+        if says >= known {
+            self.less_since = None;
+            return says;
+        }
+        let since = *self.less_since.get_or_insert(now);
+        if since + LESS_FOR <= now { says } else { known }
+    }
+}
+
 /// What the sites of a region have said in one epoch.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     epoch: u16,
     known: BTreeMap<SiteId, (Position, Duration)>,
+    heard: BTreeMap<SiteId, Heard>,
     asked: BTreeMap<SiteId, Duration>,
 }
 
@@ -53,9 +76,16 @@ impl Reports {
     /// A site's leader reports.
     pub(super) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
         if say.epoch == u32::from(self.epoch) {
-            let applied = self.applied(site).max(Position(say.applied));
+            let heard = self.heard.entry(site).or_default();
+            let known = self.known.get(&site).map(|(applied, _)| *applied).unwrap_or_default();
+            let applied = heard.hear(known, Position(say.applied), now);
             self.known.insert(site, (applied, now));
         }
+    }
+
+    /// What a site has said counts no more.
+    pub(super) fn forget(&mut self, site: SiteId) {
+        self.known.remove(&site);
     }
 
     pub(super) fn is_fresh(&self, site: SiteId, now: Duration) -> bool {

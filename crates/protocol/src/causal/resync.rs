@@ -24,6 +24,7 @@
 //!
 //! Idle when every site has imported what there is.
 
+use super::reports::Heard;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
 use crate::job::Effect;
@@ -141,6 +142,7 @@ struct Transfer {
 struct Report {
     applied: Position,
     at: Duration,
+    heard: Heard,
 }
 
 /// How much is kept, and sent at a time.
@@ -273,8 +275,8 @@ impl Resync {
     pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
         if say.epoch == u32::from(self.epoch) {
             let report = self.reports.entry(site).or_default();
-            let applied = report.applied.max(Position(say.applied));
-            *report = Report { applied, at: now };
+            let applied = report.heard.hear(report.applied, Position(say.applied), now);
+            (report.applied, report.at) = (applied, now);
         }
     }
 

@@ -40,6 +40,7 @@ pub(super) struct Store {
     pub(super) given_to: Option<SiteId>,
     /// Whether its keys are on their way anew.
     pub(super) resyncing: bool,
+    pub(super) restored: bool,
     revision: Revision,
     unordered: BTreeMap<Revision, CausalWrite>,
     order: Vec<(Position, SiteId, CausalWrite)>,
@@ -130,7 +131,7 @@ impl Store {
 
     fn here(&self) -> Here {
         let (region, own, revision) = (RegionId(1), self.own, self.revision);
-        Here { region, own, applied: self.applied, revision, rebuilt: None }
+        Here { region, own, applied: self.applied, revision, rebuilt: None, lacks_own: None }
     }
 
     /// What a key shows, and the token of a session that reads it.
@@ -178,6 +179,14 @@ impl Durable for Store {
 
     fn is_resyncing(&self) -> bool {
         self.resyncing
+    }
+
+    fn is_restored(&self) -> bool {
+        self.restored
+    }
+
+    fn lacks_own(&self, _: Revision) -> bool {
+        false
     }
 
     fn records(

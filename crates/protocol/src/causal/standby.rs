@@ -24,6 +24,7 @@
 //! The lost root, when it is back, is a site like the others. What it had ordered and not released gets its place from
 //! the new root: no client has seen the other one.
 
+use super::rejoin::{self, Rejoin};
 use super::reports::{Ask, Reports};
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
@@ -57,8 +58,8 @@ pub(crate) enum Step {
     Ask { to: SiteId, say: Where, again: bool },
     /// A command of the standby. Its answer comes back under `id`.
     Hand { id: u64, to: SiteId, command: CausalCommand },
-    /// A change of the registry.
-    Change(RegistryChange),
+    /// A change of the registry. Its answer comes back under `id`, if there is one.
+    Change { id: Option<u64>, change: RegistryChange },
     /// A site is called, to see whether it answers.
     Call(SiteId),
 }
@@ -96,6 +97,8 @@ pub(crate) struct Standbys {
     waits: Option<(Position, Duration)>,
     not_before: Duration,
     handed: Option<Handed>,
+    /// Set while this site, restored from a backup, has no part in it.
+    rejoin: Option<Rejoin>,
     last_id: u64,
     /// When a command was proposed last, or a change asked for; when the root was called; since when it is lost.
     proposed: Option<Duration>,
@@ -131,8 +134,15 @@ impl Standbys {
         let since = region.standby.map(|standby| standby.since);
         if (self.epoch, self.since) != (region.epoch, since) {
             self.begin(region.epoch, since);
+            // It may have been restored to less than it had said.
+            let unsynced = region.standby.filter(|standby| !standby.in_sync);
+            unsynced.into_iter().for_each(|standby| self.reports.forget(standby.site));
         }
         self.has_registrars = sight.has_registrars;
+        if state.is_restored() {
+            return self.rejoin(now, region);
+        }
+        self.rejoin = None;
         match region.standby {
             _ if region.orders() => self.at_root(now, state, region, sight),
             Some(standby) if standby.site == region.own && !region.is_rebuilding => {
@@ -148,9 +158,21 @@ impl Standbys {
         let before = std::mem::take(self);
         *self = Standbys { planted, last_id, not_before, epoch, since, ..Standbys::default() };
         self.reports = Reports::of(epoch);
+        self.rejoin = before.rejoin;
         if before.epoch == epoch {
             self.reports = before.reports;
         }
+    }
+
+    /// At a restored site.
+    fn rejoin(&mut self, now: Duration, region: &Region) -> Vec<Step> {
+        let rejoin = self.rejoin.get_or_insert_with(Rejoin::default);
+        let step = |step| match step {
+            rejoin::Step::Ask(Ask { to, say, again }) => Step::Ask { to, say, again },
+            rejoin::Step::Change { id, change } => Step::Change { id: Some(id), change },
+            rejoin::Step::Propose(command) => Step::Propose(command),
+        };
+        rejoin.poll(now, region, &mut self.last_id).into_iter().map(step).collect()
     }
 
     // ---- at the root -------------------------------------------------------------------------------
@@ -321,16 +343,22 @@ impl Standbys {
             return None;
         }
         self.changed = Some(now);
-        Some(Step::Change(change))
+        Some(Step::Change { id: None, change })
     }
 
     /// A site's leader reports.
     pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
         self.reports.reached(site, say, now);
+        if let Some(rejoin) = &mut self.rejoin {
+            rejoin.reached(site, say, now);
+        }
     }
 
-    /// The standby's answer to what was ordered of each site.
+    /// The standby's answer to what was ordered of each site, or the registrars' to a change.
     pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>) {
+        if let Some(rejoin) = &mut self.rejoin {
+            rejoin.answered(id, outcome);
+        }
         let is_it = |handed: &&mut Handed| handed.first_id.is_some_and(|first| first <= id);
         if let Some(handed) = self.handed.as_mut().filter(is_it) {
             handed.is_there |= outcome.is_ok();
@@ -345,6 +373,9 @@ impl Standbys {
 
     /// What it waits for, for people.
     pub(crate) fn waits_for(&self, now: Duration, region: &Region) -> Option<&'static str> {
+        if let Some(rejoin) = &self.rejoin {
+            return Some(rejoin.waits_for());
+        }
         let standby = region.standby?;
         match (region.orders(), standby.in_sync) {
             (true, false) if self.reports.is_fresh(standby.site, now) => {
@@ -386,7 +417,9 @@ impl Standbys {
             again(self.called, AGAIN),
             again(self.lost, LOST_FOR),
         ];
-        all.into_iter().flatten().chain(self.reports.next_due()).filter(|at| *at > now).min()
+        let rejoin = self.rejoin.iter().flat_map(Rejoin::next_due);
+        let all = all.into_iter().flatten().chain(rejoin).chain(self.reports.next_due());
+        all.filter(|at| *at > now).min()
     }
 }
 
@@ -433,7 +466,7 @@ mod tests {
     fn sync(round: u64, in_sync: bool) -> Vec<Step> {
         let (region, since) = (RegionId(1), version(round));
         let change = RegistryChange::SyncStandby { region, epoch: 1, since, in_sync };
-        vec![Step::Change(change)]
+        vec![Step::Change { id: None, change }]
     }
 
     fn sight(lost: &[SiteId]) -> Sight {
@@ -522,7 +555,7 @@ mod tests {
         let (id, since, cut) = (RegionId(1), version(2), Position::new(1, 4));
         let change = RegistryChange::TakeOver { region: id, epoch: 1, since, cut };
         let over = standbys.poll(AT(15_010), &store, &region, &lost);
-        assert_eq!(done(over), [Step::Change(change.clone())]);
+        assert_eq!(done(over), [Step::Change { id: None, change: change.clone() }]);
         assert!(standbys.waits_for(AT(15_010), &region).is_some());
         // The root is back: it goes on, if that comes first, and the standby imports again.
         assert!(done(standbys.poll(AT(16_000), &store, &region, &sight(&[]))).is_empty());
@@ -531,7 +564,7 @@ mod tests {
         // An operator wants the standby as the root.
         region.next = Some(OTHER);
         let over = standbys.poll(AT(19_010), &store, &region, &sight(&[]));
-        assert_eq!(done(over), [Step::Change(change)]);
+        assert_eq!(done(over), [Step::Change { id: None, change }]);
     }
 
     #[test]
@@ -579,7 +612,7 @@ mod tests {
         region.standby_rule.choice = StandbyChoice::Nearest;
         let named = |site| {
             let change = RegistryChange::NameStandby { region: RegionId(1), epoch: 1, site };
-            vec![Step::Change(change)]
+            vec![Step::Change { id: None, change }]
         };
         assert_eq!(standbys.poll(AT(0), &store, &region, &sees(&[])), named(SiteId(3)));
         region.standby = standby(2, false);

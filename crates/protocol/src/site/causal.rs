@@ -164,6 +164,15 @@ impl<S: State> Durable for Shown<'_, S> {
         self.machine.causal().is_resyncing()
     }
 
+    fn is_restored(&self) -> bool {
+        self.machine.causal().is_restored()
+    }
+
+    fn lacks_own(&self, revision: Revision) -> bool {
+        let lacked = self.machine.causal().lacks_own();
+        lacked.is_some_and(|(after, upto)| after < revision && revision <= upto)
+    }
+
     fn records(
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
@@ -607,7 +616,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let region = self.machine.region()?;
         let (own, applied) = (member.own, self.machine.causal().applied());
         let (region, rebuilt) = (region.id, region.rebuilt);
-        Some(Here { region, own, applied, revision: self.machine.revision(), rebuilt })
+        let lacks_own = self.machine.causal().lacks_own();
+        Some(Here { region, own, applied, revision: self.machine.revision(), rebuilt, lacks_own })
     }
 
     /// A keyspace is to be cleared: the root does that, under the token of the request.

@@ -22,7 +22,9 @@ impl<S: State> Job<S> for Standbys {
             Step::Propose(command) => Effect::Propose(Command::Causal(command)),
             Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
             Step::Ask { to, say, again } => sent(to, CausalStep::Where(say), again),
-            Step::Change(change) => Effect::change(change, CHANGE_HAS),
+            Step::Change { id, change } => {
+                Effect::Change { id, change, request: None, patience: CHANGE_HAS }
+            }
             Step::Call(site) => Effect::Call(site),
         };
         let shown = Shown::of(view.machine);

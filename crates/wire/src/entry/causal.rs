@@ -125,6 +125,7 @@ code_enum!(RootStep as "step of a root that stops" {
 code_enum!(StandbyStep as "step of a standby" {
     1 => Hold,
     2 => Freeze,
+    3 => Rejoin { epoch },
 });
 
 code_struct!(LastOrdered { site, revision, position });

@@ -15,6 +15,7 @@
 //! ```
 
 use super::Applying;
+use super::causal;
 use super::registrar::OwnAcceptor;
 use super::slot_rows::{self, Stale, Value};
 use super::tokens::Token;
@@ -109,7 +110,8 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
 }
 
 /// Marks a state that was restored from a backup: the site serves none of its slots until all other sites
-/// have stated what they own ([`DeploymentCommand::ConfirmAbove`]). A site without others is not marked. Returns
+/// have stated what they own ([`DeploymentCommand::ConfirmAbove`]), and is no root of causal keys until it knows how far the order
+/// is. A site without others is not marked. Returns
 /// whether it was.
 ///
 /// [`DeploymentCommand::ConfirmAbove`]: model::DeploymentCommand::ConfirmAbove
@@ -121,6 +123,7 @@ pub fn mark_restored(state: &impl State) -> Result<bool, MachineError> {
         let mut batch = Batch::default();
         batch.put(tables::RESTORED, Bytes::new());
         batch.put(tables::FENCED, Bytes::new());
+        causal::restored::mark(state, &mut batch)?;
         state.commit(batch)?;
     }
     Ok(has_others)
@@ -382,6 +385,7 @@ impl<S: State> Applying<'_, S> {
                     }
                 }
             }
+            self.confirm_causal();
             self.give_up_parts();
             self.offer_anew(None);
         }

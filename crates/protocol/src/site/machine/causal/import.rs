@@ -1,7 +1,8 @@
 //! The order as it comes to a site, batch by batch: all of a batch, or nothing of it.
 //!
 //! An entry of another site lies under what is pending here. An own one changes no record: its write is a part
-//! of them since it was made, and from now on nothing is pending of it.
+//! of them since it was made, and from now on nothing is pending of it. A site that was restored from a backup may lack an own
+//! write: then that comes with its effects, as one of another site.
 
 use super::super::Applying;
 use super::assign::Source;
@@ -36,12 +37,16 @@ impl<S: State> Applying<'_, S> {
         let own_site = self.member()?.own;
         let mut ordered = BTreeMap::new();
         let own = entries.iter().filter(|entry| matches!(entry, Import::Own(_))).count();
+        let is_lacked =
+            |entry: &&Import| matches!(entry, Import::Other { site, .. } if *site == own_site);
+        let may_be_lacked = entries.iter().filter(is_lacked).count();
         self.check_import(own, entries)?;
         if own < entries.len() {
             self.next_revision();
         }
         let after = self.modes.causal.head.own_ordered;
-        let mut own = rows::first_own(&self.overlay, after, own)?.into_iter();
+        let mut own =
+            rows::first_own(&self.overlay, after, own + may_be_lacked)?.into_iter().peekable();
         for entry in entries {
             match entry {
                 Import::Own(position) => {
@@ -49,7 +54,18 @@ impl<S: State> Applying<'_, S> {
                     ordered.insert(own_site, (write.revision, *position));
                     self.settle_own(&write, bytes);
                 }
+                Import::Other { position, site, write }
+                    if *site == own_site
+                        && own.peek().is_some_and(|(one, _)| one.revision == write.revision) =>
+                {
+                    let (write, bytes) = own.next().ok_or(rows::DAMAGED)?;
+                    ordered.insert(own_site, (write.revision, *position));
+                    self.settle_own(&write, bytes);
+                }
                 Import::Other { position, site, write } => {
+                    if *site == own_site {
+                        self.modes.causal.head.own_ordered = write.revision;
+                    }
                     if *site != NO_SITE {
                         ordered.insert(*site, (write.revision, *position));
                     }

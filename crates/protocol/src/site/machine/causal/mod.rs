@@ -22,6 +22,7 @@
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
 //! | `standby` | what the root and its standby commit to |
+//! | `restored` | a site that was restored from a backup |
 //! | `import` | the order as it comes here |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows` | where it lies in the state |
@@ -44,6 +45,7 @@ mod import;
 mod order;
 mod own;
 mod registers;
+pub(super) mod restored;
 pub mod resync;
 mod roots;
 mod rows;
@@ -62,6 +64,7 @@ use model::{
     SiteId,
 };
 use registers::Pending;
+use restored::Restored;
 use resync::Resync;
 use roots::Root;
 use rows::Head;
@@ -83,6 +86,7 @@ pub struct Causal {
     kept_bytes: u64,
     root: Root,
     committed: Committed,
+    restored: Option<Restored>,
     /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
@@ -161,7 +165,8 @@ impl Causal {
     /// Whether this site, the root in this epoch, has all that it needs to order.
     pub fn has_begun(&self, region: &Region) -> bool {
         // A recovered registry may be back at an epoch that has ended here: the first one, too.
-        !region.is_rebuilding() && region.begin().unwrap_or_default() == self.root.begun
+        let has_begun = region.begin().unwrap_or_default() == self.root.begun;
+        has_begun && !region.is_rebuilding() && !self.is_restored()
     }
 
     /// Whether this site has stopped to be the root in this epoch, and whether it has given the order away.

@@ -193,7 +193,10 @@ impl<S: State> Applying<'_, S> {
         if head.applied >= floor {
             return Ok(Answer::Installed);
         }
-        if new.ordered > head.last {
+        // A restored site gets those that it lacks with the keys.
+        let lacked = self.modes.causal.lacks_own();
+        let is_lacked = lacked.is_some_and(|(_, upto)| new.ordered <= upto);
+        if new.ordered > head.last && !is_lacked {
             let what =
                 "go on from a state that lacks writes of this site which its region has ordered";
             return Err(Refusal::NotCausal(what).into());

@@ -70,8 +70,10 @@ impl<S: State> Applying<'_, S> {
         sites: &[LastOrdered],
     ) -> Result<Answer, Stopped> {
         let (region, own) = (*self.region()?, self.member()?.own);
-        // A resync has such a list of its own.
-        if region.epoch != epoch || region.root == own || self.modes.causal.resync.is_some() {
+        let causal = &self.modes.causal;
+        // A resync has such a list of its own. What follows is a site's word that it has the order: see `restored`.
+        let is_unready = causal.resync.is_some() || causal.is_restored();
+        if region.epoch != epoch || region.root == own || is_unready {
             return Err(NOT_HERE.into());
         }
         for LastOrdered { site, revision, position } in sites {

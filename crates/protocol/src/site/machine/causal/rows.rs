@@ -12,6 +12,8 @@
 //!                 | format 2 ‖ the same ‖ given to which site (varint)
 //! K y            → format 1 ‖ version under which it holds ‖ … is frozen (four varints each; 0: none)
 //! K w site       → as K s: what a resync has brought of that
+//! K z           → format 1 ‖ last own revision of the backup ‖ … up to which others may have more ‖ whether it may be root
+//!                 or standby (varints), of a restored site (`restored`)
 //! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
 //! ```
 //!
@@ -19,6 +21,7 @@
 
 use super::super::stores::Store;
 use super::super::tables::CAUSAL;
+use super::restored::Restored;
 use super::resync::Resync;
 use super::roots::Root;
 use super::standby::Committed;
@@ -45,6 +48,8 @@ pub(super) const ROOT: [u8; 2] = [CAUSAL, b'm'];
 const STAGED_SITES: u8 = b'w';
 /// The key of what a root and its standby commit to.
 pub(super) const COMMITTED: [u8; 2] = [CAUSAL, b'y'];
+/// The key of what is known of a life before a backup was restored.
+pub(super) const RESTORED: [u8; 2] = [CAUSAL, b'z'];
 /// What the keys begin with of where a resync has the records of keyspaces.
 #[cfg(test)]
 pub(in crate::site::machine) const STAGED_ROWS: [u8; 2] = [CAUSAL, STAGED];
@@ -328,6 +333,33 @@ fn decode_committed(row: &[u8]) -> Option<Committed> {
     (format == FORMAT && rest.is_empty()).then_some(committed)
 }
 
+/// The row of what a restored site lacks.
+pub(super) fn encode_restored(restored: &Restored) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    for number in [restored.after.0, restored.upto.0, u64::from(restored.is_open)] {
+        put_varint(number, &mut row);
+    }
+    row
+}
+
+fn decode_restored(row: &[u8]) -> Option<Restored> {
+    let (&format, mut rest) = row.split_first()?;
+    let mut numbers = [0; 3];
+    for number in &mut numbers {
+        let (read, len) = take_varint(rest)?;
+        *number = read;
+        rest = &rest[len..];
+    }
+    let [after, upto, is_open] = numbers;
+    let restored = Restored { after: Revision(after), upto: Revision(upto), is_open: is_open == 1 };
+    (format == FORMAT && rest.is_empty() && is_open <= 1).then_some(restored)
+}
+
+/// What a restored site lacks.
+pub(super) fn restored(read: &impl Read) -> Result<Option<Restored>, MachineError> {
+    read.get(&RESTORED)?.map(|row| decode_restored(&row).ok_or(DAMAGED)).transpose()
+}
+
 /// The last revisions of sites with a position, of this part.
 fn load_sites(
     read: &impl Read,
@@ -492,6 +524,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     if let Some(row) = read.get(&COMMITTED)? {
         causal.committed = decode_committed(&row).ok_or(DAMAGED)?;
     }
+    causal.restored = restored(read)?;
     if is_damaged { Err(DAMAGED) } else { Ok(causal) }
 }
 
@@ -561,6 +594,11 @@ mod tests {
         assert_eq!(row_of_committed, b"\x01\x01\x02\xac\x02\x03\0\0\0\0");
         assert_eq!((decode_committed(&row_of_committed), &COMMITTED), (Some(committed), b"Ky"));
         assert_eq!(decode_committed(b"\x02\x01\x02\x01\x03\0\0\0\0"), None);
+        let restored = Restored { after: Revision(300), upto: Revision(301), is_open: true };
+        let row_of_restored = encode_restored(&restored);
+        assert_eq!((&row_of_restored[..], &RESTORED), (&b"\x01\xac\x02\xad\x02\x01"[..], b"Kz"));
+        assert_eq!(decode_restored(&row_of_restored), Some(restored));
+        assert_eq!(decode_restored(b"\x01\x01\x01\x02"), None);
         assert_eq!(of_staged_site(SiteId(3)), b"Kw\0\0\0\x03");
         let store = Store { generation: 300, count: 1 };
         let (key, staged) = (of_staged(KeyspaceId(2)), encode_staged(store));

@@ -37,6 +37,8 @@ pub struct CausalPoint {
     pub last_revision: Revision,
     /// What part of the order is lost, if a root was.
     pub rebuilt: Option<Rebuilt>,
+    /// The own revisions after the first up to the second may be missing, though they were written.
+    pub lacks_own: Option<(Revision, Revision)>,
 }
 
 /// What a node lacks for a session.
@@ -46,7 +48,8 @@ pub enum Lacks {
     Order(Position),
     /// A revision of the own site: this node must apply it.
     Revision(Revision),
-    /// The position of a write of another site, which takes its place in the token once that is known.
+    /// The position of a write of another site, or of an own one that a backup lacked. It takes its place in the token once it
+    /// is known.
     PositionOf(SiteId, Revision),
     /// The token is not of this region: nothing helps.
     Region,
@@ -98,6 +101,8 @@ pub(in crate::site::machine) struct Seen {
     /// Of what is lost; 0: nothing is.
     lost_until: AtomicU32,
     lost_above: AtomicU64,
+    lacks_after: AtomicU64,
+    lacks_upto: AtomicU64,
 }
 
 impl Seen {
@@ -111,6 +116,9 @@ impl Seen {
             self.lost_above.store(above.0, Ordering::Release);
             self.lost_until.store(u32::from(until), Ordering::Release);
         }
+        let (lacks_after, lacks_upto) = causal.lacks_own().unwrap_or_default();
+        self.lacks_upto.store(lacks_upto.0, Ordering::Release);
+        self.lacks_after.store(lacks_after.0, Ordering::Release);
         let Head { region, applied, own_ordered, last, .. } = causal.head;
         self.region.store(u32::from(region.0), Ordering::Release);
         self.own.store(own.map_or(0, |own| own.0), Ordering::Release);
@@ -130,7 +138,11 @@ impl Seen {
                 Some(Rebuilt { until, above, is_open: false })
             }
         };
+        let lacks_after = Revision(self.lacks_after.load(Ordering::Acquire));
+        let lacks_upto = Revision(self.lacks_upto.load(Ordering::Acquire));
+        let lacks_own = (lacks_after < lacks_upto).then_some((lacks_after, lacks_upto));
         CausalPoint {
+            lacks_own,
             rebuilt,
             region: RegionId(self.region.load(Ordering::Acquire) as u16),
             own: SiteId(self.own.load(Ordering::Acquire)),
@@ -212,7 +224,8 @@ fn merge(noted: Noted, point: &CausalPoint, mut token: CausalToken) -> CausalTok
 /// The same by a state that does not change.
 fn point_of(read: &impl Read, own: SiteId) -> Result<CausalPoint, MachineError> {
     let Head { region, applied, own_ordered, last, .. } = rows::head(read)?;
-    Ok(CausalPoint { region, own, applied, own_ordered, last_revision: last, rebuilt: None })
+    let (rebuilt, lacks_own) = (None, None);
+    Ok(CausalPoint { region, own, applied, own_ordered, last_revision: last, rebuilt, lacks_own })
 }
 
 impl<S: State> Reader<S> {
@@ -233,8 +246,11 @@ impl<S: State> Reader<S> {
         if let Some(rebuilt) = point.rebuilt.filter(|rebuilt| rebuilt.lacks(token.seen)) {
             return Some(Lacks::Ended { have: rebuilt.above });
         }
+        let is_lacked = |revision| {
+            point.lacks_own.is_some_and(|(after, upto)| after < revision && revision <= upto)
+        };
         match token.written {
-            Some((site, revision)) if site != point.own => {
+            Some((site, revision)) if site != point.own || is_lacked(revision) => {
                 return Some(Lacks::PositionOf(site, revision));
             }
             Some((_, revision)) if revision > self.revision() => {

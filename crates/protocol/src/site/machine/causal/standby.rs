@@ -54,6 +54,9 @@ impl<S: State> Applying<'_, S> {
         since: Ballot,
         step: StandbyStep,
     ) -> Result<Answer, Stopped> {
+        if let StandbyStep::Rejoin { epoch } = step {
+            return self.rejoin(since, epoch);
+        }
         let (region, own) = (*self.region()?, self.member()?.own);
         let standby = region.standby.filter(|standby| standby.since == since).ok_or(NOT_HERE)?;
         let causal = &mut self.modes.causal;
@@ -61,8 +64,11 @@ impl<S: State> Applying<'_, S> {
             StandbyStep::Hold if region.root == own && causal.has_begun(&region) => {
                 causal.committed.held = Some(since);
             }
-            // What it shows while its keys are on their way anew is no part of the order to go on from.
-            StandbyStep::Freeze if standby.site == own && causal.resync.is_none() => {
+            // What it shows while its keys are on their way anew is no part of the order to go on from; and of a restored
+            // site it is an old one.
+            StandbyStep::Freeze
+                if standby.site == own && causal.resync.is_none() && !causal.is_restored() =>
+            {
                 causal.committed.frozen = Some(since);
             }
             _ => return Err(NOT_HERE.into()),

@@ -72,6 +72,7 @@ impl<S: State> Applying<'_, S> {
             // What is written until the site is gone would never be ordered.
             return Err(Refusal::Leaving.into());
         }
+        self.check_confirmed()?;
         let waiting = self.modes.causal.unordered_bytes;
         if waiting >= limits::CAUSAL_UNORDERED_BYTES_MAX {
             return Err(Refusal::Unordered(waiting).into());

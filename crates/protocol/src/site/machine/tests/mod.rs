@@ -6,6 +6,7 @@ mod causal_clear;
 mod causal_expiry;
 mod causal_orders;
 mod causal_rebuilds;
+mod causal_restored;
 mod causal_rmw;
 mod causal_roots;
 mod causal_standbys;
