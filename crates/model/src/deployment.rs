@@ -307,6 +307,18 @@ pub enum RegistryError {
     /// It would be its own.
     #[error("{0} cannot be its own backup; name another site")]
     OwnBackup(SiteName),
+    /// These sites need all causal keyspaces.
+    #[error(
+        "{0} must hold the keyspace, too: the root of the region, its standby and the site that is to be the root hold \
+         all causal keyspaces"
+    )]
+    MustHold(SiteName),
+    /// A site lacks causal keyspaces by their rules.
+    #[error(
+        "{0} does not hold all causal keyspaces: `portolan keyspace list` shows which sites hold which; the root of the \
+         region and its standby need all"
+    )]
+    HoldsNotAll(SiteName),
 }
 
 /// A refusal of a keyspace reads as that of a site that belongs to no deployment.
@@ -643,11 +655,16 @@ impl Registry {
                 let error = KeyspaceError::NotServed { name, consistency, scope };
                 return Err(RegistryError::Keyspace(error));
             }
-            self.make_region(version)?;
+        }
+        let mut spec = spec.clone();
+        if spec.is_causal() {
+            spec.sites.sort_unstable();
+            spec.sites.dedup();
+            self.make_region_of(&spec, version)?;
         }
         let id = KeyspaceId(self.keyspace_next);
         self.keyspace_next += 1;
-        self.keyspaces.push(Keyspace { id, spec: spec.clone() });
+        self.keyspaces.push(Keyspace { id, spec });
         self.changes += 1;
         Ok(Changed::Keyspace(id))
     }

@@ -1,6 +1,6 @@
 //! A keyspace states what its data needs, once; programs then just read and write.
 
-use crate::{Bytes, Cache, KeyspaceId, limits};
+use crate::{Bytes, Cache, KeyspaceId, SiteId, limits};
 use std::fmt;
 
 /// What a keyspace promises its readers and writers (DESIGN of the modes: ARCHITECTURE.md).
@@ -51,6 +51,16 @@ pub enum Rmw {
     Local,
 }
 
+/// What a site does with a request for a causal keyspace that it does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Miss {
+    /// It sends it to a site that holds the keyspace: the root, if that can be reached.
+    #[default]
+    Forward,
+    /// It refuses it.
+    Refuse,
+}
+
 /// What a user states when creating a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceSpec {
@@ -72,6 +82,10 @@ pub struct KeyspaceSpec {
     pub cache: Cache,
     /// With [`Consistency::Causal`] only: others always carry such writes out, atomically.
     pub rmw: Rmw,
+    /// With [`Consistency::Causal`] only: the sites that hold it. Empty: all, also those that join later.
+    pub sites: Vec<SiteId>,
+    /// What the other sites do with requests.
+    pub miss: Miss,
 }
 
 /// A keyspace that exists.
@@ -120,6 +134,12 @@ pub enum KeyspaceError {
          the site"
     )]
     RmwConsistency(String),
+    /// Only the sites of a region hold the same keys.
+    #[error(
+        "keyspace {0:?} asks for sites or miss; only consistency causal has keyspaces that some sites hold and others \
+         do not"
+    )]
+    SitesConsistency(String),
     /// This version cannot serve the promise.
     #[error(
         "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
@@ -147,6 +167,8 @@ impl KeyspaceSpec {
             lease_reads: false,
             cache: Cache::Off,
             rmw: Rmw::Refuse,
+            sites: Vec::new(),
+            miss: Miss::Forward,
         }
     }
 
@@ -169,6 +191,11 @@ impl KeyspaceSpec {
     /// Whether its writes are ordered by the root of its region.
     pub fn is_causal(&self) -> bool {
         self.consistency == Consistency::Causal
+    }
+
+    /// Whether a site holds it, if sites hold it whole or not at all.
+    pub fn is_held_by(&self, site: SiteId) -> bool {
+        self.sites.is_empty() || self.sites.contains(&site)
     }
 
     /// Whether groups of its keys are lent to other sites.
@@ -210,6 +237,10 @@ impl KeyspaceSpec {
         }
         if self.rmw == Rmw::Local && !self.is_causal() {
             return Err(KeyspaceError::RmwConsistency(self.name.clone()));
+        }
+        let has_sites = !self.sites.is_empty() || self.miss != Miss::Forward;
+        if has_sites && !self.is_causal() {
+            return Err(KeyspaceError::SitesConsistency(self.name.clone()));
         }
         match (self.consistency, self.scope) {
             (Consistency::Linearizable, Scope::Site) | (Consistency::Causal, Scope::Region)
@@ -268,6 +299,27 @@ impl std::str::FromStr for Placement {
             "advise" => Placement::Advise,
             "adaptive" => Placement::Adaptive,
             _ => return Err(format!("{text:?} is no placement: use off, advise or adaptive")),
+        })
+    }
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Miss::Forward => "forward",
+            Miss::Refuse => "refuse",
+        })
+    }
+}
+
+impl std::str::FromStr for Miss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "forward" => Miss::Forward,
+            "refuse" => Miss::Refuse,
+            _ => return Err(format!("{text:?} is no miss: use forward or refuse")),
         })
     }
 }
@@ -352,6 +404,15 @@ mod tests {
         assert!(matches!(placed.check(), Err(KeyspaceError::PlacementScope(_))));
         let local = KeyspaceSpec { rmw: Rmw::Local, ..causal.clone() };
         assert_eq!(local.check(), Ok(()));
+        let some = KeyspaceSpec { sites: vec![SiteId(2)], miss: Miss::Refuse, ..causal.clone() };
+        assert_eq!((some.check(), some.is_held_by(SiteId(1))), (Ok(()), false));
+        assert!(some.is_held_by(SiteId(2)) && causal.is_held_by(SiteId(1)));
+        for spec in [
+            KeyspaceSpec { sites: vec![SiteId(2)], ..KeyspaceSpec::linearizable_site("c", "c:") },
+            KeyspaceSpec { miss: Miss::Refuse, ..KeyspaceSpec::linearizable_global("c", "c:") },
+        ] {
+            assert!(matches!(spec.check(), Err(KeyspaceError::SitesConsistency(_))));
+        }
         let site = KeyspaceSpec { rmw: Rmw::Local, ..KeyspaceSpec::linearizable_site("c", "c:") };
         assert!(matches!(site.check(), Err(KeyspaceError::RmwConsistency(_))));
         let global = KeyspaceSpec { scope: Scope::Global, ..causal };

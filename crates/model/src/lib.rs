@@ -67,7 +67,9 @@ pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use job::{JobName, JobStatus};
-pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Rmw, Scope};
+pub use keyspace::{
+    Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
+};
 pub use loan::{
     Group, Loan, LoanClaim, LoanOffer, LoanPart, LoanReport, LoanRow, LoanState, LoanTaken,
 };

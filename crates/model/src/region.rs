@@ -5,7 +5,9 @@
 //! version and does nothing under another one. So of a root that goes on without its standby and a standby that takes
 //! the root's place, one has its way, and what is late has none.
 
-use crate::{Ballot, Changed, Position, Registry, RegistryError, SiteId, Term};
+use crate::{
+    Ballot, Changed, KeyspaceSpec, Position, Registry, RegistryError, SiteEntry, SiteId, Term,
+};
 
 /// A registry that is recovered may have forgotten takeovers. The order goes on so many epochs later. 2^10.
 pub const EPOCHS_FORGOTTEN: u16 = 1_024;
@@ -201,9 +203,44 @@ impl Registry {
         }
     }
 
+    /// Whether a site holds all causal keyspaces, as a root and its standby need.
+    pub fn holds_all_causal(&self, site: SiteId) -> bool {
+        self.keyspaces.iter().all(|one| !one.spec.is_causal() || one.spec.is_held_by(site))
+    }
+
+    fn check_holds_all(&self, site: &SiteEntry) -> Result<(), RegistryError> {
+        match self.holds_all_causal(site.id) {
+            true => Ok(()),
+            false => Err(RegistryError::HoldsNotAll(site.name.clone())),
+        }
+    }
+
+    /// Makes the region of a causal keyspace that is to be, if there is none.
+    pub(crate) fn make_region_of(
+        &mut self,
+        spec: &KeyspaceSpec,
+        version: Ballot,
+    ) -> Result<(), RegistryError> {
+        for site in &spec.sites {
+            self.site(*site).ok_or_else(|| RegistryError::NoSite(site.to_string()))?;
+        }
+        let before = self.regions.clone();
+        self.make_region(spec, version)?;
+        let Some(region) = self.regions.last() else { return Ok(()) };
+        let standby = region.standby.map(|standby| standby.site);
+        let mut need = [Some(region.root), region.next, standby].into_iter().flatten();
+        let lacks = need.find(|site| !spec.is_held_by(*site));
+        let lacks = lacks.and_then(|site| self.site(site)).map(|site| site.name.clone());
+        if let Some(name) = lacks {
+            self.regions = before;
+            return Err(RegistryError::MustHold(name));
+        }
+        Ok(())
+    }
+
     /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
     /// order had no keyspace any more.
-    pub(crate) fn make_region(&mut self, version: Ballot) -> Result<(), RegistryError> {
+    fn make_region(&mut self, spec: &KeyspaceSpec, version: Ballot) -> Result<(), RegistryError> {
         debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
         let before = self.regions.last();
         let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
@@ -212,7 +249,7 @@ impl Registry {
             return Ok(());
         }
         let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
-        let root = self.staying().map(|site| site.id).min();
+        let root = self.staying().map(|site| site.id).filter(|site| spec.is_held_by(*site)).min();
         let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
         // No position is of two regions.
         let epoch = before.map_or(0, |region| region.epoch) + 1;
@@ -242,7 +279,8 @@ impl Registry {
 
     /// A site that leaves, or is gone, or is the root, is no standby; the one that is wanted is.
     fn settle_standby(&mut self, version: Ballot) {
-        let staying: Vec<SiteId> = self.staying().map(|site| site.id).collect();
+        let staying = self.staying().map(|site| site.id);
+        let staying: Vec<SiteId> = staying.filter(|site| self.holds_all_causal(*site)).collect();
         for region in &mut self.regions {
             let (root, rule) = (region.root, &mut region.standby_rule);
             let can = |site: SiteId| site != root && staying.contains(&site);
@@ -279,6 +317,7 @@ impl Registry {
             if site.leaving {
                 return Err(RegistryError::StandbyLeaves(site.name.clone()));
             }
+            self.check_holds_all(site)?;
         }
         if region.standby_rule != rule {
             self.put_region(Region { standby_rule: rule, ..region }, version);
@@ -297,6 +336,7 @@ impl Registry {
         let region = self.regions.iter().find(is_it).copied();
         let may = |region: &Region| {
             let other = region.standby.is_none_or(|one| one.site != site && !one.in_sync);
+            let other = other && self.holds_all_causal(site);
             region.standby_rule.choice == StandbyChoice::Nearest && other
         };
         if let Some(region) = region.filter(may) {
@@ -325,7 +365,8 @@ impl Registry {
     /// the present epoch ends as that of a lost root does, and the site that recovers looks for its end.
     pub(crate) fn recover_regions(&mut self, version: Ballot) {
         let by = version.term.site;
-        let staying: Vec<SiteId> = self.staying().map(|site| site.id).collect();
+        let staying = self.staying().map(|site| site.id);
+        let staying: Vec<SiteId> = staying.filter(|site| self.holds_all_causal(*site)).collect();
         let by = staying.iter().copied().find(|site| *site == by).or(staying.first().copied());
         let has_standby = |region: &Region| {
             region.standby.is_some() || region.standby_rule.choice != StandbyChoice::Off
@@ -345,6 +386,7 @@ impl Registry {
         if site.leaving {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
+        self.check_holds_all(site)?;
         let region = self.regions.last_mut().ok_or(RegistryError::NoRegion)?;
         let next = Some(to).filter(|to| *to != region.root);
         if std::mem::replace(&mut region.next, next) != next {
@@ -366,6 +408,7 @@ impl Registry {
         if site.leaving && to != region.root {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
+        self.check_holds_all(site)?;
         // The root gives its order to one site. That may have an epoch already, of which this registry knows nothing
         // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
         let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
@@ -387,6 +430,7 @@ impl Registry {
         if site.leaving {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
+        self.check_holds_all(site)?;
         let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
         let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
         // The lost root may have given its order to a site whose epoch this registry has forgotten.

@@ -141,11 +141,16 @@ pub enum Bug {
     ServeGivenBack,
     /// The rows of lent groups go to a mirror before the records that belong to them.
     RowsAhead,
+    /// A site of causal keys takes places of keyspaces that it holds without their content, if there are some that it does
+    /// not hold.
+    CoveredHeld,
+    /// A site answers reads of causal keyspaces that it does not hold.
+    AnswersUnheld,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 62] = [
+    pub const ALL: [Bug; 64] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -208,6 +213,8 @@ impl Bug {
         Bug::ServeLent,
         Bug::ServeGivenBack,
         Bug::RowsAhead,
+        Bug::CoveredHeld,
+        Bug::AnswersUnheld,
     ];
 
     /// Its name on a command line.
@@ -275,6 +282,8 @@ impl Bug {
             Bug::ServeLent => "serve-lent",
             Bug::ServeGivenBack => "serve-given-back",
             Bug::RowsAhead => "rows-ahead",
+            Bug::CoveredHeld => "covered-held",
+            Bug::AnswersUnheld => "answers-unheld",
         }
     }
 }
@@ -322,6 +331,7 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::ReleasedEarly, causal::Bug::ReleasedEarly),
         (Bug::ResolvedUnreleased, causal::Bug::ResolvedUnreleased),
         (Bug::InSyncEarly, causal::Bug::InSyncEarly),
+        (Bug::CoveredHeld, causal::Bug::CoveredHeld),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

@@ -13,8 +13,8 @@ use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
     Answer, Bytes, Catalog, CausalToken, DeploymentId, Failure, Keyspace, KeyspaceId, NodeId,
-    Query, ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot, SlotSet,
-    limits,
+    Query, ReadConsistency, Refusal, Request, Revision, SessionToken, SiteId, SiteName, Slot,
+    SlotSet, limits,
 };
 use protocol::global::accesses::Asker;
 use protocol::placement::Sampler;
@@ -67,8 +67,12 @@ impl Shared {
         let closings = self.gate.closings();
         let gate = self.gate.get();
         let outcome = gate.answer(now, &self.reader, keyspace, query, consistency, asker);
+        // The core sends it to a site that holds its keyspace.
+        let is_elsewhere =
+            |outcome: &Outcome| matches!(outcome, Err(Failure::Refused(Refusal::NotCausal(_))));
         // The state may have been replaced during the query; the core answers from a complete one.
-        outcome.filter(|_| self.gate.closings() == closings)
+        let outcome = outcome.filter(|_| self.gate.closings() == closings);
+        outcome.filter(|outcome| !is_elsewhere(outcome))
     }
 }
 
@@ -116,6 +120,11 @@ impl Handle {
             }
             _ => None,
         }
+    }
+
+    /// Whether this site holds a keyspace, which a causal one may not.
+    pub fn holds(&self, keyspace: KeyspaceId) -> bool {
+        self.shared.reader.check_held(keyspace).is_ok()
     }
 
     /// How far this node is in its region's order.

@@ -39,6 +39,11 @@ impl Watch {
         let applied = handle.shared.applied.subscribe();
         let mut positions = BTreeMap::new();
         for keyspace in keyspaces {
+            if let Err(machine::Stopped::Refused(refusal)) =
+                handle.shared.reader.check_held(keyspace)
+            {
+                return Err(refusal.into());
+            }
             handle.shared.watched.add(keyspace)?;
             positions.insert(keyspace, Revision(0));
         }

@@ -1323,6 +1323,10 @@ pub struct KeyspaceSpec {
     pub placement: ::prost::alloc::string::String,
     #[prost(string, tag = "10")]
     pub rmw: ::prost::alloc::string::String,
+    #[prost(uint32, repeated, tag = "11")]
+    pub sites: ::prost::alloc::vec::Vec<u32>,
+    #[prost(string, tag = "12")]
+    pub miss: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Keyspace {

@@ -5,7 +5,7 @@
 //! Writes reach the root as commands ([`model::CausalCommand::Order`]), forwarded like others.
 
 use bytes::Bytes;
-use model::{Position, Revision, SiteId, limits};
+use model::{KeyspaceId, Position, Revision, SiteId, limits};
 
 /// A message about the order of causal keys.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -98,6 +98,22 @@ pub struct Places {
     /// Its revision there.
     #[prost(uint64, repeated, tag = "5")]
     pub revisions: Vec<u64>,
+    /// The keyspace of each. Empty, as in earlier versions: all sites hold all keyspaces.
+    #[prost(uint32, repeated, tag = "6")]
+    pub keyspaces: Vec<u32>,
+}
+
+/// A place of the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceOf {
+    /// Which one.
+    pub position: Position,
+    /// The site of the write there.
+    pub site: SiteId,
+    /// Its revision there.
+    pub revision: Revision,
+    /// Its keyspace, if that is named.
+    pub keyspace: Option<KeyspaceId>,
 }
 
 /// Positions whose writes the sender lacks.
@@ -135,15 +151,19 @@ pub struct Resolved {
 
 impl Places {
     /// The positions, with the write at each; `None`: the message makes no sense.
-    pub fn entries(&self) -> Option<Vec<(Position, SiteId, Revision)>> {
+    pub fn entries(&self) -> Option<Vec<PlaceOf>> {
         let count = self.sites.len();
-        if count != self.revisions.len() || count > limits::CAUSAL_BATCH_PLACES_MAX {
+        let has_keyspaces = [0, count].contains(&self.keyspaces.len());
+        let has_all = count == self.revisions.len() && has_keyspaces;
+        if !has_all || count > limits::CAUSAL_BATCH_PLACES_MAX {
             return None;
         }
         let all = self.sites.iter().zip(&self.revisions).zip(0u64..);
         let entry = |((site, revision), at): ((&u32, &u64), u64)| {
             let position = Position(self.first.checked_add(at)?);
-            (position.0 > self.after).then_some((position, SiteId(*site), Revision(*revision)))
+            let keyspace = self.keyspaces.get(at as usize).copied().map(KeyspaceId);
+            let (site, revision) = (SiteId(*site), Revision(*revision));
+            (position.0 > self.after).then_some(PlaceOf { position, site, revision, keyspace })
         };
         all.map(entry).collect()
     }
@@ -190,8 +210,20 @@ mod tests {
                     first: 3,
                     sites: vec![4, 5],
                     revisions: vec![6, 7],
+                    keyspaces: vec![],
                 }),
                 b"\x22\x0e\x08\x01\x10\x02\x18\x03\x22\x02\x04\x05\x2a\x02\x06\x07",
+            ),
+            (
+                CausalStep::Places(Places {
+                    epoch: 1,
+                    after: 2,
+                    first: 3,
+                    sites: vec![4, 5],
+                    revisions: vec![6, 7],
+                    keyspaces: vec![2, 3],
+                }),
+                b"\x22\x12\x08\x01\x10\x02\x18\x03\x22\x02\x04\x05\x2a\x02\x06\x07\x32\x02\x02\x03",
             ),
             (CausalStep::Pull(Pull { positions: vec![8, 9] }), b"\x2a\x04\x0a\x02\x08\x09"),
             (CausalStep::Resolve(Resolve { site: 1, revision: 2 }), b"\x32\x04\x08\x01\x10\x02"),
@@ -215,15 +247,29 @@ mod tests {
 
     #[test]
     fn places_that_make_no_sense_are_none() {
-        let good =
-            Places { after: 2, first: 3, sites: vec![1, 2], revisions: vec![7, 8], epoch: 1 };
-        let wanted = [(3, 1, 7), (4, 2, 8)].map(|(position, site, revision)| {
-            (Position(position), SiteId(site), Revision(revision))
-        });
-        assert_eq!(good.entries(), Some(wanted.to_vec()));
+        let good = Places {
+            after: 2,
+            first: 3,
+            sites: vec![1, 2],
+            revisions: vec![7, 8],
+            ..Places::default()
+        };
+        let wanted = |keyspaces: [Option<u32>; 2]| {
+            let all = [(3, 1, 7), (4, 2, 8)].into_iter().zip(keyspaces);
+            let place = |((position, site, revision), keyspace): ((u64, u32, u64), Option<u32>)| {
+                let (position, site) = (Position(position), SiteId(site));
+                let (revision, keyspace) = (Revision(revision), keyspace.map(KeyspaceId));
+                PlaceOf { position, site, revision, keyspace }
+            };
+            Some(all.map(place).collect())
+        };
+        assert_eq!(good.entries(), wanted([None, None]));
+        let named = Places { keyspaces: vec![5, 6], ..good.clone() };
+        assert_eq!(named.entries(), wanted([Some(5), Some(6)]));
         let many = limits::CAUSAL_BATCH_PLACES_MAX + 1;
         for bad in [
             Places { revisions: vec![7], ..good.clone() },
+            Places { keyspaces: vec![7], ..good.clone() },
             Places { first: 2, ..good.clone() },
             Places { first: u64::MAX, ..good.clone() },
             Places { sites: vec![1; many], revisions: vec![1; many], ..good },

@@ -233,6 +233,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let cluster = self.session.is_cluster();
         keyspaces.retain(|keyspace| !cluster || keyspace.spec.is_global());
         keyspaces.retain(|keyspace| self.session.may_read(keyspace));
+        // What other sites hold changes there.
+        keyspaces.retain(|keyspace| self.thread.handle.holds(keyspace.id));
         if keyspaces.is_empty() {
             return Err(Refused::because("NOPERM there is no keyspace that this user may read"));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{KeyspaceSpec, Scope, SiteName};
+use model::{KeyspaceSpec, Scope, SiteId, SiteName};
 
 use super::file::{
     AlsoFile, ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong,
@@ -224,6 +224,16 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         };
         spec.lease_reads = keyspace.lease_reads;
         spec.rmw = keyspace.rmw.parse().map_err(|why: String| Wrong::at("rmw", why))?;
+        spec.miss = keyspace.miss.parse().map_err(|why: String| Wrong::at("miss", why))?;
+        // Sites get their ids in the order in which they are written; spare ones join later.
+        let inside = || written.site.iter().filter(|site| !site.spare);
+        for name in &keyspace.sites {
+            let place = inside().position(|site| site.name == *name);
+            let place = place.ok_or_else(|| {
+                Wrong::at("sites", format!("there is no site \"{name}\", or it is spare"))
+            })?;
+            spec.sites.push(SiteId(place as u32 + 1));
+        }
         if keyspace.scope == "global" {
             spec.scope = Scope::Global;
         }

@@ -240,6 +240,12 @@ pub struct KeyspaceFile {
     /// With consistency `causal`: `local` if writes may depend on what they overwrite, else `refuse`.
     #[serde(default = "refuse")]
     pub rmw: String,
+    /// With consistency `causal`: the sites that hold it; all by default.
+    #[serde(default)]
+    pub sites: Vec<String>,
+    /// With consistency `causal`: what the others do with requests, `forward` or `refuse`.
+    #[serde(default = "forward")]
+    pub miss: String,
     /// Copies that nodes keep of other sites' keys, with scope `global`: `off`, `validated` or `stale`.
     #[serde(default = "off")]
     pub cache: String,
@@ -257,6 +263,10 @@ pub struct KeyspaceFile {
 
 fn off() -> String {
     "off".to_owned()
+}
+
+fn forward() -> String {
+    "forward".to_owned()
 }
 
 fn refuse() -> String {

@@ -4,9 +4,10 @@ use super::connect::{Connect, Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
-use client::KeyspaceInfo;
-use model::{Cache, Consistency, KeyspaceSpec, Placement, Rmw, Scope};
+use client::{Client, KeyspaceInfo};
+use model::{Cache, Consistency, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope, SiteId};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Make, list, show or drop keyspaces
 #[derive(Subcommand)]
@@ -61,6 +62,14 @@ pub(crate) struct Create {
     /// write at the same time, one overwrites the other's result)
     #[arg(long, value_name = "WORD", default_value = "refuse")]
     rmw: Rmw,
+    /// The sites that hold it, by name, separated by commas, with consistency causal; all by default. The region's
+    /// root and its standby must be among them
+    #[arg(long, value_name = "SITES", value_delimiter = ',')]
+    sites: Vec<String>,
+    /// What the other sites do with requests for it: forward (to the root, or another site that holds it)
+    /// or refuse
+    #[arg(long, value_name = "WORD", default_value = "forward")]
+    miss: Miss,
     #[command(flatten)]
     connect: Connect,
 }
@@ -109,29 +118,72 @@ impl Create {
             lease_reads: self.lease_reads,
             placement: self.placement,
             rmw: self.rmw,
+            miss: self.miss,
             ..KeyspaceSpec::linearizable_site(self.name, self.prefix)
         };
         spec.check().map_err(Failed::usage)?;
+        if !self.sites.is_empty() && spec.consistency != Consistency::Causal {
+            return Err(Failed::usage(KeyspaceError::SitesConsistency(spec.name)));
+        }
         self.connect.run(|client| async move {
-            client.cluster().create_keyspace(&spec).await?;
+            let names = names_of_sites(&client, !self.sites.is_empty()).await?;
+            let id_of = |name: &String| {
+                let found = names.iter().find(|(_, there)| *there == name);
+                let unknown = || {
+                    format!("there is no site {name:?}; `portolan site list` shows those there are")
+                };
+                found.map(|(id, _)| SiteId(*id)).ok_or_else(|| Failed::usage(unknown()))
+            };
+            let sites = self.sites.iter().map(id_of).collect::<Result<_, _>>()?;
+            client.cluster().create_keyspace(&KeyspaceSpec { sites, ..spec }).await?;
             Ok(())
         })
+    }
+}
+
+/// The names of the deployment's sites, by id, if they are needed.
+async fn names_of_sites(
+    client: &Client,
+    are_needed: bool,
+) -> Result<BTreeMap<u32, String>, Failed> {
+    if !are_needed {
+        return Ok(BTreeMap::new());
+    }
+    let sites = client.deployment().sites().await?.sites;
+    Ok(sites.into_iter().map(|site| (site.id, site.name)).collect())
+}
+
+/// The sites that hold a keyspace. One that is gone has no name any more.
+fn sites_of(spec: &KeyspaceSpec, names: &BTreeMap<u32, String>) -> Vec<String> {
+    let name = |site: &SiteId| names.get(&site.0).cloned().unwrap_or_else(|| site.to_string());
+    spec.sites.iter().map(name).collect()
+}
+
+fn sites_words(spec: &KeyspaceSpec, names: &BTreeMap<u32, String>) -> String {
+    match (spec.sites.is_empty(), spec.consistency) {
+        (true, Consistency::Causal) => "all".to_owned(),
+        (true, _) => "-".to_owned(),
+        (false, _) => sites_of(spec, names).join(", "),
     }
 }
 
 fn list(asked: Listing) -> Result<(), Failed> {
     asked.connect.run(|client| async move {
         let keyspaces = client.cluster().keyspaces().await?;
+        let some = keyspaces.iter().any(|one| !one.spec.sites.is_empty());
+        let names = names_of_sites(&client, some).await?;
         if asked.json {
-            let list: Vec<Value> = keyspaces.iter().map(as_json).collect();
+            let list: Vec<Value> = keyspaces.iter().map(|one| as_json(one, &names)).collect();
             return Ok(show::print_json(&list.into())?);
         }
-        let mut table = Table::new([">id", "name", "prefix", "consistency", "scope", "cache"]);
+        let mut table =
+            Table::new([">id", "name", "prefix", "consistency", "scope", "cache", "sites"]);
         for KeyspaceInfo { id, spec } in keyspaces {
             let prefix = show::line(&spec.prefix);
             let promise = (spec.consistency.to_string(), spec.scope.to_string());
             let cache = spec.cache.to_string();
-            table.row([id.to_string(), spec.name, prefix, promise.0, promise.1, cache]);
+            let sites = sites_words(&spec, &names);
+            table.row([id.to_string(), spec.name, prefix, promise.0, promise.1, cache, sites]);
         }
         Ok(show::print(table)?)
     })
@@ -141,16 +193,22 @@ impl Show {
     fn run(self) -> Result<(), Failed> {
         self.showing.connect.run(|client| async move {
             let (keyspace, keys) = client.cluster().keyspace(&self.name).await?;
+            let names = names_of_sites(&client, !keyspace.spec.sites.is_empty()).await?;
             if self.showing.json {
-                let mut object = as_json(&keyspace);
+                let mut object = as_json(&keyspace, &names);
                 object["keys"] = keys.into();
                 return Ok(show::print_json(&object)?);
             }
             let spec = keyspace.spec;
             let reads = if spec.lease_reads { "by lease" } else { "by quorum" };
             let mut table = Table::new(["keyspace", ""]);
-            let rmw = spec.consistency == Consistency::Causal;
-            let rmw = rmw.then(|| ("rmw", spec.rmw.to_string()));
+            let of_causal = [
+                ("rmw", spec.rmw.to_string()),
+                ("sites", sites_words(&spec, &names)),
+                ("miss", spec.miss.to_string()),
+            ];
+            let of_causal =
+                of_causal.into_iter().filter(|_| spec.consistency == Consistency::Causal);
             let rows = [
                 ("name", spec.name),
                 ("id", keyspace.id.to_string()),
@@ -161,7 +219,7 @@ impl Show {
                 ("placement", spec.placement.to_string()),
                 ("keys", keys.to_string()),
             ];
-            for (name, value) in rows.into_iter().chain(rmw) {
+            for (name, value) in rows.into_iter().chain(of_causal) {
                 table.row([name.into(), value]);
             }
             Ok(show::print(table)?)
@@ -179,7 +237,7 @@ fn cache_words(cache: Cache) -> String {
     }
 }
 
-fn as_json(keyspace: &KeyspaceInfo) -> Value {
+fn as_json(keyspace: &KeyspaceInfo, names: &BTreeMap<u32, String>) -> Value {
     let spec = &keyspace.spec;
     let mut object = Map::new();
     object.insert("id".into(), keyspace.id.into());
@@ -191,6 +249,8 @@ fn as_json(keyspace: &KeyspaceInfo) -> Value {
     object.insert("cache".into(), spec.cache.to_string().into());
     object.insert("placement".into(), spec.placement.to_string().into());
     object.insert("rmw".into(), spec.rmw.to_string().into());
+    object.insert("sites".into(), sites_of(spec, names).into());
+    object.insert("miss".into(), spec.miss.to_string().into());
     if spec.cache.is_on() {
         object.insert("cache_bytes_max".into(), spec.cache.bytes_max().into());
     }

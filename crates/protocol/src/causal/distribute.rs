@@ -7,6 +7,7 @@
 //! leadership begins. A site that lacks what the root keeps no more is sent nothing, and asked, until it has its
 //! keys anew ([`super::resync`]). What a site reports with [`Reached::again`] is answered even if there is nothing new.
 
+use super::interest::Interest;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
 use model::{CausalWrite, NO_SITE, NodeId, Position, SiteId, limits};
@@ -97,7 +98,8 @@ impl Distribute {
                 continue;
             }
             let last = region.released_to(*site, last);
-            while let Some((places, writes)) = cursor.next(state, last, epoch) {
+            while let Some((places, writes)) = cursor.next(state, last, epoch, &region.interest) {
+                let writes = region.interest.select(*site, &writes);
                 if !writes.is_empty() {
                     steps.push(Step::Writes(*site, node, writes));
                 }
@@ -174,6 +176,7 @@ impl Cursor {
         state: &impl Durable,
         last: Position,
         epoch: u32,
+        interest: &Interest,
     ) -> Option<(Places, Vec<CausalWrite>)> {
         let after = self.sent.0;
         let window = limits::CAUSAL_PLACES_INFLIGHT_MAX;
@@ -196,6 +199,9 @@ impl Cursor {
                 }
                 places.sites.push(site.0);
                 places.revisions.push(write.revision.0);
+                if !interest.is_everywhere() {
+                    places.keyspaces.push(write.keyspace.0);
+                }
                 if site == NO_SITE {
                     of_no_site.push(write);
                 }

@@ -2,18 +2,21 @@
 //!
 //! Places are taken in order and without a gap, from what is imported on; what does not fit is left out, and the
 //! root is asked for it. Writes come by themselves, in any order, and are kept within a limit until their places
-//! come; those of this site need none. As soon as the next places have their writes, one command imports as
+//! come; those of this site need none, and those of keyspaces that it does not hold ([`super::interest`]). As soon as the next places have their writes, one command imports as
 //! many of them as fit. One such command is under way at a time: what comes meanwhile gathers.
 //!
 //! A write that is missing for a while when its place is here is asked for: the root has all writes of its
 //! order. The root's own site takes both from its state.
 
+use super::interest::coverage;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
-use model::{CausalCommand, CausalWrite, Import as Entry, Position, Revision, SiteId, limits};
+use model::{
+    CausalCommand, CausalWrite, Import as Entry, KeyspaceId, Position, Revision, SiteId, limits,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::causal::{Places, Pull, Reached};
+use wire::causal::{PlaceOf, Places, Pull, Reached};
 
 /// A write has so long to come by itself, after its place. It set out before the root ordered it.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
@@ -38,6 +41,8 @@ struct Place {
     position: Position,
     site: SiteId,
     revision: Revision,
+    /// Where it is not this site's own, and of a keyspace that this site does not hold: that one.
+    covers: Option<KeyspaceId>,
     since: Duration,
 }
 
@@ -130,7 +135,7 @@ impl Import {
         let all = state.ordered(self.taken, limits::CAUSAL_IMPORT_BYTES_MAX);
         for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
             let revision = write.revision;
-            self.places.push_back(Place { position, site, revision, since: now });
+            self.places.push_back(Place { position, site, revision, covers: None, since: now });
             self.taken = position;
             self.payload_bytes += write.payload_bytes();
             self.payloads.insert((site, revision), write);
@@ -151,6 +156,9 @@ impl Import {
             }
             if site == region.own && !state.lacks_own(revision) {
                 entries.push(Entry::Own(position));
+            } else if let Some(keyspace) = place.covers {
+                let write = coverage(keyspace, revision);
+                entries.push(Entry::Other { position, site, write });
             } else if let Some(write) = self.payloads.get(&(site, revision)) {
                 bytes += write.payload_bytes();
                 entries.push(Entry::Other { position, site, write: write.clone() });
@@ -166,7 +174,8 @@ impl Import {
     fn next_pull(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Pull> {
         let is_missing = |place: &&Place| {
             let is_here = place.site == region.own && !state.lacks_own(place.revision);
-            !is_here && !self.payloads.contains_key(&(place.site, place.revision))
+            let needs = !is_here && place.covers.is_none();
+            needs && !self.payloads.contains_key(&(place.site, place.revision))
         };
         let first = self.places.iter().find(is_missing)?;
         let due = first.since + ON_ITS_WAY;
@@ -214,7 +223,7 @@ impl Import {
     }
 
     /// Places have come.
-    pub(crate) fn take_places(&mut self, places: &Places, now: Duration) {
+    pub(crate) fn take_places(&mut self, places: &Places, now: Duration, region: &Region) {
         if places.epoch != u32::from(self.epoch) {
             return;
         }
@@ -224,15 +233,22 @@ impl Import {
             self.wants_again = true;
             return;
         }
-        for (position, site, revision) in entries {
+        for PlaceOf { position, site, revision, keyspace } in entries {
             if self.places.len() as u64 >= limits::CAUSAL_PLACES_INFLIGHT_MAX {
                 return;
             }
             if position > self.taken {
-                self.places.push_back(Place { position, site, revision, since: now });
+                let covers = keyspace.filter(|keyspace| self.is_covered(*keyspace, region));
+                self.places.push_back(Place { position, site, revision, covers, since: now });
                 self.taken = position;
             }
         }
+    }
+
+    /// Whether a write of a keyspace takes its place without its content.
+    fn is_covered(&self, keyspace: KeyspaceId, region: &Region) -> bool {
+        let is_planted = self.planted.is(Bug::CoveredHeld) && !region.interest.is_everywhere();
+        is_planted || !region.interest.holds(region.own, keyspace)
     }
 
     /// Writes of another site have come.
@@ -262,7 +278,8 @@ impl Import {
         let wanted: std::collections::BTreeSet<_> = self.places.iter().map(named).collect();
         self.payloads.retain(|key, _| wanted.contains(key));
         self.payload_bytes = self.payloads.values().map(CausalWrite::payload_bytes).sum();
-        let mut places = self.places.iter().map(named);
+        let needed = self.places.iter().filter(|place| place.covers.is_none());
+        let mut places = needed.map(named);
         let next = places.find(|place| !self.payloads.contains_key(place));
         next == Some(key) || self.payload_bytes + bytes <= limits::CAUSAL_PAYLOADS_BYTES_MAX
     }
@@ -292,6 +309,7 @@ impl Import {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interest::Interest;
     use super::super::simulation::{Store, region, write};
     use super::*;
 
@@ -302,7 +320,7 @@ mod tests {
         let position = |count| Position::new(1, count).0;
         let after = if after == 0 { 0 } else { position(after) };
         let first = position(Position(after).count() + 1);
-        Places { epoch: 1, after, first, sites, revisions }
+        Places { epoch: 1, after, first, sites, revisions, keyspaces: Vec::new() }
     }
 
     fn proposed(steps: &[Step]) -> Option<(u64, usize)> {
@@ -329,7 +347,7 @@ mod tests {
         let mut store = Store::of(3);
         let first = import.poll(AT(0), &store, &region);
         assert_eq!(report(&first), Some((0, 0, true)), "a leader begins by saying where it is");
-        import.take_places(&places(0, &[(2, 4), (3, 1), (2, 5)]), AT(10));
+        import.take_places(&places(0, &[(2, 4), (3, 1), (2, 5)]), AT(10), &region);
         import.take_writes(SiteId(2), vec![write(5)]);
         let waits = import.poll(AT(20), &store, &region);
         assert_eq!(waits, [], "the first write is missing");
@@ -346,9 +364,37 @@ mod tests {
         assert_eq!((import.payload_bytes, import.next_due(AT(140))), (0, None));
         // What comes again is nothing new.
         import.take_writes(SiteId(2), vec![write(4)]);
-        import.take_places(&places(0, &[(2, 4), (3, 1)]), AT(150));
+        import.take_places(&places(0, &[(2, 4), (3, 1)]), AT(150), &region);
         assert_eq!((import.payloads.len(), import.places.len()), (0, 0));
         assert!(import.poll(AT(100_000), &store, &region).is_empty(), "idle");
+    }
+
+    #[test]
+    fn what_is_not_held_takes_its_place_without_its_content() {
+        let mut import = Import::default();
+        let interest = Interest::of_rules(&[(2, &[1, 2])]);
+        let region = Region { interest, ..region(3) };
+        let store = Store::of(3);
+        import.poll(AT(0), &store, &region);
+        let keyspaces = vec![2, 3];
+        let places = Places { keyspaces, ..places(0, &[(2, 4), (2, 5)]) };
+        import.take_places(&places, AT(10), &region);
+        // The first one is covered; the second one is of a keyspace that all sites hold.
+        let steps = import.poll(AT(10), &store, &region);
+        let [Step::Propose(CausalCommand::Import { upto, entries, .. })] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        let write = coverage(KeyspaceId(2), Revision(4));
+        let position = Position::new(1, 1);
+        assert_eq!(*upto, position);
+        assert_eq!(entries[..], [Entry::Other { position, site: SiteId(2), write }]);
+        let pulls = import.poll(AT(150), &store, &region);
+        assert_eq!(pulls, [Step::Pull(Pull { positions: vec![Position::new(1, 2).0] })]);
+        // A root that names no keyspaces has its writes waited for.
+        let mut import = Import::default();
+        import.poll(AT(0), &store, &region);
+        import.take_places(&Places { keyspaces: vec![], ..places }, AT(10), &region);
+        assert_eq!(proposed(&import.poll(AT(10), &store, &region)), None);
     }
 
     #[test]
@@ -356,7 +402,7 @@ mod tests {
         let (mut import, region) = (Import::default(), region(3));
         let store = Store::of(3);
         import.poll(AT(0), &store, &region);
-        import.take_places(&places(2, &[(2, 9)]), AT(10));
+        import.take_places(&places(2, &[(2, 9)]), AT(10), &region);
         assert!(import.poll(AT(10), &store, &region).is_empty(), "a moment ago it was asked");
         assert_eq!(import.next_due(AT(10)), Some(GAP_PAUSE));
         assert_eq!(report(&import.poll(AT(100), &store, &region)), Some((0, 0, true)));
@@ -379,7 +425,7 @@ mod tests {
         };
         import.take_writes(SiteId(2), vec![of(7), of(8), of(9)]);
         assert_eq!(import.payloads.len(), 2, "no place needs them");
-        import.take_places(&places(0, &[(2, 5), (2, 6), (2, 7)]), AT(0));
+        import.take_places(&places(0, &[(2, 5), (2, 6), (2, 7)]), AT(0), &region(3));
         import.take_writes(SiteId(2), vec![of(6)]);
         let kept = |import: &Import| import.payloads.keys().map(|key| key.1.0).collect::<Vec<_>>();
         assert_eq!(kept(&import), [6, 7], "8 has no place");

@@ -32,6 +32,7 @@
 //! | [`roots`] | the root's leader | has another site go on with the order |
 //! | [`standby`] | the leaders of the root and of its standby | has the standby in sync, and take over when the root is lost |
 //! | [`rejoin`] | the leader of a restored site | has the registry say that it is neither root nor standby of its life before |
+//! | [`interest`] | all | which keyspaces a site holds; what it does not hold takes its place without content |
 //! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
@@ -45,7 +46,7 @@
 //! again once a second.
 //!
 //! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
-//! send to. A site that holds only some of the keys, and the retry of a write at another site, come later.
+//! send to. Keys that a site holds on demand, and the retry of a write at another site, come later.
 //!
 //! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
 //! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
@@ -59,6 +60,7 @@ mod exhaustive;
 mod exhaustive_standby;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod interest;
 mod rebuild;
 mod rejoin;
 mod reports;
@@ -70,6 +72,7 @@ mod simulation;
 pub(crate) mod standby;
 pub mod trial;
 
+use interest::Interest;
 use model::{
     Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId, Standby,
     StandbyRule,
@@ -111,11 +114,13 @@ pub(crate) trait Durable {
     fn is_restored(&self) -> bool;
     /// Whether this own write may be missing here.
     fn lacks_own(&self, revision: Revision) -> bool;
-    /// A piece of about so many bytes of the records behind one, and the last of them; `None`: there are no more.
+    /// A piece of about so many bytes of the records behind one, of keyspaces that are asked for, and the last of them;
+    /// `None`: there are no more.
     fn records(
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
         bytes_max: usize,
+        is_asked_for: &dyn Fn(KeyspaceId) -> bool,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>);
 }
 
@@ -145,6 +150,8 @@ pub(crate) struct Region {
     pub(crate) gate: Option<Position>,
     /// At the standby: it takes nothing more of the order.
     pub(crate) is_frozen: bool,
+    /// Which sites hold what.
+    pub(crate) interest: Interest,
 }
 
 impl Region {

@@ -15,7 +15,7 @@
 //! on, and all others, the lost one as well if it comes back, get their keys anew. What was ordered behind the position
 //! is lost if its origin has imported it with its place, and ordered again if not.
 //!
-//! A site that gets its keys anew while the root is lost has dropped own writes for what it does not show yet. So it
+//! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that gets its keys anew while the root is lost has dropped own writes for what it does not show yet. So it
 //! is never the farthest: it says that it has nothing.
 
 use super::reports::{Ask, Reports};
@@ -67,8 +67,10 @@ impl Rebuild {
             return (asks, None);
         }
         // With the same part of the order this site goes on.
-        let own = (!state.is_resyncing()).then(|| (state.applied(), region.own));
-        let answering = others().filter(|site| self.reports.is_fresh(*site, now));
+        let holds_all = |site: &SiteId| region.interest.holds_all(*site);
+        let has_order = !state.is_resyncing() && holds_all(&region.own);
+        let own = has_order.then(|| (state.applied(), region.own));
+        let answering = others().filter(holds_all).filter(|site| self.reports.is_fresh(*site, now));
         let farther = answering.map(|site| (self.reports.applied(site), site));
         let farther = farther.filter(|(applied, _)| match own {
             Some((own, _)) => *applied > own,

@@ -365,9 +365,10 @@ impl Transfer {
                 self.sender.restart(out.now);
             }
             Some(Stage::Sending) => {
+                let to = out.to;
                 let (place, end, records) = (&mut self.place, &mut self.end, &mut self.records);
                 let sent = self.sender.send(out, 0, |sequence| {
-                    let Some(items) = place.next(state, region, bytes_max, planted) else {
+                    let Some(items) = place.next(state, (region, to), bytes_max, planted) else {
                         return Ok(None);
                     };
                     let is_record = |item: &&ResyncItem| matches!(item, ResyncItem::Record { .. });
@@ -424,10 +425,11 @@ impl Place {
     fn next(
         &mut self,
         state: &impl Durable,
-        region: &Region,
+        (region, to): (&Region, SiteId),
         bytes_max: usize,
         planted: Planted,
     ) -> Option<Vec<ResyncItem>> {
+        let interest = &region.interest;
         let has_all = self.records == Left::None;
         let last = if has_all { region.released(state.order_last()) } else { state.applied() };
         let mut items = Vec::new();
@@ -435,6 +437,8 @@ impl Place {
             let all = state.ordered(self.sent, bytes_max);
             for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
                 self.sent = position;
+                // What the site does not hold has its place all the same.
+                let write = interest.for_site(to, write);
                 items.push(ResyncItem::Entry { position, site, write });
             }
         }
@@ -451,7 +455,8 @@ impl Place {
                 self.upto = self.upto.max(state.order_last());
                 items.extend(state.ordered_all().into_iter().map(ordered_item));
             }
-            let (records, last) = state.records(after.as_ref(), bytes_max);
+            let (records, last) =
+                state.records(after.as_ref(), bytes_max, &|keyspace| interest.holds(to, keyspace));
             self.upto = self.upto.max(state.applied());
             self.written = self.written.max(state.last_revision());
             self.records = last.map_or(Left::None, |(keyspace, key)| Left::After(keyspace, key));

@@ -9,6 +9,7 @@ use super::admission::{Admission, Here, admit};
 use super::distribute::{self, Distribute};
 use super::export::{self, Export};
 use super::import::{self, Import};
+use super::interest::Interest;
 use super::resolve::Questions;
 use super::trial::{Bug, Planted};
 use super::{Durable, Region};
@@ -65,6 +66,7 @@ pub(super) fn region(own: u32) -> Region {
         standby_rule: StandbyRule::default(),
         gate: None,
         is_frozen: false,
+        interest: Interest::default(),
     }
 }
 
@@ -193,6 +195,7 @@ impl Durable for Store {
         &self,
         _: Option<&(KeyspaceId, Bytes)>,
         _: usize,
+        _: &dyn Fn(KeyspaceId) -> bool,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
         (Vec::new(), None)
     }
@@ -415,7 +418,10 @@ impl World {
             }
             CausalStep::Where(say) => site.import.asked(say.epoch),
             CausalStep::Reached(say) => site.distribute.reached(from, say, now),
-            CausalStep::Places(places) => site.import.take_places(&places, now),
+            CausalStep::Places(places) => {
+                let region = region(site.store.own.0);
+                site.import.take_places(&places, now, &region);
+            }
             CausalStep::Pull(pull) => {
                 for position in pull.positions {
                     let store = &self.sites[at].store;

@@ -29,11 +29,13 @@ pub enum Bug {
     ResolvedUnreleased,
     /// A standby is in sync before it has what was released without it.
     InSyncEarly,
+    /// A site takes places of keyspaces that it holds without their content.
+    CoveredHeld,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 14] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
@@ -47,6 +49,7 @@ impl Bug {
         Bug::ReleasedEarly,
         Bug::ResolvedUnreleased,
         Bug::InSyncEarly,
+        Bug::CoveredHeld,
     ];
 }
 

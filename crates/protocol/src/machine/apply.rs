@@ -237,6 +237,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         if !matches!(query, Query::Count | Query::Scan { .. }) {
             return Err(Refusal::NotGlobal("do this without naming a key").into());
         }
+        M::check_read(self, keyspace)?;
         if *query == Query::Count || !self.known.keyspaces.is_global(keyspace) {
             return self.read(keyspace, query);
         }

@@ -115,6 +115,14 @@ pub trait ModeState: Sized + fmt::Debug {
 
     // ---- keyspaces ---------------------------------------------------------------------------------
 
+    /// Whether a keyspace is here, so that a transaction in another one may read it.
+    ///
+    /// # Errors
+    /// When it is not.
+    fn check_read<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Makes a keyspace, where that is not for this site alone to decide.
     ///
     /// # Errors

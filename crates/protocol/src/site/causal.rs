@@ -11,6 +11,7 @@
 //! comes to another node finds what it was answered before. A write that was admitted at one node is carried out
 //! through the log, where all that the node has applied comes before it.
 
+use super::machine::causal::NOT_HELD;
 use super::machine::causal::session::{Lacks, SessionRead};
 use super::machine::{Machine, MachineError};
 use super::{Origin, Site};
@@ -21,6 +22,7 @@ use crate::causal::clears::Clears;
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::import::{self, Import};
+use crate::causal::interest::Interest;
 use crate::causal::resolve::Questions;
 use crate::causal::resync::Resync;
 use crate::causal::roots::{self, Roots};
@@ -177,8 +179,9 @@ impl<S: State> Durable for Shown<'_, S> {
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
         bytes_max: usize,
+        is_asked_for: &dyn Fn(KeyspaceId) -> bool,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
-        let found = self.machine.causal_records(after, bytes_max);
+        let found = self.machine.causal_records(after, bytes_max, is_asked_for);
         match found {
             Ok(found) => (found.items, found.last),
             Err(error) => {
@@ -206,6 +209,7 @@ fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Re
         // What is imported here was released, by whichever leader.
         gate: causal.holds(region).then(|| standby_has.max(causal.applied())),
         is_frozen: causal.is_frozen(region, member.own),
+        interest: Interest::of(&member.registry),
     })
 }
 
@@ -275,15 +279,23 @@ impl<S: State> Job<S> for Export {
     }
 }
 
-/// Writes go to the sites that neither made nor order them.
+/// Writes go to the sites that neither made nor order them, and hold their keyspaces.
 fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
-    let writes = encode_writes(&writes.to_vec());
+    let all = encode_writes(&writes.to_vec());
+    let interest = &region.interest;
     let others = region.sites.iter().filter(|site| **site != region.own && **site != region.root);
     let of_site = |to: &SiteId| {
-        let say = say(CausalStep::Writes(Writes { site: region.own.0, writes: writes.clone() }));
-        Effect::Send { to: *to, say, awaited: false }
+        let writes = match interest.holds_all(*to) {
+            true => all.clone(),
+            false => {
+                let held = interest.select(*to, writes);
+                encode_writes(&(!held.is_empty()).then_some(held)?)
+            }
+        };
+        let say = say(CausalStep::Writes(Writes { site: region.own.0, writes }));
+        Some(Effect::Send { to: *to, say, awaited: false })
     };
-    others.map(of_site).collect()
+    others.filter_map(of_site).collect()
 }
 
 impl<S: State> Job<S> for Distribute {
@@ -424,6 +436,7 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
     let others = registry.staying().map(|site| site.id);
     let is_standby = |site: &SiteId| region.standby.is_some_and(|standby| standby.site == *site);
     let can = others.filter(|site| is_needed && !lost.contains(site));
+    let can = can.filter(|site| registry.holds_all_causal(*site));
     can.min_by_key(|site| (!is_standby(site), *site))
 }
 
@@ -526,7 +539,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             CausalStep::Places(places) => {
                 self.global.routing.learn_leader(site, node);
-                self.jobs.import.take_places(&places, now);
+                if let Some(region) = self.region_here() {
+                    self.jobs.import.take_places(&places, now, &region);
+                }
             }
             CausalStep::Pull(pull) => self.take_pull(site, node, &pull),
             CausalStep::Resolve(question) => {
@@ -632,6 +647,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A request of a causal keyspace has come to this node.
     pub(super) fn take_in_session(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        if let Some(miss) = self.miss(&body) {
+            return self.take_elsewhere(origin, body, miss, deadline);
+        }
         let Some(here) = self.causal_here() else {
             let failure = Failure::NotServing("its site is in no region");
             return self.settle(vec![(origin, Err(failure))]);
@@ -827,6 +845,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 (outcome.map_err(Failure::Refused), told)
             }
+            Ok(SessionRead::Lacks(Lacks::Keyspace)) => return Some(Err(NOT_HELD.into())),
             Ok(SessionRead::Lacks(Lacks::Region)) => {
                 return Some(Err(SessionError::Foreign.into()));
             }

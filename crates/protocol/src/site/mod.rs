@@ -37,6 +37,7 @@ mod copies;
 mod counting;
 mod deployment;
 mod forwarded;
+mod interest;
 mod jobs;
 mod leaving;
 mod lending;

@@ -90,6 +90,8 @@ fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<Site
     if staying.len() < SITES_MIN {
         return None;
     }
+    let staying: Vec<SiteId> =
+        staying.into_iter().filter(|site| member.registry.holds_all_causal(*site)).collect();
     let (lost, ms) = (view.reach.lost(view.now), view.round_trips.all_ms());
     let can =
         |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);

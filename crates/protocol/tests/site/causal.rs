@@ -4,6 +4,7 @@
 //! read is right if no key is behind what its session has seen or done, or what the writers of what it has
 //! seen had seen. A client with a write of unknown outcome gives its key up.
 
+mod interest;
 mod rebuilds;
 mod roots;
 mod standbys;

@@ -99,7 +99,9 @@ use super::{
     forms,
 };
 use crate::users::UserConfig;
-use model::{Bytes, Cache, Consistency, KeyspaceSpec, NodeId, Placement, Rmw, Scope, SiteName};
+use model::{
+    Bytes, Cache, Consistency, KeyspaceSpec, Miss, NodeId, Placement, Rmw, Scope, SiteName,
+};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -322,6 +324,9 @@ impl KeyspaceTable {
             lease_reads: self.lease_reads,
             cache,
             rmw: self.rmw,
+            // The file of the first site names no others: there are none yet.
+            sites: Vec::new(),
+            miss: Miss::Forward,
         })
     }
 }

@@ -169,6 +169,7 @@ code_enum!(KeyspaceError as "keyspace error" {
     6 => CacheLimits(name),
     7 => PlacementScope(name),
     8 => RmwConsistency(name),
+    9 => SitesConsistency(name),
 });
 
 code_enum!(Failure as "failure" {

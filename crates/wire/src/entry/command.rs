@@ -5,8 +5,8 @@ use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     Body, Cache, CausalCommand, ClientId, Command, Condition, Consistency, DeploymentCommand,
     Expiry, ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec,
-    Kind, NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request,
-    RequestId, Revision, Rmw, ScanFilter, Scope, Step, Write,
+    Kind, Miss, NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request,
+    RequestId, Revision, Rmw, ScanFilter, Scope, SiteId, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -137,14 +137,27 @@ impl Code for Guard {
 code_struct!(Keyspace { id, spec });
 /// Keyspaces that were stated before there were caches end with whether reads go by lease, a byte of 0
 /// or 1; those without a cache still do. A cache adds [`WITH_CACHE`] to that byte and follows it; `rmw` local
-/// adds [`RMW_LOCAL`].
+/// adds [`RMW_LOCAL`]. Sites add [`WITH_SITES`] and follow the cache; `miss` refuse adds [`MISS_REFUSE`].
 const WITH_CACHE: u8 = 2;
 const RMW_LOCAL: u8 = 4;
+const WITH_SITES: u8 = 8;
+const MISS_REFUSE: u8 = 16;
+const KEYSPACE_FLAGS: u8 = 1 | WITH_CACHE | RMW_LOCAL | WITH_SITES | MISS_REFUSE;
 
 impl Code for KeyspaceSpec {
     fn put(&self, out: &mut Vec<u8>) {
-        let KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache, rmw } =
-            self;
+        let KeyspaceSpec {
+            name,
+            prefix,
+            consistency,
+            scope,
+            placement,
+            lease_reads,
+            cache,
+            rmw,
+            sites,
+            miss,
+        } = self;
         name.put(out);
         prefix.put(out);
         consistency.put(out);
@@ -152,11 +165,16 @@ impl Code for KeyspaceSpec {
         placement.put(out);
         let with_cache = if cache.is_on() { WITH_CACHE } else { 0 };
         let rmw_local = if *rmw == Rmw::Local { RMW_LOCAL } else { 0 };
-        out.push(u8::from(*lease_reads) | with_cache | rmw_local);
+        let with_sites = if sites.is_empty() { 0 } else { WITH_SITES };
+        let miss_refuse = if *miss == Miss::Refuse { MISS_REFUSE } else { 0 };
+        out.push(u8::from(*lease_reads) | with_cache | rmw_local | with_sites | miss_refuse);
         match *cache {
             Cache::Off => {}
             Cache::Validated { bytes_max } => (1u64, bytes_max).put(out),
             Cache::Stale { bytes_max, age_ms_max } => (2u64, (bytes_max, age_ms_max)).put(out),
+        }
+        if !sites.is_empty() {
+            sites.put(out);
         }
     }
 
@@ -164,7 +182,7 @@ impl Code for KeyspaceSpec {
         let (name, prefix) = Code::take(from)?;
         let (consistency, (scope, placement)) = Code::take(from)?;
         let flags = from.byte()?;
-        if flags > (RMW_LOCAL | WITH_CACHE | 1) {
+        if flags & !KEYSPACE_FLAGS != 0 {
             return Err(from.malformed("setting of a keyspace"));
         }
         let cache = match flags & WITH_CACHE {
@@ -180,7 +198,24 @@ impl Code for KeyspaceSpec {
         };
         let lease_reads = flags & 1 == 1;
         let rmw = if flags & RMW_LOCAL == 0 { Rmw::Refuse } else { Rmw::Local };
-        Ok(KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache, rmw })
+        let sites: Vec<SiteId> =
+            if flags & WITH_SITES == 0 { Vec::new() } else { Code::take(from)? };
+        if flags & WITH_SITES != 0 && sites.is_empty() {
+            return Err(from.malformed("sites of a keyspace"));
+        }
+        let miss = if flags & MISS_REFUSE == 0 { Miss::Forward } else { Miss::Refuse };
+        Ok(KeyspaceSpec {
+            name,
+            prefix,
+            consistency,
+            scope,
+            placement,
+            lease_reads,
+            cache,
+            rmw,
+            sites,
+            miss,
+        })
     }
 }
 

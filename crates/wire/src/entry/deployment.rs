@@ -91,6 +91,8 @@ code_enum!(RegistryError as "registry error" {
     122 => RootAnswers(name),
     123 => StandbyIsRoot(name),
     124 => StandbyLeaves(name),
+    125 => MustHold(name),
+    126 => HoldsNotAll(name),
 });
 
 code_enum!(MoveError as "move error" {

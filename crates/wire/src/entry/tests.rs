@@ -3,7 +3,7 @@
 use super::*;
 use model::{
     Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry, ExpiryCondition, Guard,
-    Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId,
+    Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, Miss, NodeId,
     OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, RequestId, Revision, Rmw,
     ScanFilter, Scope, SiteId, Step, Taken, Versioned, Write,
 };
@@ -66,9 +66,14 @@ fn spec() -> impl Strategy<Value = KeyspaceSpec> {
             .prop_map(|(bytes_max, age_ms_max)| Cache::Stale { bytes_max, age_ms_max }),
     ];
     let rmw = select(vec![Rmw::Refuse, Rmw::Local]);
-    (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache, rmw)
-        .prop_map(|(name, prefix, consistency, scope, placement, lease_reads, cache, rmw)| {
-            KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache, rmw }
+    let miss = select(vec![Miss::Forward, Miss::Refuse]);
+    let held = (vec(any::<u32>().prop_map(SiteId), 0..4), miss);
+    (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache, rmw, held)
+        .prop_map(|(name, prefix, consistency, scope, placement, lease_reads, cache, rmw, held)| {
+            let (sites, miss) = held;
+            let of_site = KeyspaceSpec::linearizable_site(name, prefix);
+            let promise = KeyspaceSpec { consistency, scope, placement, ..of_site };
+            KeyspaceSpec { lease_reads, cache, rmw, sites, miss, ..promise }
         })
 }
 
@@ -253,6 +258,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<String>().prop_map(KeyspaceError::Name),
         any::<String>().prop_map(KeyspaceError::Prefix),
         any::<String>().prop_map(KeyspaceError::RmwConsistency),
+        any::<String>().prop_map(KeyspaceError::SitesConsistency),
         (any::<String>(), consistency(), scope()).prop_map(|(name, consistency, scope)| {
             KeyspaceError::NotServed { name, consistency, scope }
         }),
@@ -479,7 +485,7 @@ fn keyspaces_from_before_there_were_caches_are_read() {
             "and written so that older nodes read it"
         );
     }
-    for flag in [8, 15] {
+    for flag in [8, 32, 255] {
         assert!(matches!(decode_keyspace(old(flag)), Err(EntryError::Malformed { .. })));
     }
     let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
@@ -498,7 +504,16 @@ fn keyspaces_from_before_there_were_caches_are_read() {
     let keyspace = Keyspace { id: KeyspaceId(7), spec };
     let written = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x04");
     assert_eq!(encode_keyspace(&keyspace), written);
+    assert_eq!(decode_keyspace(written), Ok(keyspace.clone()));
+    // Keyspaces that some sites hold came later.
+    let (sites, miss) = (vec![SiteId(2), SiteId(300)], Miss::Refuse);
+    let spec = KeyspaceSpec { sites, miss, ..keyspace.spec };
+    let keyspace = Keyspace { id: KeyspaceId(7), spec };
+    let written = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x1c\x02\x02\xac\x02");
+    assert_eq!(encode_keyspace(&keyspace), written);
     assert_eq!(decode_keyspace(written), Ok(keyspace));
+    let none = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x08\x00");
+    assert!(matches!(decode_keyspace(none), Err(EntryError::Malformed { .. })));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keyspaces of `Cluster` as the model's, and back.
 
 use super::{Invalid, v1};
-use model::{Cache, Consistency, KeyspaceSpec, Placement, Rmw, Scope};
+use model::{Cache, Consistency, KeyspaceSpec, Miss, Placement, Rmw, Scope, SiteId};
 
 impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
     type Error = Invalid;
@@ -17,6 +17,8 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             lease_reads: asked.lease_reads,
             cache: cache(&asked.cache, asked.cache_bytes_max, asked.cache_age_ms_max)?,
             rmw: word("rmw", &asked.rmw, Rmw::Refuse)?,
+            sites: asked.sites.into_iter().map(SiteId).collect(),
+            miss: word("miss", &asked.miss, Miss::Forward)?,
         })
     }
 }
@@ -44,6 +46,11 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
         rmw: match spec.rmw {
             Rmw::Refuse => String::new(),
             rmw => rmw.to_string(),
+        },
+        sites: spec.sites.iter().map(|site| site.0).collect(),
+        miss: match spec.miss {
+            Miss::Forward => String::new(),
+            miss => miss.to_string(),
         },
     }
 }
@@ -81,6 +88,8 @@ mod tests {
             cache: Cache::Stale { bytes_max: 5_000, age_ms_max: 70 },
             placement: Placement::Advise,
             rmw: Rmw::Local,
+            sites: vec![SiteId(2), SiteId(5)],
+            miss: Miss::Refuse,
             ..KeyspaceSpec::linearizable_site("cars", "car:")
         };
         let sent = keyspace(&Keyspace { id: KeyspaceId(3), spec: spec.clone() });

@@ -1,7 +1,7 @@
 //! The modes of a site as the state machine has them: which family of commands is whose, and where the keys
 //! of slots lie.
 
-use super::causal::{self, Causal};
+use super::causal::{self, Causal, NOT_HELD};
 use super::claims::Claims;
 use super::copies::Copies;
 use super::deployment::{self, Deployment};
@@ -294,6 +294,14 @@ impl ModeState for Modes {
             Owner::Copied { keyspace, slot } => at.expire_copied(keyspace, slot, key),
         }
         None
+    }
+
+    fn check_read<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) -> Result<(), Refusal> {
+        let is_causal = at.known.keyspaces.spec(keyspace).is_some_and(KeyspaceSpec::is_causal);
+        match is_causal && at.causal_place(keyspace).is_none() {
+            true => Err(NOT_HELD),
+            false => Ok(()),
+        }
     }
 
     fn create_keyspace<S: State>(

@@ -1,9 +1,11 @@
 //! What the machine tells its readers with every commit, so that most of them need not look it up.
 
+use super::causal::NOT_HELD;
 use super::causal::session::Seen;
 use super::lineage::Whose;
 use super::stores::EMPTY;
 use super::{Modes, Stopped};
+use crate::bugs::Bug;
 use crate::global::accesses::Accesses;
 use crate::global::ownership::lending::Part;
 use crate::machine::{Known, Publish};
@@ -60,6 +62,8 @@ enum Whereabouts {
 #[derive(Debug)]
 enum Where {
     Whole(u64),
+    /// Of a causal one: at other sites.
+    Elsewhere,
     /// Of a global one, by slot; [`EMPTY`]: nowhere.
     BySlot {
         places: Arc<Vec<AtomicU64>>,
@@ -93,7 +97,14 @@ impl Publish<Modes> for Published {
             let mut old = std::mem::take(&mut directory.generations);
             directory.catalog = Arc::new(known.keyspaces.catalog());
             self.accesses.follow(&directory.catalog, modes.deployment.secret());
+            let own = modes.deployment.member.as_ref().map(|member| member.own);
             for (id, whole) in known.keyspaces.generations() {
+                let spec = known.keyspaces.spec(id);
+                let is_held = |own| spec.is_none_or(|spec| spec.is_held_by(own));
+                if !own.is_none_or(is_held) && !modes.planted.is(Bug::AnswersUnheld) {
+                    directory.generations.insert(id, Where::Elsewhere);
+                    continue;
+                }
                 let lends = known.keyspaces.spec(id).is_some_and(KeyspaceSpec::lends);
                 let at = match old.remove(&id) {
                     _ if !known.keyspaces.is_global(id) => Where::Whole(whole),
@@ -181,6 +192,12 @@ impl Published {
         directory.groups.retain(|_, groups| !groups.is_empty());
     }
 
+    /// Whether a causal keyspace is at other sites.
+    pub(super) fn is_elsewhere(&self, keyspace: KeyspaceId) -> bool {
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        matches!(directory.generations.get(&keyspace), Some(Where::Elsewhere))
+    }
+
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.directory.read().expect("the writer does not panic with the lock").catalog.clone()
     }
@@ -213,6 +230,7 @@ impl Published {
         match directory.generations.get(&keyspace) {
             None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
             Some(Where::Whole(generation)) => Ok(*generation),
+            Some(Where::Elsewhere) => Err(NOT_HELD.into()),
             Some(Where::BySlot { places, lends }) => match query.spread() {
                 Spread::Several => Err(Refusal::CrossSlot.into()),
                 // A query that names no key at all, though it could name some.

@@ -5,6 +5,7 @@
 //! a read that saw the same even count before and after itself saw all of that at one moment, and any
 //! other one is done again, with all of it from the state while that stands still.
 
+use super::causal::NOT_HELD;
 use super::head::Head;
 use super::published::Published;
 use super::query::{self, DueBy, Reach, Served, Sight};
@@ -197,14 +198,26 @@ impl<S: State> Reader<S> {
         query: &Query,
         due_by: Option<&dyn Fn() -> u64>,
     ) -> Result<Answer, Stopped> {
-        match query::reach(query) {
-            Reach::Row => match self.query_undisturbed(keyspace, query, due_by) {
-                Some(answer) => answer,
-                None => answer_at(&self.state.now(), keyspace, query, due_by),
-            },
+        let reach = query::reach(query);
+        if matches!(reach, Reach::Row)
+            && let Some(answer) = self.query_undisturbed(keyspace, query, due_by)
+        {
+            return answer;
+        }
+        self.check_held(keyspace)?;
+        match reach {
+            Reach::Row => answer_at(&self.state.now(), keyspace, query, due_by),
             Reach::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
             Reach::Range => answer_at(&self.state.view(), keyspace, query, due_by),
         }
+    }
+
+    /// Whether this site can answer for a keyspace: a causal one may be at other sites.
+    ///
+    /// # Errors
+    /// [`Stopped::Refused`] if it is.
+    pub fn check_held(&self, keyspace: KeyspaceId) -> Result<(), Stopped> {
+        if self.published.is_elsewhere(keyspace) { Err(NOT_HELD.into()) } else { Ok(()) }
     }
 
     /// The failover of the epoch at which the slot of a query is served; [`Ballot::FIRST`]: none, or it is
@@ -270,6 +283,7 @@ impl<S: State> Reader<S> {
         after: Revision,
         max: usize,
     ) -> Result<Vec<Change>, Stopped> {
+        self.check_held(keyspace)?;
         let view = self.state.view();
         if keyspaces::look(&view, keyspace)?.is_none() {
             return Err(Refusal::NoKeyspace(keyspace.to_string()).into());

@@ -94,10 +94,12 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Where the keys of a causal keyspace lie; `None`: it was dropped here.
-    pub(super) fn causal_place(&self, keyspace: KeyspaceId) -> Option<Place> {
+    pub(in crate::site::machine) fn causal_place(&self, keyspace: KeyspaceId) -> Option<Place> {
         let keyspaces = &self.known.keyspaces;
-        let is_causal = keyspaces.spec(keyspace).is_some_and(KeyspaceSpec::is_causal);
-        let generation = keyspaces.generation(keyspace).filter(|_| is_causal)?;
+        let own = self.member().ok()?.own;
+        let is_held = |spec: &KeyspaceSpec| spec.is_causal() && spec.is_held_by(own);
+        let is_held = keyspaces.spec(keyspace).is_some_and(is_held);
+        let generation = keyspaces.generation(keyspace).filter(|_| is_held)?;
         Some(Place { keyspace, slot: None, generation })
     }
 }

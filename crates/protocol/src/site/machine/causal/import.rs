@@ -2,7 +2,8 @@
 //!
 //! An entry of another site lies under what is pending here. An own one changes no record: its write is a part
 //! of them since it was made, and from now on nothing is pending of it. A site that was restored from a backup may lack an own
-//! write: then that comes with its effects, as one of another site.
+//! write: then that comes with its effects, as one of another site. A write of a keyspace that this site does not hold comes
+//! without effects, and takes its place.
 
 use super::super::Applying;
 use super::assign::Source;
@@ -97,9 +98,11 @@ impl<S: State> Applying<'_, S> {
         }
         let next = self.known.head.keyspace_next;
         for entry in entries {
-            if let Import::Other { write, .. } = entry
-                && write.keyspace.0 >= next
-            {
+            let Import::Other { write, .. } = entry else { continue };
+            if write.effects.is_empty() && self.causal_place(write.keyspace).is_some() {
+                return Err(Refusal::NotCausal("be imported without the content of its writes"));
+            }
+            if write.keyspace.0 >= next {
                 // It was made, as somebody has written to it: the registry that says so is on its way.
                 return Err(Refusal::NoKeyspace(write.keyspace.to_string()));
             }

@@ -60,8 +60,8 @@ pub(super) use write::owns_writes;
 use super::{Applying, Machine, MachineError, Stopped};
 use crate::machine::keyspaces::Keyspaces;
 use model::{
-    Answer, Bytes, CausalCommand, CausalWrite, KeyspaceId, Position, Region, RegionId, Revision,
-    SiteId,
+    Answer, Bytes, CausalCommand, CausalWrite, KeyspaceId, Position, Refusal, Region, RegionId,
+    Revision, SiteId,
 };
 use registers::Pending;
 use restored::Restored;
@@ -224,6 +224,11 @@ impl<S: State> Machine<S> {
         rows::ordered(&self.state, after, bytes_max)
     }
 }
+
+/// What a request is answered where it cannot be carried out whole.
+pub(in crate::site) const NOT_HELD: Refusal = Refusal::NotCausal(
+    "be read or written at a site that does not hold it: `portolan keyspace show` says which sites do",
+);
 
 /// The keyspaces of this mode, ordered by id.
 fn causals(keyspaces: &Keyspaces) -> Vec<KeyspaceId> {

@@ -69,8 +69,8 @@ pub struct Records {
 }
 
 impl<S: State> Machine<S> {
-    /// At the root: the records of causal keyspaces behind one, as many as fit so many bytes, and the first one
-    /// whatever it takes.
+    /// At the root: the records of causal keyspaces behind one, of those that are asked for, as many as fit so many bytes, and
+    /// the first one whatever it takes.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -78,10 +78,12 @@ impl<S: State> Machine<S> {
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
         bytes_max: usize,
+        is_asked_for: &dyn Fn(KeyspaceId) -> bool,
     ) -> Result<Records, MachineError> {
         let first = after.map_or(KeyspaceId(0), |(keyspace, _)| *keyspace);
         let (mut found, mut bytes) = (Records::default(), 0_usize);
-        for keyspace in causals(&self.known.keyspaces).into_iter().filter(|id| *id >= first) {
+        let all = causals(&self.known.keyspaces).into_iter();
+        for keyspace in all.filter(|id| *id >= first && is_asked_for(*id)) {
             let Some(generation) = self.known.keyspaces.generation(keyspace) else { continue };
             let (mut from, until) = tables::records(generation);
             if let Some((_, key)) = after.filter(|(of, _)| *of == keyspace) {

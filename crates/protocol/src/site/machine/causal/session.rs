@@ -11,7 +11,7 @@ use super::super::reader::{Reader, answer_at};
 use super::super::records::Record;
 use super::super::tables::RECORDS;
 use super::rows::{self, Head};
-use super::{Causal, MachineError, Stopped};
+use super::{Causal, MachineError, NOT_HELD, Stopped};
 use crate::machine::query::{DueBy, Reach, reach};
 use crate::machine::records::SEVERAL;
 use model::{
@@ -53,6 +53,8 @@ pub enum Lacks {
     PositionOf(SiteId, Revision),
     /// The token is not of this region: nothing helps.
     Region,
+    /// The keyspace: other sites hold it.
+    Keyspace,
     /// The session has seen a part of the order that is lost: nothing helps.
     Ended {
         /// The last position that is kept.
@@ -283,6 +285,9 @@ impl<S: State> Reader<S> {
             }),
             Reach::Rows | Reach::Range => None,
         };
+        if undisturbed.is_none() && self.check_held(keyspace).is_err() {
+            return Ok(SessionRead::Lacks(Lacks::Keyspace));
+        }
         let own = self.causal().own;
         let (answer, noted, point) = undisturbed.unwrap_or_else(|| match reach(query) {
             Reach::Row | Reach::Rows => noted_at(&self.state().now(), own, keyspace, query, due_by),
@@ -290,6 +295,7 @@ impl<S: State> Reader<S> {
         });
         let answer = match answer {
             Ok(answer) => Ok(answer),
+            Err(Stopped::Refused(NOT_HELD)) => return Ok(SessionRead::Lacks(Lacks::Keyspace)),
             Err(Stopped::Refused(refusal)) => Err(refusal),
             Err(stopped) => return Err(stopped),
         };

@@ -11,7 +11,7 @@ use super::super::keys::Place;
 use super::assign::Source;
 use super::effects::effects_of;
 use super::registers::Pending;
-use super::{Stopped, rows};
+use super::{NOT_HELD, Stopped, rows};
 use crate::machine::apply::split;
 use model::{
     Answer, Bytes, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Rmw, Step,
@@ -77,8 +77,11 @@ impl<S: State> Applying<'_, S> {
         if waiting >= limits::CAUSAL_UNORDERED_BYTES_MAX {
             return Err(Refusal::Unordered(waiting).into());
         }
-        let place = self.causal_place(keyspace);
-        Ok(place.ok_or_else(|| Refusal::NoKeyspace(keyspace.to_string()))?)
+        match self.causal_place(keyspace) {
+            Some(place) => Ok(place),
+            None if self.known.keyspaces.spec(keyspace).is_some() => Err(NOT_HELD.into()),
+            None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
+        }
     }
 
     fn causal_step(

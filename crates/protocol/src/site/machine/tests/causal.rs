@@ -559,7 +559,7 @@ fn resync(root: &Site, to: &mut Site, start: Position, floor: Position) -> Resul
     let Answer::Staged { pieces, .. } = to.causal(CausalCommand::Resync(begin))? else {
         panic!("it needs nothing")
     };
-    let items = root.machine.causal_records(None, usize::MAX).unwrap().items;
+    let items = root.machine.causal_records(None, usize::MAX, &|_| true).unwrap().items;
     let entries = root.machine.ordered(start, usize::MAX).unwrap().into_iter();
     let entries =
         entries.map(|(position, site, write)| ResyncItem::Entry { position, site, write });

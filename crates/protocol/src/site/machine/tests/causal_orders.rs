@@ -346,7 +346,12 @@ impl World {
                     }
                 }
                 Some(Lacks::Order(_)) => return false,
-                Some(lacks @ (Lacks::Revision(_) | Lacks::Region | Lacks::Ended { .. })) => {
+                Some(
+                    lacks @ (Lacks::Revision(_)
+                    | Lacks::Region
+                    | Lacks::Keyspace
+                    | Lacks::Ended { .. }),
+                ) => {
                     panic!("{lacks:?}")
                 }
             }

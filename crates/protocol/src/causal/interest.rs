@@ -1,0 +1,105 @@
+//! Which sites hold which causal keyspaces: what a site does not hold takes its place there, without content.
+//!
+//! A keyspace names the sites that hold it when it is made ([`model::KeyspaceSpec::sites`]), and never others. So a site holds
+//! a keyspace from its first place on or not at all, and needs nothing to begin: that place lies behind the registry
+//! which has the keyspace, for a site imports no place of a keyspace that it does not know.
+//!
+//! ```text
+//! place 31: keyspace 2      place 32: keyspace 3       held: {2}
+//! its write is waited for   is covered without one     applied: 32, which a token may name
+//! ```
+//!
+//! *Coverage.* Each site goes through the whole order, so that one position says what it has, whatever it holds. The root names the
+//! keyspace of each place as soon as any keyspace is held by some sites only ([`wire::causal::Places`]), and the site decides by
+//! that: the root cannot be wrong about what a site holds. Where the keyspace is not named, the write is waited for.
+//!
+//! *Who sends content.* The origin sends a write to the sites that hold its keyspace, the root what no site has written,
+//! and of a resync the records and entries that the site holds. This spares bytes and decides nothing: what a site lacks it asks for,
+//! and what it got in vain changes nothing.
+//!
+//! The root and its standby hold all keyspaces: the registry sees to that.
+
+use model::{CausalWrite, Effect, KeyspaceId, Position, Registry, Revision, SiteId};
+use std::collections::BTreeMap;
+
+/// The keyspaces that some sites hold, and which do. All others are held by all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest(BTreeMap<KeyspaceId, Vec<SiteId>>);
+
+impl Interest {
+    pub(crate) fn of(registry: &Registry) -> Interest {
+        let some = registry.keyspaces.iter().filter(|one| !one.spec.sites.is_empty());
+        Interest(some.map(|one| (one.id, one.spec.sites.clone())).collect())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_rules(rules: &[(u32, &[u32])]) -> Interest {
+        let rule = |(keyspace, sites): &(u32, &[u32])| {
+            (KeyspaceId(*keyspace), sites.iter().copied().map(SiteId).collect())
+        };
+        Interest(rules.iter().map(rule).collect())
+    }
+
+    /// Whether all sites hold all keyspaces.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a site holds a keyspace.
+    pub(crate) fn holds(&self, site: SiteId, keyspace: KeyspaceId) -> bool {
+        self.0.get(&keyspace).is_none_or(|sites| sites.contains(&site))
+    }
+
+    /// Whether a site holds all of them.
+    pub(crate) fn holds_all(&self, site: SiteId) -> bool {
+        self.0.values().all(|sites| sites.contains(&site))
+    }
+
+    /// Of these writes the ones of keyspaces that a site holds.
+    pub(crate) fn select(&self, site: SiteId, writes: &[CausalWrite]) -> Vec<CausalWrite> {
+        writes.iter().filter(|write| self.holds(site, write.keyspace)).cloned().collect()
+    }
+
+    /// A write as a site needs it: without effects, if it does not hold the keyspace.
+    pub(crate) fn for_site(&self, site: SiteId, write: CausalWrite) -> CausalWrite {
+        let effects = match self.holds(site, write.keyspace) {
+            true => write.effects,
+            false => Vec::<Effect>::new(),
+        };
+        CausalWrite { effects, ..write }
+    }
+}
+
+/// What is imported in the place of a write of a keyspace that is not held here.
+pub(crate) fn coverage(keyspace: KeyspaceId, revision: Revision) -> CausalWrite {
+    CausalWrite { revision, seen: Position::default(), keyspace, effects: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keyspace_without_a_rule_is_everywhere() {
+        let interest = Interest::of_rules(&[(3, &[1, 2]), (4, &[1])]);
+        let holds = |site, keyspace| interest.holds(SiteId(site), KeyspaceId(keyspace));
+        assert!(holds(1, 3) && holds(2, 3) && !holds(3, 3) && holds(3, 2));
+        assert_eq!([1, 2, 3].map(|site| interest.holds_all(SiteId(site))), [true, false, false]);
+        assert!(Interest::default().is_everywhere() && !interest.is_everywhere());
+        let effects = vec![Effect::Clear];
+        let write = |keyspace| CausalWrite {
+            effects: effects.clone(),
+            ..coverage(KeyspaceId(keyspace), Revision(7))
+        };
+        assert_eq!(
+            interest.select(SiteId(2), &[write(3), write(4), write(5)]),
+            [write(3), write(5)]
+        );
+        assert_eq!(interest.for_site(SiteId(2), write(3)), write(3));
+        assert_eq!(
+            interest.for_site(SiteId(2), write(4)),
+            coverage(KeyspaceId(4), Revision(7)),
+            "its place stays"
+        );
+    }
+}
