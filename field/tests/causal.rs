@@ -239,6 +239,89 @@ fn counters_go_by_what_the_site_shows() {
     assert!(refused.contains("only consistency causal"), "{refused}");
 }
 
+/// Two of three sites hold a keyspace; the third one passes requests on, or refuses them, as the keyspace says.
+#[test]
+fn a_site_without_a_keyspace_forwards_or_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = start(folder.path());
+    let create = |name: &str, more: &[&str]| {
+        let prefix = format!("{name}:");
+        let words = ["keyspace", "create", name, "--prefix", &prefix, "--scope", "region"];
+        nodes[2].cli(&[&words[..], &["--consistency", "causal"], more].concat())
+    };
+    let refused = create("alone", &["--sites", "a"]).unwrap_err();
+    assert!(refused.contains("no site could take the place of the root"), "{refused}");
+    let refused = create("other", &["--sites", "b,c"]).unwrap_err();
+    assert!(refused.contains("a must hold the keyspace, too"), "{refused}");
+    let refused = create("unknown", &["--sites", "a,x"]).unwrap_err();
+    assert!(refused.contains("there is no site"), "{refused}");
+    create("plan", &["--sites", "a,b"]).unwrap();
+    create("log", &["--sites", "b,a", "--miss", "refuse"]).unwrap();
+    deployment::wait_one_registry(&nodes.iter().collect::<Vec<_>>());
+    let shown = json(&nodes[2], &["keyspace", "show", "log", "--json"]).unwrap();
+    assert_eq!(shown["sites"], serde_json::json!(["a", "b"]));
+    assert_eq!((&shown["miss"], &shown["keys"]), (&"refuse".into(), &serde_json::Value::Null));
+
+    // At the third site, whole requests go to a site that holds the keyspace.
+    let mut client = connect(&nodes[2]).unwrap();
+    call(&mut client, &["SET", "car:1", "seen"]).unwrap();
+    eventually(LIMIT, || call(&mut client, &["SET", "plan:1", "far"])).unwrap();
+    assert_eq!(text(&call(&mut client, &["GET", "plan:1"]).unwrap()).as_deref(), Some("far"));
+    for words in [&["MULTI"][..], &["SET", "plan:2", "both"], &["GET", "plan:1"]] {
+        call(&mut client, words).unwrap();
+    }
+    let done = call(&mut client, &["EXEC"]).unwrap();
+    let Value::Array(answers) = &done else { panic!("{done:?}") };
+    assert_eq!(text(&answers[1]).as_deref(), Some("far"), "{done:?}");
+    let shown = json(&nodes[2], &["keyspace", "show", "plan", "--json"]).unwrap();
+    assert_eq!((&shown["keys"], &shown["miss"]), (&2.into(), &"forward".into()));
+    // The session goes on at the others, and back.
+    let mut carried = token(&mut client).unwrap();
+    for at in [1, 0, 2] {
+        let mut client = eventually(LIMIT, || attach(&nodes[at], &carried)).unwrap();
+        for (key, expected) in [("plan:2", "both"), ("plan:1", "far"), ("car:1", "seen")] {
+            let found = text(&call(&mut client, &["GET", key]).unwrap());
+            assert_eq!(found.as_deref(), Some(expected), "{key} at {at}");
+        }
+        carried = token(&mut client).unwrap();
+    }
+    // What is refused is not done, and the connection goes on.
+    for words in [&["SET", "log:1", "x"][..], &["GET", "log:1"], &["DBSIZE"]] {
+        let refused = call(&mut client, words).unwrap_err();
+        assert!(refused.contains("does not hold it"), "{words:?}: {refused}");
+    }
+    assert_eq!(text(&call(&mut client, &["GET", "car:1"]).unwrap()).as_deref(), Some("seen"));
+    let mut there = connect(&nodes[1]).unwrap();
+    assert_eq!(call(&mut there, &["GET", "log:1"]), Ok(Value::Nil));
+    call(&mut there, &["SET", "log:1", "y"]).unwrap();
+
+    // Neither may the third site order, nor may the last one that holds all leave.
+    let refused = nodes[2].cli(&["region", "move-root", "--to", "c"]).unwrap_err();
+    assert!(refused.contains("c does not hold all causal keyspaces"), "{refused}");
+    nodes[0].cli(&["site", "leave", "b"]).unwrap();
+    let refused = nodes[0].cli(&["site", "leave", "a"]).unwrap_err();
+    assert!(refused.contains("a is the last site that stays and holds all"), "{refused}");
+    // While no site that holds the keyspace is there, requests for it fail, and others are served.
+    let gone = eventually(LIMIT, || match nodes[2].cli(&["site", "list"])? {
+        list if list.lines().any(|line| line.contains(" b ")) => Err(list),
+        _ => Ok(()),
+    });
+    gone.expect("b leaves");
+    nodes[0].kill();
+    let mut client = connect(&nodes[2]).unwrap();
+    call(&mut client, &["GET", "plan:1"]).unwrap_err();
+    let mut client = eventually(LIMIT, || connect(&nodes[2])).unwrap();
+    assert_eq!(text(&call(&mut client, &["GET", "car:1"]).unwrap()).as_deref(), Some("seen"));
+    nodes[0].restart();
+    let back = eventually(LIMIT, || {
+        match text(&call(&mut connect(&nodes[2])?, &["GET", "plan:2"])?).as_deref() {
+            Some("both") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    back.unwrap();
+}
+
 /// An operator gives the root up, whose site was killed, and it comes back.
 #[test]
 fn the_order_goes_on_without_a_lost_root() {

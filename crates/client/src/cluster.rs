@@ -117,12 +117,13 @@ impl Cluster {
         listed.keyspaces.into_iter().map(info).collect()
     }
 
-    /// One keyspace, and its number of keys.
-    pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, u64), Error> {
+    /// One keyspace, and its number of keys; `None`: its site does not hold it, and no site that does has said.
+    pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, Option<u64>), Error> {
         let show = |channel, request| async move { cluster(channel).show_keyspace(request).await };
         let message = v1::ShowKeyspaceRequest { name: name.to_owned() };
         let shown = self.caller.call(Repeat::Read, message, show).await?.into_inner();
-        Ok((info(shown.keyspace.unwrap_or_default())?, shown.keys))
+        let keys = (!shown.keys_unknown).then_some(shown.keys);
+        Ok((info(shown.keyspace.unwrap_or_default())?, keys))
     }
 
     /// Removes a keyspace with all its keys.

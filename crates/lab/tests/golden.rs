@@ -4,6 +4,9 @@
 //! Three sites, of one node if nothing else is said: `root` orders, at `a` the client begins, at `c` it must find what it has seen. Links
 //! between sites are cut in one direction to hold up what the rule is about.
 
+#[path = "golden/partial.rs"]
+mod partial;
+
 use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
@@ -185,7 +188,12 @@ impl Script {
                 session.0 = token.unwrap();
                 found.map_or(Found::Nothing, |found| value(&String::from_utf8_lossy(&found.value)))
             }
-            Err(Failure::Session(_) | Failure::Unknown { .. } | Failure::NoLeader) => Found::Waits,
+            Err(
+                Failure::Session(_)
+                | Failure::Unknown { .. }
+                | Failure::NoLeader
+                | Failure::NotServing(_),
+            ) => Found::Waits,
             other => panic!("{other:?}"),
         }
     }

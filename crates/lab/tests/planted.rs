@@ -7,7 +7,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it, where many before it do not), and
 /// how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 51] = [
+const BUGS: [(Bug, &str, u64, u64); 54] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -57,6 +57,9 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::RootUndrained, "causal", 1, 40),
     (Bug::RootOrdersOn, "causal", 1, 40),
     (Bug::RootForgetsOrdered, "causal", 1, 40),
+    (Bug::CoveredHeld, "partial", 1, 10),
+    (Bug::AnswersUnheld, "partial", 1, 10),
+    (Bug::ForwardedUnmerged, "partial", 1, 10),
     (Bug::ServeLent, "lending", 1, 10),
     (Bug::ServeGivenBack, "lending", 1, 10),
 ];
@@ -175,6 +178,9 @@ found! {
     a_root_that_does_not_wait_for_the_next: RootUndrained,
     a_root_that_orders_on: RootOrdersOn,
     a_next_root_that_orders_again: RootForgetsOrdered,
+    a_place_that_is_covered_where_its_keyspace_is_held: CoveredHeld,
+    a_keyspace_that_is_answered_for_where_it_is_not_held: AnswersUnheld,
+    a_forwarded_request_that_its_session_does_not_know_of: ForwardedUnmerged,
     a_lent_group_that_its_lender_writes_to: ServeLent,
     a_group_that_is_served_as_it_goes_home: ServeGivenBack,
 }

@@ -4,9 +4,9 @@ use crate::backup::{BackupChoice, Backups, Promotion};
 use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
-    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position, Refusal, Region,
-    RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, StandbyRule,
-    Term, limits,
+    Ballot, HOLDERS_MIN, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position,
+    Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName,
+    Slot, StandbyRule, Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
@@ -319,6 +319,19 @@ pub enum RegistryError {
          region and its standby need all"
     )]
     HoldsNotAll(SiteName),
+    /// The region would have a root whose place no other site can take.
+    #[error(
+        "fewer than {min} sites that stay would hold all causal keyspaces, and no site could take the place of the root: name \
+         more sites with --sites, or none, so that all hold the keyspace",
+        min = HOLDERS_MIN
+    )]
+    TooFewHold,
+    /// The contents of causal keyspaces would go with it.
+    #[error(
+        "{0} is the last site that stays and holds all causal keyspaces; it cannot leave until those that other sites lack \
+         are dropped: `portolan keyspace list` shows which sites hold which"
+    )]
+    LastHolder(SiteName),
 }
 
 /// A refusal of a keyspace reads as that of a site that belongs to no deployment.
@@ -490,6 +503,7 @@ impl Registry {
             }
             RegistryChange::Leave(id) => {
                 let others_stay = self.sites.iter().any(|site| site.id != *id && !site.leaving);
+                self.check_not_last_holder(*id)?;
                 let leaver = self.site_mut(*id)?;
                 if !others_stay {
                     return Err(RegistryError::LastSite(leaver.name.clone()));
@@ -649,12 +663,10 @@ impl Registry {
         if self.keyspaces.len() + 1 >= limits::KEYSPACES_MAX {
             return Err(RegistryError::TooManyKeyspaces);
         }
-        if spec.is_causal() {
-            if self.is_of_before() {
-                let (name, consistency, scope) = (spec.name.clone(), spec.consistency, spec.scope);
-                let error = KeyspaceError::NotServed { name, consistency, scope };
-                return Err(RegistryError::Keyspace(error));
-            }
+        if spec.is_causal() && self.is_of_before() {
+            let (name, consistency, scope) = (spec.name.clone(), spec.consistency, spec.scope);
+            let error = KeyspaceError::NotServed { name, consistency, scope };
+            return Err(RegistryError::Keyspace(error));
         }
         let mut spec = spec.clone();
         if spec.is_causal() {

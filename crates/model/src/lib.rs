@@ -83,8 +83,8 @@ pub use placement::{
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
 pub use region::{
-    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, Rebuilt, Region, RegionId, Standby, StandbyChoice,
-    StandbyRule,
+    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, HOLDERS_MIN, Rebuilt, Region, RegionId, Standby,
+    StandbyChoice, StandbyRule,
 };
 pub use request::{Body, ReadConsistency, Request};
 pub use session::{SessionError, SessionToken};

@@ -12,6 +12,10 @@ use crate::{
 /// A registry that is recovered may have forgotten takeovers. The order goes on so many epochs later. 2^10.
 pub const EPOCHS_FORGOTTEN: u16 = 1_024;
 
+/// So many sites that stay hold all causal keyspaces, once a keyspace names its sites: the root, and one that can take its
+/// place.
+pub const HOLDERS_MIN: usize = 2;
+
 /// A region of a deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(pub u16);
@@ -208,6 +212,23 @@ impl Registry {
         self.keyspaces.iter().all(|one| !one.spec.is_causal() || one.spec.is_held_by(site))
     }
 
+    /// The sites that stay and hold all causal keyspaces.
+    pub fn holders(&self) -> impl Iterator<Item = &SiteEntry> {
+        self.staying().filter(|site| self.holds_all_causal(site.id))
+    }
+
+    /// A site stays if no other one could be the root: what others lack of causal keyspaces would go with it.
+    pub(crate) fn check_not_last_holder(&self, id: SiteId) -> Result<(), RegistryError> {
+        let others = self.staying().any(|site| site.id != id);
+        let mut holders = self.holders();
+        match (holders.next(), holders.next()) {
+            (Some(last), None) if others && last.id == id => {
+                Err(RegistryError::LastHolder(last.name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_holds_all(&self, site: &SiteEntry) -> Result<(), RegistryError> {
         match self.holds_all_causal(site.id) {
             true => Ok(()),
@@ -231,11 +252,16 @@ impl Registry {
         let mut need = [Some(region.root), region.next, standby].into_iter().flatten();
         let lacks = need.find(|site| !spec.is_held_by(*site));
         let lacks = lacks.and_then(|site| self.site(site)).map(|site| site.name.clone());
-        if let Some(name) = lacks {
+        let holders = self.holders().filter(|site| spec.is_held_by(site.id)).count();
+        let wrong = match lacks {
+            Some(name) => Some(RegistryError::MustHold(name)),
+            None => (!spec.sites.is_empty() && holders < HOLDERS_MIN)
+                .then_some(RegistryError::TooFewHold),
+        };
+        wrong.map_or(Ok(()), |error| {
             self.regions = before;
-            return Err(RegistryError::MustHold(name));
-        }
-        Ok(())
+            Err(error)
+        })
     }
 
     /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
@@ -249,7 +275,7 @@ impl Registry {
             return Ok(());
         }
         let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
-        let root = self.staying().map(|site| site.id).filter(|site| spec.is_held_by(*site)).min();
+        let root = self.holders().map(|site| site.id).filter(|site| spec.is_held_by(*site)).min();
         let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
         // No position is of two regions.
         let epoch = before.map_or(0, |region| region.epoch) + 1;
@@ -279,8 +305,7 @@ impl Registry {
 
     /// A site that leaves, or is gone, or is the root, is no standby; the one that is wanted is.
     fn settle_standby(&mut self, version: Ballot) {
-        let staying = self.staying().map(|site| site.id);
-        let staying: Vec<SiteId> = staying.filter(|site| self.holds_all_causal(*site)).collect();
+        let staying: Vec<SiteId> = self.holders().map(|site| site.id).collect();
         for region in &mut self.regions {
             let (root, rule) = (region.root, &mut region.standby_rule);
             let can = |site: SiteId| site != root && staying.contains(&site);
@@ -365,8 +390,7 @@ impl Registry {
     /// the present epoch ends as that of a lost root does, and the site that recovers looks for its end.
     pub(crate) fn recover_regions(&mut self, version: Ballot) {
         let by = version.term.site;
-        let staying = self.staying().map(|site| site.id);
-        let staying: Vec<SiteId> = staying.filter(|site| self.holds_all_causal(*site)).collect();
+        let staying: Vec<SiteId> = self.holders().map(|site| site.id).collect();
         let by = staying.iter().copied().find(|site| *site == by).or(staying.first().copied());
         let has_standby = |region: &Region| {
             region.standby.is_some() || region.standby_rule.choice != StandbyChoice::Off

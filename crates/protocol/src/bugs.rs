@@ -146,6 +146,8 @@ pub enum Bug {
     CoveredHeld,
     /// A site answers reads of causal keyspaces that it does not hold.
     AnswersUnheld,
+    /// A site that passes a session's request on leaves out what its answer says that the session has seen and written.
+    ForwardedUnmerged,
 }
 
 impl Bug {
@@ -215,6 +217,7 @@ impl Bug {
         Bug::RowsAhead,
         Bug::CoveredHeld,
         Bug::AnswersUnheld,
+        Bug::ForwardedUnmerged,
     ];
 
     /// Its name on a command line.
@@ -284,6 +287,7 @@ impl Bug {
             Bug::RowsAhead => "rows-ahead",
             Bug::CoveredHeld => "covered-held",
             Bug::AnswersUnheld => "answers-unheld",
+            Bug::ForwardedUnmerged => "forwarded-unmerged",
         }
     }
 }

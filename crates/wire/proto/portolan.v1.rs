@@ -1353,6 +1353,8 @@ pub struct ShowKeyspaceResponse {
     pub keyspace: ::core::option::Option<Keyspace>,
     #[prost(uint64, tag = "2")]
     pub keys: u64,
+    #[prost(bool, tag = "3")]
+    pub keys_unknown: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DropKeyspaceRequest {

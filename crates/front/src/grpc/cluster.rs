@@ -166,11 +166,16 @@ impl v1::cluster_server::Cluster for Callee {
             let found = self.keyspace(&request, |show| &show.name, Right::Read).await?;
             let consistency = ReadConsistency::Linearizable;
             let count = self.read(found.id, Query::Count, consistency, deadline_ms(&request));
-            let Answer::Integer(keys) = count.await? else {
-                unreachable!("a count is answered with a number");
+            let keys = match count.await {
+                Ok(Answer::Integer(keys)) => Some(keys.unsigned_abs()),
+                Ok(_) => unreachable!("a count is answered with a number"),
+                // Its rule can be shown without the sites that hold it.
+                Err(_) if !self.handle.holds(found.id) => None,
+                Err(status) => return Err(status),
             };
             let keyspace = Some(convert::keyspace(&found));
-            Ok(v1::ShowKeyspaceResponse { keyspace, keys: keys.unsigned_abs() })
+            let (keys, keys_unknown) = (keys.unwrap_or_default(), keys.is_none());
+            Ok(v1::ShowKeyspaceResponse { keyspace, keys, keys_unknown })
         })
         .await
     }

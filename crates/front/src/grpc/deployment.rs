@@ -5,7 +5,7 @@ use super::registry::{name_of, names_of, outcome_of, site_named};
 use super::{failovers, orders, placement};
 use model::{
     Answer, BackupChoice, Body, Command, Giving, GlobalCommand, OperatorCommand, Refusal,
-    RegistryChange, RegistryError, SiteId, SlotSet, StandbyChoice, StandbyRule,
+    RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, StandbyChoice, StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
 use tonic::{Request, Response, Status, async_trait};
@@ -442,8 +442,13 @@ impl v1::deployment_server::Deployment for Callee {
             let region = *registry.regions.last().ok_or_else(none)?;
             let lost = name_of(&registry, region.root);
             let own = self.handle.site().to_string();
-            let to = if asked.to.is_empty() { own } else { asked.to };
             let view = self.handle.map_view().await;
+            // The site that is asked, if the order can go on there.
+            let is_own = registry.holders().any(|site| site.name.as_str() == own);
+            let can = |site: &&SiteEntry| site.id != region.root && !view.lost.contains(&site.id);
+            let other = registry.holders().find(can).filter(|_| !is_own);
+            let other = other.map_or(own, |site| site.name.to_string());
+            let to = if asked.to.is_empty() { other } else { asked.to };
             let is_away = view.lost.contains(&region.root) || view.silent.contains(&region.root);
             let change = || {
                 if !is_away && !asked.force {

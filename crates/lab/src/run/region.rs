@@ -8,7 +8,7 @@ use model::KeyspaceId;
 
 use super::form::PATIENCE;
 use super::{Run, digest};
-use crate::clients::sessions::{Audit, Ordering, Told, audits, expiring, folded};
+use crate::clients::sessions::{Audit, Ordering, Told, audits, expiring, folded, refuses};
 use crate::faults::Kind;
 use crate::history::{History, ReplicaState};
 
@@ -25,6 +25,17 @@ impl Run<'_> {
         let Some(sessions) = &self.sessions else { return };
         let all: VecDeque<Audit> = audits(self.world, sessions.ids()).into();
         let mut left: Vec<VecDeque<Audit>> = self.world.sites.iter().map(|_| all.clone()).collect();
+        // Sites without a keyspace that refuse requests for it have nothing to show.
+        let ids = self.lab.sites.iter().map(|site| site.id);
+        for (audits, id) in left.iter_mut().zip(ids) {
+            let is_refused = |audit: &Audit| {
+                let places = 0..self.world.keyspaces.len();
+                let mut of_audit =
+                    places.filter(|place| sessions.ids().of(Some(*place), 0) == audit.keyspace());
+                of_audit.any(|place| refuses(&self.world.keyspaces[place], id))
+            };
+            audits.retain(|audit| !is_refused(audit));
+        }
         let told = self.ask_all(|site| {
             let audit = left[site].pop_front()?;
             let body = audit.body();
@@ -141,6 +152,9 @@ impl Run<'_> {
         let Some(sessions) = &mut self.sessions else { return };
         if let Some(refused) = sessions.refused.take().filter(|_| !self.loses_sites()) {
             self.fail(refused);
+        }
+        if let Some(wrong) = self.sessions.as_mut().and_then(|sessions| sessions.unheld.take()) {
+            self.fail(wrong);
         }
         let Some(sessions) = &mut self.sessions else { return };
         let world = self.world;

@@ -204,8 +204,11 @@ impl<C> Simulation<C> {
         let Some(id) = self.sites[site].id else { return };
         let must_stay = |heard: &Result<Answer, Failure>| {
             let Err(Failure::Refused(Refusal::Registry(error))) = heard else { return false };
-            // The root of causal keys stays, too.
-            matches!(error, RegistryError::LastSite(_) | RegistryError::Root(_))
+            // The root of causal keys stays, too, and the last site that could be it.
+            matches!(
+                error,
+                RegistryError::LastSite(_) | RegistryError::Root(_) | RegistryError::LastHolder(_)
+            )
         };
         if heard.is_some_and(|heard| must_stay(&heard)) {
             self.sites[site].lifecycle = SiteLifecycle::Inside;

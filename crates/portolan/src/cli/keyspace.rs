@@ -217,7 +217,7 @@ impl Show {
                 ("reads", reads.into()),
                 ("cache", cache_words(spec.cache)),
                 ("placement", spec.placement.to_string()),
-                ("keys", keys.to_string()),
+                ("keys", keys.map_or_else(|| "unknown here".to_owned(), |keys| keys.to_string())),
             ];
             for (name, value) in rows.into_iter().chain(of_causal) {
                 table.row([name.into(), value]);

@@ -107,7 +107,7 @@ impl Standby {
 /// The order without its root.
 #[derive(Args)]
 pub(crate) struct Rebuild {
-    /// The site that looks after it [default: the asked one]
+    /// The site that looks after it [default: the asked one, or one that holds all causal keyspaces]
     #[arg(long, value_name = "SITE")]
     to: Option<String>,
     /// Do so even if the root can be reached

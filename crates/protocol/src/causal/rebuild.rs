@@ -15,8 +15,9 @@
 //! on, and all others, the lost one as well if it comes back, get their keys anew. What was ordered behind the position
 //! is lost if its origin has imported it with its place, and ordered again if not.
 //!
-//! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that gets its keys anew while the root is lost has dropped own writes for what it does not show yet. So it
-//! is never the farthest: it says that it has nothing.
+//! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that gets its keys anew
+//! while the root is lost has dropped own writes for what it does not show yet. So it is never the farthest: it says that
+//! it has nothing.
 
 use super::reports::{Ask, Reports};
 use super::{Durable, Region};
@@ -43,6 +44,7 @@ pub(super) struct Rebuild {
 enum Waits {
     Reports,
     Another,
+    Holder,
 }
 
 impl Rebuild {
@@ -77,7 +79,8 @@ impl Rebuild {
             None => *applied > Position(0),
         });
         let Some((cut, root)) = farther.max().or(own) else {
-            self.waits_for = Some(Waits::Another);
+            let holds = holds_all(&region.own);
+            self.waits_for = Some(if holds { Waits::Another } else { Waits::Holder });
             return (asks, None);
         };
         // It was the root in the ended epoch, and imports what it has ordered itself.
@@ -110,7 +113,12 @@ impl Rebuild {
         self.waits_for.map(|what| match what {
             Waits::Reports => "waits for each site's word how far it has the order, ten seconds at most",
             Waits::Another => {
-                "waits for a site that has the causal keys whole: this one got them anew when the root was lost"
+                "waits for a site that holds all causal keyspaces and has them whole: this one got them anew when the root \
+                 was lost"
+            }
+            Waits::Holder => {
+                "waits for a site that holds all causal keyspaces: none answers. Bring one back, or drop those that no site \
+                 is left of"
             }
         })
     }

@@ -9,6 +9,7 @@ use super::{Origin, Output, Site};
 use crate::admission::{
     Admission, Arrival, Context as _, GroupAt, Sender, Target, Wait, admit, group_of, target_of,
 };
+use crate::bugs::Bug;
 use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
 use model::{
@@ -302,6 +303,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 continue;
             };
             if let Some(one) = self.global.routing.answered(answer.id, outcome, hint, now) {
+                let is_unmerged = self.options.planted.is(Bug::ForwardedUnmerged);
+                let token = if is_unmerged { self.session_asked(one.0) } else { token };
                 self.session_answered(one.0, token);
                 settled.push(one);
             }

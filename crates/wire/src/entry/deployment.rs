@@ -93,6 +93,8 @@ code_enum!(RegistryError as "registry error" {
     124 => StandbyLeaves(name),
     125 => MustHold(name),
     126 => HoldsNotAll(name),
+    127 => TooFewHold,
+    128 => LastHolder(name),
 });
 
 code_enum!(MoveError as "move error" {

@@ -19,7 +19,10 @@ mod told;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use model::{Answer, Bytes, Failure, Refusal, Request, SessionError, SessionToken};
+use model::{
+    Answer, Bytes, Failure, KeyspaceSpec, Miss, Refusal, Request, SessionError, SessionToken,
+    SiteId,
+};
 use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
@@ -93,6 +96,8 @@ pub struct Sessions<'w> {
     told: Vec<Told>,
     /// A session was refused for good.
     pub refused: Option<String>,
+    /// A site answered for a keyspace for which it refuses requests.
+    pub unheld: Option<String>,
 }
 
 fn begins() -> SessionToken {
@@ -125,6 +130,7 @@ impl<'w> Sessions<'w> {
             busy: 0,
             told: Vec::new(),
             refused: None,
+            unheld: None,
         }
     }
 
@@ -302,6 +308,16 @@ impl<'w> Sessions<'w> {
         // Whatever else comes of this attempt comes too late.
         one.client.attempt += 1;
         let now = lab.now();
+        if came.outcome.is_ok() {
+            let place = self.world.clients[one.client.group].keyspace;
+            let spec = place.map(|place| &self.world.keyspaces[place]);
+            if spec.is_some_and(|spec| refuses(spec, lab.sites[one.client.site].id)) {
+                let site = lab.label(one.client.site);
+                let keyspace = spec.map_or("", |spec| &spec.name);
+                let why = format!("{site} answers for {keyspace}, which it does not hold");
+                self.unheld.get_or_insert(why);
+            }
+        }
         // Whether the session is, too.
         let mut is_over = false;
         let (got, shown) = match came.outcome {
@@ -413,6 +429,12 @@ impl<'w> Sessions<'w> {
     pub fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
     }
+}
+
+/// Whether a site must not answer for a keyspace.
+#[must_use]
+pub fn refuses(spec: &KeyspaceSpec, site: Option<SiteId>) -> bool {
+    spec.miss == Miss::Refuse && site.is_some_and(|site| !spec.is_held_by(site))
 }
 
 impl Doing {

@@ -151,10 +151,6 @@ fn a_root_and_its_standby_hold_all() {
     let registry = a.copy_of_registry();
     let made = &registry.keyspaces.last().unwrap().spec;
     assert_eq!(made.sites, [A, B], "in order, each once");
-    let refused = |a: &mut Site, asked: Command| match a.run(asked) {
-        Err(Refusal::Registry(error)) => error,
-        other => panic!("{other:?}"),
-    };
     let lacks = RegistryError::HoldsNotAll(entry("c").name);
     assert_eq!(refused(&mut a, change(RegistryChange::MoveRoot(C))), lacks);
     let at = |site| StandbyRule { choice: StandbyChoice::At(site), ..StandbyRule::default() };
@@ -185,15 +181,61 @@ fn a_root_and_its_standby_hold_all() {
     let site = KeyspaceSpec { sites: vec![A], ..KeyspaceSpec::linearizable_site("y", "y:") };
     let error = KeyspaceError::SitesConsistency("y".into());
     let made = change(RegistryChange::CreateKeyspace(site));
-    assert_eq!(refused(&mut a, made), RegistryError::Keyspace(error));
+    assert_eq!(a.run(made), Err(Refusal::Keyspace(error)));
+}
+
+/// Three sites in a registry without a causal keyspace.
+fn three_without_a_keyspace() -> Site {
+    let mut a = Site::new();
+    let found = DeploymentCommand::Found { deployment: model::DeploymentId(7), site: entry("a") };
+    a.run(Command::Deployment(found)).unwrap();
+    for name in ["b", "c"] {
+        a.run(change(RegistryChange::Join(entry(name)))).unwrap();
+    }
+    a
+}
+
+fn refused(a: &mut Site, asked: Command) -> RegistryError {
+    match a.run(asked) {
+        Err(Refusal::Registry(error)) => error,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
 fn the_first_keyspace_has_its_root_where_it_is_held() {
-    let mut a = Site::new();
-    let found = DeploymentCommand::Found { deployment: model::DeploymentId(7), site: entry("a") };
-    a.run(Command::Deployment(found)).unwrap();
-    a.run(change(RegistryChange::Join(entry("b")))).unwrap();
-    a.run(Command::CreateKeyspace(plans(&[B]))).unwrap();
+    let mut a = three_without_a_keyspace();
+    a.run(Command::CreateKeyspace(plans(&[C, B]))).unwrap();
     assert_eq!(a.copy_of_registry().regions.last().unwrap().root, B);
+}
+
+#[test]
+fn two_sites_that_stay_hold_all_causal_keyspaces() {
+    let mut a = three_without_a_keyspace();
+    // One site could never give the order to another one.
+    let too_few = RegistryError::TooFewHold;
+    assert_eq!(refused(&mut a, Command::CreateKeyspace(plans(&[B]))), too_few);
+    assert!(a.copy_of_registry().regions.is_empty(), "nor is there a region");
+    a.run(Command::CreateKeyspace(plans(&[A, B]))).unwrap();
+    let more = KeyspaceSpec { sites: vec![A, C], ..KeyspaceSpec::causal_region("x", "x:") };
+    assert_eq!(refused(&mut a, Command::CreateKeyspace(more.clone())), too_few);
+    // One that all sites hold changes nothing, and one that leaves counts as none.
+    a.run(Command::CreateKeyspace(KeyspaceSpec::causal_region("all", "all:"))).unwrap();
+    a.run(change(RegistryChange::Leave(C))).unwrap();
+    a.run(Command::DropKeyspace { name: "plans".into() }).unwrap();
+    assert_eq!(refused(&mut a, Command::CreateKeyspace(more)), too_few);
+}
+
+#[test]
+fn the_last_site_that_holds_all_does_not_leave() {
+    let mut a = three_without_a_keyspace();
+    a.run(Command::CreateKeyspace(plans(&[A, B]))).unwrap();
+    a.run(change(RegistryChange::Leave(B))).unwrap();
+    let last = RegistryError::LastHolder(entry("a").name);
+    assert_eq!(refused(&mut a, change(RegistryChange::Leave(A))), last);
+    // Others may leave, also twice.
+    a.run(change(RegistryChange::Leave(B))).unwrap();
+    a.run(Command::DropKeyspace { name: "plans".into() }).unwrap();
+    a.run(change(RegistryChange::Leave(A))).unwrap();
+    assert!(!a.copy_of_registry().site(C).unwrap().leaving);
 }
