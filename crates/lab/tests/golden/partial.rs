@@ -55,6 +55,9 @@ fn what_is_not_held_is_not_taken_for_absent() {
             let mut client = Session::begins();
             script.put(&mut client, A, "q:y", "1");
             script.pass(1_000);
+            // From here on `c` covers all that the session has seen.
+            expect(&script.get(&mut client, A, "q:y"), &[value("1")], "y at a")?;
+            script.pass(1_000);
             expect(&script.get(&mut client, C, "q:y"), &[value("1")], "y, asked at c")
         },
         &[Bug::AnswersUnheld],
