@@ -220,7 +220,7 @@ fn a_site_is_administered() {
         let made = cluster.create_keyspace(&cars).await.unwrap();
         assert_eq!(made.spec, cars);
         client.keyspace("cars").put("car:1", "x").await.unwrap();
-        assert_eq!(cluster.keyspace("cars").await.unwrap().1, 1);
+        assert_eq!(cluster.keyspace("cars").await.unwrap().1, Some(1));
         assert_eq!(cluster.keyspaces().await.unwrap().len(), 2);
         let reason = |error| match error {
             Error::Refused { reason, .. } => reason,

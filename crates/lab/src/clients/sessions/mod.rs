@@ -70,6 +70,8 @@ struct Doing {
     asked: Asked,
     call: Duration,
     deadline: Duration,
+    /// It is refused as the rule of its keyspace says: nothing is to be judged.
+    is_by_rule: bool,
 }
 
 /// A client, and its session.
@@ -247,7 +249,7 @@ impl<'w> Sessions<'w> {
             measure.moved();
         }
         let call = lab.now();
-        one.doing = Some(Doing { asked, call, deadline: call + OPERATION_MAX });
+        one.doing = Some(Doing { asked, call, deadline: call + OPERATION_MAX, is_by_rule: false });
         self.busy += 1;
         self.ask(lab, session);
     }
@@ -308,13 +310,13 @@ impl<'w> Sessions<'w> {
         // Whatever else comes of this attempt comes too late.
         one.client.attempt += 1;
         let now = lab.now();
-        if came.outcome.is_ok() {
-            let place = self.world.clients[one.client.group].keyspace;
-            let spec = place.map(|place| &self.world.keyspaces[place]);
-            if spec.is_some_and(|spec| refuses(spec, lab.sites[one.client.site].id)) {
+        let place = self.world.clients[one.client.group].keyspace;
+        let spec = place.map(|place| &self.world.keyspaces[place]);
+        if let Some(spec) = spec.filter(|spec| refuses(spec, lab.sites[one.client.site].id)) {
+            doing.is_by_rule = matches!(came.outcome, Err(Failure::Refused(Refusal::NotCausal(_))));
+            if came.outcome.is_ok() {
                 let site = lab.label(one.client.site);
-                let keyspace = spec.map_or("", |spec| &spec.name);
-                let why = format!("{site} answers for {keyspace}, which it does not hold");
+                let why = format!("{site} answers for {}, which it does not hold", spec.name);
                 self.unheld.get_or_insert(why);
             }
         }
@@ -394,7 +396,7 @@ impl<'w> Sessions<'w> {
         let kind = if doing.asked.writes.is_empty() { 6 } else { 7 };
         let at = now.saturating_sub(self.began);
         measure.record(at, kind, now - doing.call, result);
-        if self.told.len() < OPERATIONS_MAX {
+        if self.told.len() < OPERATIONS_MAX && !doing.is_by_rule {
             let (mut reads, mut marks) = (Vec::new(), Vec::new());
             for (register, mark) in shown {
                 reads.push(Seen { register, found: None, absent: mark.is_none() });
