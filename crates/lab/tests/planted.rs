@@ -50,7 +50,7 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::ImportOverPending, "causal", 1, 10),
     (Bug::TrimmedUnimported, "causal", 1, 20),
     (Bug::ResyncUnordered, "causal", 1, 20),
-    (Bug::ResyncSwitchedEarly, "causal", 50, 40),
+    (Bug::ResyncSwitchedEarly, "causal", 100, 40),
     (Bug::ResyncKeepsDeleted, "causal", 1, 40),
     (Bug::ClearPending, "causal", 1, 20),
     (Bug::ExpireByOwnClock, "causal", 1, 10),

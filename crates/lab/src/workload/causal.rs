@@ -201,12 +201,6 @@ impl Causal {
         Ok(())
     }
 
-    /// Whether keys expire.
-    #[must_use]
-    pub fn expires(&self) -> bool {
-        self.put_expiring > 0 || self.expire > 0
-    }
-
     /// The names of all strings.
     pub fn strings(self) -> impl Iterator<Item = String> {
         (0..self.keys).map(|number| format!("k{number}"))

@@ -238,13 +238,9 @@ impl Making<'_> {
         Write::HashSet { key: self.bytes(key), fields }
     }
 
-    /// What a put assigns. Of the expiry only where that is read.
+    /// What a put assigns. It ends an expiry, also one that only other clients set and read.
     fn put_assigned(&self, key: &str) -> Vec<Assigned> {
-        let mut assigned = vec![self.assigned(self.string(key), false)];
-        if self.causal.expires() {
-            assigned.push(self.assigned(self.expiry(key), true));
-        }
-        assigned
+        vec![self.assigned(self.string(key), false), self.assigned(self.expiry(key), true)]
     }
 
     fn expiry(&self, key: &str) -> Register {
