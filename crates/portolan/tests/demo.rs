@@ -55,7 +55,7 @@ impl Played {
         for said in [
             "reports read back: 0 lost",
             "own records read back: 0 lost",
-            "times a vehicle read its own record after moving: 0 wrong",
+            "times a vehicle read an own record after moving: 0 wrong",
             "mission joined and was given ",
             "downtown loses its leader",
             "pacific-heights handed over ",
@@ -69,7 +69,7 @@ impl Played {
         assert!(page.contains(">Verdicts</"));
         let words = " operations: linearizable: holds, durable: holds\n";
         assert!(self.stdout.contains(words), "{}", self.stdout);
-        self.assert_records_are_global();
+        self.assert_both_kinds_of_records_are_global();
         self.assert_its_history_can_be_judged_and_spoiled();
     }
 
@@ -87,21 +87,38 @@ impl Played {
         assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{at:?}\n{}", self.stdout);
     }
 
-    /// Own records were written and read at sites that hold them and at sites that do not, and are
-    /// in the history, from several sites.
-    fn assert_records_are_global(&self) {
-        for (local, remote) in [("save-local", "save-remote"), ("recall-local", "recall-remote")] {
-            let answered = (self.operation(local).0, self.operation(remote).0);
-            assert!(answered.1 > 0 && answered.0 + answered.1 > 20, "{local}: {answered:?}");
-        }
+    /// Records of both placements were written and read, from several sites, and are in the history; the summary
+    /// and the report have both side by side.
+    fn assert_both_kinds_of_records_are_global(&self) {
         let text = fs::read_to_string(self.report.join("history.jsonl")).expect("history.jsonl");
-        let of_records = text.lines().filter(|line| line.contains("\"key\":\"car:"));
-        let site = |line: &str| {
-            line.split_once("\"site\":\"")
-                .map(|(_, rest)| rest.split('"').next().unwrap_or_default().to_owned())
-        };
-        let sites: BTreeSet<_> = of_records.filter_map(site).collect();
-        assert!(sites.len() > 2, "{sites:?}");
+        for (kind, save, read) in
+            [("car", "car-save", "car-read"), ("fixed", "fixed-save", "fixed-read")]
+        {
+            let answered = (self.operation(save).0, self.operation(read).0);
+            assert!(answered.0 > 20 && answered.1 > 20, "{kind}: {answered:?}");
+            let key = format!("\"key\":\"{kind}:");
+            let of_records = text.lines().filter(|line| line.contains(&key));
+            let site = |line: &str| {
+                line.split_once("\"site\":\"")
+                    .map(|(_, rest)| rest.split('"').next().unwrap_or_default().to_owned())
+            };
+            let sites: BTreeSet<_> = of_records.filter_map(site).collect();
+            assert!(sites.len() > 2, "{kind}: {sites:?}");
+        }
+        let page = fs::read_to_string(self.report.join("report.html")).expect("report.html");
+        for (name, p50_ms, _) in [self.side("data that follows"), self.side("placed by hash")] {
+            assert!(p50_ms > 0.0 && page.contains(&name), "{name}: {p50_ms}");
+        }
+        assert!(self.stdout.contains("\ndata that follows: p50 "), "{}", self.stdout);
+        assert!(page.contains("; placed by hash: "));
+    }
+
+    /// One of the two placements in the summary: its median, and the percentage that is answered at the own site.
+    fn side(&self, name: &str) -> (String, f64, u64) {
+        let is_row = |line: &&str| line.starts_with(name) && line.ends_with(" %");
+        let row = self.stdout.lines().find(is_row).expect("a row for each placement");
+        let cells: Vec<&str> = row[name.len()..].split_whitespace().collect();
+        (name.to_owned(), cells[0].parse().unwrap(), cells[2].parse().unwrap())
     }
 
     /// The file says what the summary says; with one value of the end changed it does not.

@@ -292,6 +292,12 @@ impl Handle {
         self.shared.reader.serves(slot)
     }
 
+    /// Whether this site serves a key of a global keyspace, as far as this node has applied the log. The
+    /// key's group may be lent, here or elsewhere.
+    pub fn serves_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
+        self.shared.reader.serves_key(keyspace, key)
+    }
+
     /// The number of keys of global keyspaces in a slot that this site serves, and a limited number
     /// of them, restricted to keyspaces that `may_read` allows.
     pub fn in_slot(

@@ -23,20 +23,19 @@ use std::{
 use front::redis::{self, RedisFront};
 use lab::{relay::Relay, world::World};
 use model::{
-    Body, Command, DeploymentCommand, Failure, KeyspaceSpec, NodeId, RegistryChange, Request,
-    SiteName, Slot,
+    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceSpec, LoansLedger, NodeId,
+    RegistryChange, Request, SiteId, SiteName, limits,
 };
-use model::{SiteId, limits};
 use server::{
     Handle, Node, StartError,
     config::{ClusterView, Config, MemoryConfig, Ports},
 };
 use tokio::{
     task::{JoinError, JoinHandle, JoinSet, spawn_blocking},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
-use super::{distance, picture::Role, records, roster::Endpoint};
+use super::{distance, picture::Role, records::Kind, roster::Endpoint};
 
 /// How long a site may take to have all its nodes as voters and a leader, and to have the deployment.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,6 +45,8 @@ const WHOLE_TIMEOUT: Duration = Duration::from_secs(120);
 const QUIET: Duration = Duration::from_secs(1);
 /// How often to look whether it has.
 const READY_POLL: Duration = Duration::from_millis(20);
+/// How long a site may take to state what it lends; one without a leader does not.
+const LEDGER_TIMEOUT: Duration = Duration::from_millis(300);
 /// Many nodes share this machine, and each site holds little.
 const MEMTABLE_BYTES: u64 = 4 << 20;
 
@@ -207,6 +208,18 @@ impl City {
         holdings
     }
 
+    /// What each site lends and has borrowed; none: it does not answer now.
+    pub(super) async fn ledgers(&self) -> Vec<Option<LoansLedger>> {
+        let mut ledgers = Vec::new();
+        for nodes in &self.sites {
+            ledgers.push(match nodes.speaker() {
+                Some(node) => node.ledger().await,
+                None => Some(LoansLedger::default()),
+            });
+        }
+        ledgers
+    }
+
     /// How many other sites count this one among the deployment's.
     pub(super) fn known_by(&self, site: usize) -> usize {
         let name = self.world.sites[site].name.as_str();
@@ -298,7 +311,10 @@ impl Running {
 
     fn endpoint(&self) -> Endpoint {
         let handle = self.handle.clone();
-        let holds = move |key: &str| handle.serves(Slot::of_key(key.as_bytes()));
+        let holds = move |key: &str| {
+            let key = Bytes::copy_from_slice(key.as_bytes());
+            handle.serves_key(handle.catalog().of_key(&key).id, &key)
+        };
         Endpoint { address: self.redis, holds: Arc::new(holds) }
     }
 
@@ -311,6 +327,14 @@ impl Running {
             slots: own.map(|(slots, _)| slots.len()).sum(),
             going: status.moves.iter().map(|one| one.what.slots.len()).sum(),
             moves: status.moves.len(),
+        }
+    }
+
+    async fn ledger(&self) -> Option<LoansLedger> {
+        let request = Request::new(Body::ShowPlacementLedger);
+        match timeout(LEDGER_TIMEOUT, self.handle.call(request)).await {
+            Ok(Ok(Answer::LedgerOfLoans(_, loans))) => Some(*loans),
+            _ => None,
         }
     }
 
@@ -340,9 +364,9 @@ impl Up {
     }
 }
 
-/// The keyspace of the vehicles' own records.
-fn of_records() -> KeyspaceSpec {
-    KeyspaceSpec::linearizable_global("cars", records::PREFIX)
+/// The keyspaces of what vehicles keep beside the hazards.
+fn keyspaces() -> Vec<KeyspaceSpec> {
+    Kind::BOTH.map(Kind::keyspace).into()
 }
 
 /// Starts the nodes of one site one after the other: the first joins by the peer ports given, or begins
@@ -355,7 +379,7 @@ async fn start_site(
     mut join: Vec<String>,
 ) -> Result<Nodes, CityError> {
     let lab::world::Site { name, nodes, capacity, .. } = &world.sites[site];
-    let keyspaces = if join.is_empty() { vec![of_records()] } else { Vec::new() };
+    let keyspaces = if join.is_empty() { keyspaces() } else { Vec::new() };
     let mut running = Vec::new();
     for number in 1..=*nodes as u64 {
         let seed = seed.wrapping_add((site as u64) << 8 | number);
@@ -422,11 +446,12 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
     started.await?
 }
 
-/// Whether all nodes vote, agree on the leader, and have the deployment and the vehicles' keyspace.
+/// Whether all nodes vote, agree on the leader, and have the deployment and the vehicles' keyspaces.
 fn is_ready(nodes: &[Running]) -> bool {
     let knows = |node: &Running| {
-        let has_records = node.handle.catalog().by_name(of_records().name.as_str()).is_some();
-        has_records && node.handle.status().deployment.is_some()
+        let catalog = node.handle.catalog();
+        let has_all = keyspaces().iter().all(|spec| catalog.by_name(&spec.name).is_some());
+        has_all && node.handle.status().deployment.is_some()
     };
     if !nodes.iter().all(knows) {
         return false;

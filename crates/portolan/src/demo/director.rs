@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(25);
 const TICKS_PER_VIEW: u64 = 5;
 /// Every how many ticks the owners of slots are read.
 const TICKS_PER_LOOK: u64 = 5;
+/// Every how many ticks sites state what they lend.
+const TICKS_PER_LEDGER: u64 = 40;
 /// For so long the run goes on when what is to happen is not over.
 const OVERTIME: Duration = Duration::from_secs(120);
 
@@ -102,6 +104,9 @@ impl<'a> Director<'a> {
                     self.carry_out(act).await?;
                 }
             }
+            if tick % TICKS_PER_LEDGER == 0 {
+                self.look_at_ledgers().await;
+            }
             let over = elapsed >= self.length + OVERTIME
                 || elapsed >= self.length && self.script.is_over();
             if tick % TICKS_PER_VIEW == 0 || over {
@@ -120,6 +125,7 @@ impl<'a> Director<'a> {
                 break;
             }
         }
+        self.look_at_ledgers().await;
         self.story.slots = self.city.holdings().await.iter().map(|one| one.slots).collect();
         Ok((self.story, self.audit))
     }
@@ -145,6 +151,17 @@ impl<'a> Director<'a> {
             has_leader: plan.to_kill.is_some_and(|site| self.leaders[site].is_some()),
             known_by: plan.to_leave.map_or(0, |site| self.city.known_by(site)),
             attached: plan.to_leave.map_or(0, |site| self.shared.scene.lock().attached(site)),
+        }
+    }
+
+    /// What groups that move bring so far.
+    async fn look_at_ledgers(&self) {
+        let ledgers = self.city.ledgers().await;
+        let loans = &mut self.shared.scene.lock().loans;
+        for (site, ledger) in ledgers.iter().enumerate() {
+            if let Some(ledger) = ledger {
+                loans.look(site, ledger);
+            }
         }
     }
 

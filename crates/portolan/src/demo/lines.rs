@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::picture::Picture;
+use super::{comparison, picture::Picture};
 
 /// What has been written so far.
 #[derive(Debug, Default)]
@@ -63,6 +63,15 @@ impl Lines {
             out,
             "{seconds:>5} s  so far: own records read after moving {}, wrong {}",
             found.after_moving, found.wrong
+        )?;
+        writeln!(out, "{seconds:>5} s  {}", comparison::headline(&picture.sides))?;
+        let parts = picture.sides.map(|side| side.cells()[2].clone());
+        writeln!(
+            out,
+            "{seconds:>5} s  at the own site {} and {}; {}",
+            parts[0],
+            parts[1],
+            picture.moved.text()
         )
     }
 }
@@ -84,6 +93,8 @@ mod tests {
         let first = second(1, &mut picture);
         assert!(first.lines().all(|line| line.chars().count() <= 80), "{first}");
         assert!(first.contains("so far: moves 12345, elections"), "{first}");
+        assert!(first.contains("data that follows: p50 10 ms; placed by hash: 1041 ms"), "{first}");
+        assert!(first.contains("at the own site 83 % and 9 %; 12345 moves of 1.18 MiB"), "{first}");
         assert_eq!(second(1, &mut picture), "", "once a second");
         assert!(!second(2, &mut picture).contains("so far"), "nothing new is counted");
         picture.counters.errors += 1;

@@ -2,8 +2,9 @@
 //!
 //! All sites of a world run in this process as one deployment, on real disks and real sockets, as far apart
 //! as the world's links. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
-//! share the hazards of the zone they are in, which are its site's business, keep a record of their own,
-//! which is a global key, and move on. Meanwhile a site joins, the site with most nodes loses its leader,
+//! share the hazards of the zone they are in, which are its site's business, keep two records of their own,
+//! which are global keys, and move on. One of the two follows them, the other is placed by hash; the view
+//! shows both side by side. Meanwhile a site joins, the site with most nodes loses its leader,
 //! and a site leaves; what the vehicles notice of it is measured, shown, and judged at the end by reading
 //! back what was acknowledged.
 //!
@@ -13,6 +14,7 @@
 //! | [`city`] | the sites in this process; [`distance`]: how far apart their nodes are |
 //! | [`roster`] | which of them serve now |
 //! | [`vehicle`] | one client on its way; [`resp`] is its protocol, [`hazards`] and [`records`] its data |
+//! | [`comparison`] | both kinds of records side by side; [`loans`]: what moving them brings |
 //! | [`director`] | what is done meanwhile; [`script`] has the times, [`story`] the results |
 //! | [`scene`] | what is seen; [`picture`] is one moment of it, [`operation`] the kinds that are counted |
 //! | [`view`], [`lines`] | the moment on a terminal, or as plain lines |
@@ -21,11 +23,13 @@
 
 mod city;
 mod clock;
+mod comparison;
 mod director;
 pub(crate) mod distance;
 mod files;
 mod hazards;
 mod lines;
+mod loans;
 mod operation;
 mod outcome;
 mod picture;
@@ -76,8 +80,9 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Play a city on this machine: vehicles moving between nine sites, of which one joins and one leaves
 ///
 /// Sites run in this process with real disks and sockets; all links are delayed by distance.
-/// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps a record
-/// of its own, a global key that it reads wherever it goes. Meanwhile a site joins, the site of three
+/// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps two records
+/// of its own, global keys that it reads wherever it goes: one follows it from site to site, the other is
+/// where the hash of its key puts it. Meanwhile a site joins, the site of three
 /// nodes loses its leader, and another site hands its slots over and leaves.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
@@ -87,7 +92,7 @@ pub(crate) struct Args {
     trace: Option<PathBuf>,
 
     /// Seconds of the trace in a second of the demo
-    #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = plan::speed)]
+    #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = plan::speed)]
     speed: f64,
 
     /// How long to play, like 30s, 5m or 1h

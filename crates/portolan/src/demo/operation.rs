@@ -1,5 +1,7 @@
 //! What vehicles do, as it is measured.
 
+use super::records::Kind;
+
 /// What is measured, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -11,41 +13,48 @@ pub(super) enum Operation {
     Clear,
     /// Connect to another site and receive an answer.
     Attach,
-    /// Write the own record, of a key that this site owns.
-    SaveLocal,
-    /// Write the own record, of a key that another site owns.
-    SaveRemote,
-    /// Read a vehicle's record, of a key that this site owns.
-    RecallLocal,
-    /// Read a vehicle's record, of a key that another site owns.
-    RecallRemote,
+    /// Write the own record of the keyspace that follows its users.
+    CarSave,
+    /// Read a record of that keyspace.
+    CarRead,
+    /// Write the own record of the keyspace that is placed by hash.
+    FixedSave,
+    /// Read a record of that keyspace.
+    FixedRead,
 }
 
 impl Operation {
     /// Names by index.
-    pub(super) const NAMES: [&str; 8] = [
-        "look",
-        "report",
-        "clear",
-        "attach",
-        "save-local",
-        "save-remote",
-        "recall-local",
-        "recall-remote",
-    ];
+    pub(super) const NAMES: [&str; 8] =
+        ["look", "report", "clear", "attach", "car-save", "car-read", "fixed-save", "fixed-read"];
 
     /// Place in [`Operation::NAMES`].
     pub(super) fn index(self) -> usize {
         self as usize
     }
 
-    /// To write the own record.
-    pub(super) fn save(is_local: bool) -> Self {
-        if is_local { Self::SaveLocal } else { Self::SaveRemote }
+    /// To write an own record.
+    pub(super) fn save(kind: Kind) -> Self {
+        match kind {
+            Kind::Car => Self::CarSave,
+            Kind::Fixed => Self::FixedSave,
+        }
     }
 
     /// To read a record.
-    pub(super) fn recall(is_local: bool) -> Self {
-        if is_local { Self::RecallLocal } else { Self::RecallRemote }
+    pub(super) fn read(kind: Kind) -> Self {
+        match kind {
+            Kind::Car => Self::CarRead,
+            Kind::Fixed => Self::FixedRead,
+        }
+    }
+
+    /// Which kind of record it writes or reads; none: another thing.
+    pub(super) fn kind(self) -> Option<Kind> {
+        match self {
+            Self::CarSave | Self::CarRead => Some(Kind::Car),
+            Self::FixedSave | Self::FixedRead => Some(Kind::Fixed),
+            Self::Look | Self::Report | Self::Clear | Self::Attach => None,
+        }
     }
 }

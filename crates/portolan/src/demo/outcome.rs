@@ -17,10 +17,11 @@ use tokio::time::timeout;
 use wire::resp::Reply;
 
 use super::{
+    comparison::{self, Sides},
     hazards,
     plan::Plan,
     recorder::Command,
-    records::{self, Finding, Found},
+    records::{Finding, Found, Kind, Record},
     resp::Connection,
     scene::STALL,
     story::{Kill, Story},
@@ -102,17 +103,18 @@ pub(super) async fn read_back_reports(shared: &Shared, only: Option<usize>) -> A
     Audit { reports, ..Audit::default() }
 }
 
-/// Reads back every vehicle's own record, each at another of the sites that serve.
+/// Reads back every vehicle's own records, each at another of the sites that serve.
 async fn read_back_records(shared: &Shared) -> Count {
     let (sites, mut records) = (shared.roster.open_sites(), Count::default());
     let vehicles = shared.scene.lock().records.vehicles();
-    for vehicle in 0..vehicles {
-        if !shared.scene.lock().records.has_written(vehicle) {
+    let each = |vehicle| Kind::BOTH.map(|kind| Record { vehicle, kind });
+    for record in (0..vehicles).flat_map(each) {
+        if !shared.scene.lock().records.has_written(record) {
             continue;
         }
-        let site = sites[vehicle % sites.len().max(1)];
-        let reply = read(shared, site, &["GET", &records::key(vehicle)]).await;
-        let finding = reply.map(|reply| shared.scene.lock().records.judge(vehicle, &reply));
+        let site = sites[record.vehicle % sites.len().max(1)];
+        let reply = read(shared, site, &["GET", &record.key()]).await;
+        let finding = reply.map(|reply| shared.scene.lock().records.judge(record, &reply));
         match finding {
             None => records.unread += 1,
             Some(Finding::Wrong) => records.lost += 1,
@@ -179,11 +181,22 @@ impl Outcome<'_> {
         }
         let counters = measure.counters();
         print_row(&mut out, "all", counters.errors, &measure.summary())?;
-        writeln!(out, "\n{:<20}{:>10}{:>8}", "site", "answered", "slots")?;
+        let head = ["records, so far", "p50 ms", "p99 ms", "at own site"];
+        writeln!(out, "\n{:<20}{:>10}{:>10}{:>13}", head[0], head[1], head[2], head[3])?;
+        let sides = seen.comparison.sides();
+        for (name, side) in comparison::NAMES.iter().zip(&sides) {
+            let [p50, p99, part] = side.cells();
+            writeln!(out, "{name:<20}{p50:>10}{p99:>10}{part:>13}")?;
+        }
+        writeln!(out, "{} of waiting for them", seen.loans.moved().text())?;
+        writeln!(out, "{}", comparison::headline(&sides))?;
+        writeln!(out, "\n{:<20}{:>10}{:>8}{:>8}", "site", "answered", "slots", "lends")?;
         let sites = self.plan.world.sites.iter().zip(&seen.sites).zip(&self.story.slots);
         for (index, ((site, answered), slots)) in sites.enumerate() {
             let fate = self.story.fate(index).unwrap_or_default();
-            let line = format!("{:<20}{answered:>10}{slots:>8}  {fate}", site.name.as_str());
+            let lent = seen.loans.lent(index);
+            let name = site.name.as_str();
+            let line = format!("{name:<20}{answered:>10}{slots:>8}{lent:>8}  {fate}");
             writeln!(out, "{}", line.trim_end())?;
         }
         writeln!(
@@ -210,7 +223,7 @@ impl Outcome<'_> {
         let Found { after_moving, late, wrong } = seen.records.found();
         writeln!(
             out,
-            "{after_moving} times a vehicle read its own record after moving: {wrong} wrong"
+            "{after_moving} times a vehicle read an own record after moving: {wrong} wrong"
         )?;
         if late > 0 {
             writeln!(out, "{late} times a write that had got no answer was seen later")?;
@@ -246,6 +259,7 @@ impl Outcome<'_> {
 
     /// The report, from a copy of what was seen.
     pub(super) fn report(&self) -> Report {
+        let summary = self.summary();
         let seen = self.shared.scene.lock();
         let mut measure = seen.measure.clone();
         measure.advance(self.length);
@@ -277,11 +291,11 @@ impl Outcome<'_> {
             notes.push(format!("Errors of failed attempts: {failures}."));
         }
         Report {
-            tiles: self.tiles(&measure, seen.records.found()),
+            tiles: self.tiles(&measure, seen.records.found(), &seen.comparison.sides()),
             verdicts: self.verdicts(),
             map: Some(map),
             notes,
-            ..Report::new(world.title.clone(), self.summary(), measure)
+            ..Report::new(world.title.clone(), summary, measure)
         }
     }
 
@@ -326,6 +340,7 @@ impl Outcome<'_> {
         .into_iter()
         .flatten()
         .collect();
+        let compared = comparison::headline(&self.shared.scene.lock().comparison.sides());
         let fates = match fates.as_slice() {
             [] => String::new(),
             fates => format!(" Meanwhile {}.", fates.join(", ")),
@@ -333,21 +348,22 @@ impl Outcome<'_> {
         format!(
             "{vehicles} vehicles ({vehicles_from}) drove for {:.0} s at {} times their speed past \
              {} sites of {nodes} nodes, one deployment in one process with real disks and sockets. \
-             They shared the hazards of the zones they were in, and each found its own record \
-             wherever it went.{fates}",
+             They shared the hazards of the zones they were in, and each found its own records \
+             wherever it went. {compared}.{fates}",
             self.length.as_secs_f64(),
             clock.speed,
             world.sites.len(),
         )
     }
 
-    fn tiles(&self, measure: &Measure, found: Found) -> Vec<Tile> {
+    fn tiles(&self, measure: &Measure, found: Found, sides: &Sides) -> Vec<Tile> {
         let (all, counters) = (measure.summary(), measure.counters());
         let judged = |good: bool| if good { Tone::Good } else { Tone::Bad };
         let rate = all.count as f64 / self.length.as_secs_f64().max(1e-9);
         let (lost, unread) = (self.audit.lost(), self.audit.unread());
         let read = self.audit.reports.read() + self.audit.records.read();
-        let mut tiles = vec![
+        let mut tiles = comparison::tiles(sides);
+        tiles.extend([
             Tile::new(
                 "answered",
                 all.count.to_string(),
@@ -381,7 +397,7 @@ impl Outcome<'_> {
                 format!("between {} sites", self.plan.world.sites.len()),
                 Tone::Plain,
             ),
-        ];
+        ]);
         tiles.push(Tile::new(
             "own records wrong",
             found.wrong.to_string(),
@@ -423,10 +439,12 @@ impl Outcome<'_> {
                 .to_owned(),
             "Acknowledged means on disk, with fsync, at a majority of the site's nodes. Reads are \
              linearizable. Hazards are kept where they are reported, a site's own business; a \
-             vehicle's own record is a global key, held by one site and answered by all."
+             vehicle's own records are global keys, served by one site and answered by all."
                 .to_owned(),
-            "save is a vehicle that writes its own record, recall one that reads it or another's: \
-             local where the site it asks holds the key, remote where that asks the site that does."
+            "car-save and car-read are writes and reads of a record in a keyspace with placement = \
+             adaptive, which follows its users; fixed-save and fixed-read are of one of the same size \
+             and use that is placed by the hash of its key. At the own site: the site that a vehicle \
+             asked served the record, and asked no other one."
                 .to_owned(),
             format!(
                 "Delays are one way and emulated by relays between real sockets, whose timers round \

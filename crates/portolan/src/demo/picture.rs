@@ -8,7 +8,10 @@ use lab::{
     world::World,
 };
 
-use super::{city::Holding, operation::Operation, records::Found, scene::Scene};
+use super::{
+    city::Holding, comparison::Sides, loans::Moved, operation::Operation, records::Found,
+    scene::Scene,
+};
 
 /// Newest events shown.
 const EVENTS_SHOWN: usize = 6;
@@ -59,6 +62,8 @@ pub(super) struct SitePicture {
     pub(super) lifecycle: SiteLifecycle,
     /// What it holds of the global keys.
     pub(super) holding: Holding,
+    /// Groups of its keys that it lends to other sites.
+    pub(super) lent: u64,
 }
 
 /// What is looked at in the city itself.
@@ -97,6 +102,10 @@ pub(super) struct Picture {
     pub(super) waits_for: Option<&'static str>,
     /// What vehicles found in their own records.
     pub(super) found: Found,
+    /// Records that follow their users, and records placed by hash.
+    pub(super) sides: Sides,
+    /// What moving groups brought.
+    pub(super) moved: Moved,
     /// Vehicles on the road and the sites they are attached to.
     pub(super) vehicles: Vec<(Point, usize)>,
 }
@@ -133,6 +142,7 @@ impl Picture {
                 operations: seen.sites[index],
                 lifecycle: lifecycles[index],
                 holding: holdings[index],
+                lent: seen.loans.lent(index),
             })
             .collect();
         let events = seen.measure.events();
@@ -147,6 +157,8 @@ impl Picture {
             sites,
             waits_for,
             found: seen.records.found(),
+            sides: seen.comparison.sides(),
+            moved: seen.loans.moved(),
             vehicles,
         }
     }
@@ -160,6 +172,7 @@ impl Picture {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::comparison::Side;
     use super::*;
 
     /// The world of [`crowded`].
@@ -194,6 +207,7 @@ pub(super) mod tests {
                 4 => Holding { slots: 1_904, going: 12, moves: 1 },
                 _ => Holding { slots: 1_900, going: 0, moves: 0 },
             },
+            lent: 1_234,
         });
         let event =
             |at, label: &str| Event { at: Duration::from_secs(at), label: label.to_owned() };
@@ -215,6 +229,11 @@ pub(super) mod tests {
             sites: sites.collect(),
             waits_for: Some("a site that joins"),
             found: Found { after_moving: 31, late: 0, wrong: 0 },
+            sides: [
+                Side { latency: total, own_site_percent: Some(83) },
+                Side { latency: Summary { p50_ms: 1_041.2, ..total }, own_site_percent: Some(9) },
+            ],
+            moved: Moved { groups: 12_345, bytes: 1_234_567, saved_us: 1_234_567_890 },
         }
     }
 }

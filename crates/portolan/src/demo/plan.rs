@@ -215,7 +215,7 @@ mod tests {
         let tracks = plan("7").tracks;
         assert_eq!(tracks, plan("7").tracks);
         assert_ne!(tracks, plan("8").tracks);
-        assert!(tracks.iter().all(|track| track.position(1_200.0).is_some()));
+        assert!(tracks.iter().all(|track| track.position(80.0).is_some()));
     }
 
     #[test]

@@ -15,7 +15,10 @@ use lab::{
     report::Stroke,
 };
 
-use super::{hazards::Ledger, operation::Operation, recorder::Recorder, records::Records};
+use super::{
+    comparison::Comparison, hazards::Ledger, loans::Loans, operation::Operation,
+    recorder::Recorder, records::Records,
+};
 
 /// An answer later than this is a stall: what a driver would notice.
 pub(super) const STALL: Duration = Duration::from_millis(500);
@@ -50,6 +53,10 @@ pub(super) struct Seen {
     pub(super) ledger: Ledger,
     /// What vehicles expect in their own records.
     pub(super) records: Records,
+    /// Both kinds of records side by side.
+    pub(super) comparison: Comparison,
+    /// What sites lend to each other.
+    pub(super) loans: Loans,
     /// What was asked and answered, for a judge.
     pub(super) recorder: Recorder,
     /// The stroke each vehicle is drawing.
@@ -68,6 +75,8 @@ impl Scene {
             failures: BTreeMap::new(),
             ledger: Ledger::default(),
             records: Records::new(vehicles),
+            comparison: Comparison::new(STALL),
+            loans: Loans::new(sites.len()),
             recorder: Recorder::new(sites, length),
             drawing: vec![None; vehicles],
             drawn_points: 0,
@@ -91,6 +100,9 @@ impl Scene {
         let mut seen = self.lock();
         seen.sites[site] += 1;
         seen.measure.record(at, operation.index(), latency, Outcome::Ok);
+        if let Some(kind) = operation.kind() {
+            seen.comparison.answered(at, kind, latency);
+        }
     }
 
     /// An operation was given up.

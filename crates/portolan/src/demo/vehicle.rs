@@ -1,5 +1,5 @@
 //! A vehicle: it drives, attaches to the nearest site that serves, looks for hazards and reports them,
-//! keeps a record of its own that it must find wherever it goes, and moves on.
+//! keeps two records of its own that it must find wherever it goes, and moves on.
 //!
 //! It is an ordinary client that has only addresses. When an attempt fails it tries the site's next
 //! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What it
@@ -28,7 +28,7 @@ use super::{
     hazards::{self, Report},
     operation::Operation,
     recorder::Command,
-    records,
+    records::{self, Kind, Record},
     resp::Connection,
     roster::Roster,
     scene::Scene,
@@ -73,8 +73,8 @@ pub(super) struct Vehicle {
     node: usize,
     connection: Option<Connection>,
     reports: u64,
-    /// It has come to another site and not read its own record there.
-    has_moved: bool,
+    /// By kind: it has come to another site and not read its own record there.
+    to_recall: [bool; 2],
     /// Attempts of the last operation that were not answered.
     attempts_failed: u32,
 }
@@ -100,7 +100,7 @@ impl Vehicle {
             node: 0,
             connection: None,
             reports: 0,
-            has_moved: false,
+            to_recall: [false; 2],
             attempts_failed: 0,
         }
     }
@@ -140,8 +140,10 @@ impl Vehicle {
 
     async fn work(&mut self, at: Point, t_s: f64) {
         let Some(site) = self.attach(at).await else { return };
-        if self.has_moved {
-            self.recall_own(site).await;
+        for kind in Kind::BOTH {
+            if self.to_recall[kind.index()] {
+                self.recall_own(site, kind).await;
+            }
         }
         let shared = self.shared.clone();
         let rates = &shared.demo;
@@ -167,7 +169,8 @@ impl Vehicle {
             shared.scene.lock().measure.moved();
             tracing::debug!(vehicle = self.index, from = before, to = site, "moved");
             self.connection = None;
-            self.has_moved = shared.scene.lock().records.has_written(self.index);
+            let records = &shared.scene.lock().records;
+            self.to_recall = Kind::BOTH.map(|kind| records.has_written(self.own(kind)));
         }
         if self.connection.is_none() {
             // Spreads the vehicles over the nodes of a site.
@@ -177,49 +180,64 @@ impl Vehicle {
         Some(site)
     }
 
-    /// Half of the time it writes its own record; else it reads it, or that of any vehicle.
+    fn own(&self, kind: Kind) -> Record {
+        Record { vehicle: self.index, kind }
+    }
+
+    /// One of its two records at random. Half of the time it writes it; else it reads it, and now and then that of
+    /// any vehicle.
     async fn use_records(&mut self, site: usize, at: Point, t_s: f64) {
-        match self.rng.random_range(0..4) {
-            0 => self.recall_own(site).await,
-            1 => {
+        let kind = Kind::BOTH[self.rng.random_range(0..2)];
+        match self.rng.random_range(0..16) {
+            0 => {
                 let vehicles = self.shared.scene.lock().records.vehicles();
-                let other = self.rng.random_range(0..vehicles);
-                if other == self.index {
-                    return self.recall_own(site).await;
+                let other = Record { vehicle: self.rng.random_range(0..vehicles), kind };
+                if other == self.own(kind) {
+                    return self.recall_own(site, kind).await;
                 }
-                let key = records::key(other);
-                let operation = Operation::recall(self.is_local(site, &key));
-                self.operate(operation, &["GET", &key]).await;
+                self.operate_on(site, kind, Operation::read(kind), &["GET", &other.key()]).await;
             }
-            _ => self.save(site, at, t_s).await,
+            1..8 => self.recall_own(site, kind).await,
+            _ => self.save(site, kind, at, t_s).await,
         }
     }
 
-    /// Whether the site it is attached to holds a key now, so that it need not ask another one.
-    fn is_local(&self, site: usize, key: &str) -> bool {
-        self.shared.roster.endpoint(site, self.node).is_some_and(|endpoint| (endpoint.holds)(key))
+    /// An operation on a record; where that is counts, too.
+    async fn operate_on(
+        &mut self,
+        site: usize,
+        kind: Kind,
+        operation: Operation,
+        command: &[&str],
+    ) -> Option<Reply> {
+        let endpoint = self.shared.roster.endpoint(site, self.node);
+        let is_at_own_site = endpoint.is_some_and(|endpoint| (endpoint.holds)(command[1]));
+        let reply = self.operate(operation, command).await?;
+        self.shared.scene.lock().comparison.placed(kind, is_at_own_site);
+        Some(reply)
     }
 
-    async fn save(&mut self, site: usize, at: Point, t_s: f64) {
-        let number = self.shared.scene.lock().records.writing(self.index);
-        let key = records::key(self.index);
-        let value = records::value(number, at, t_s);
-        let operation = Operation::save(self.is_local(site, &key));
-        if self.operate(operation, &["SET", &key, &value]).await.is_some() {
+    async fn save(&mut self, site: usize, kind: Kind, at: Point, t_s: f64) {
+        let record = self.own(kind);
+        let number = self.shared.scene.lock().records.writing(record);
+        let (key, value) = (record.key(), records::value(number, at, t_s));
+        let command = ["SET", &key, &value];
+        if self.operate_on(site, kind, Operation::save(kind), &command).await.is_some() {
             let records = &mut self.shared.scene.lock().records;
-            records.acknowledged(self.index, number, self.attempts_failed == 0);
+            records.acknowledged(record, number, self.attempts_failed == 0);
         }
     }
 
     /// Reads its own record, and reports it if that is not what it must see.
-    async fn recall_own(&mut self, site: usize) {
-        let key = records::key(self.index);
-        let operation = Operation::recall(self.is_local(site, &key));
-        let Some(reply) = self.operate(operation, &["GET", &key]).await else { return };
-        let moved = std::mem::take(&mut self.has_moved);
-        let finding = self.shared.scene.lock().records.read(self.index, &reply, moved);
+    async fn recall_own(&mut self, site: usize, kind: Kind) {
+        let record = self.own(kind);
+        let command = ["GET", &record.key()];
+        let reply = self.operate_on(site, kind, Operation::read(kind), &command).await;
+        let Some(reply) = reply else { return };
+        let moved = std::mem::take(&mut self.to_recall[kind.index()]);
+        let finding = self.shared.scene.lock().records.read(record, &reply, moved);
         if finding != records::Finding::Right {
-            tracing::warn!(vehicle = self.index, site, ?finding, ?reply, "its own record");
+            tracing::warn!(?record, site, ?finding, ?reply, "its own record");
         }
     }
 

@@ -20,7 +20,10 @@ use ratatui::{
     },
 };
 
-use super::picture::{Picture, Role, SiteLifecycle, SitePicture};
+use super::{
+    comparison,
+    picture::{Picture, Role, SiteLifecycle, SitePicture},
+};
 
 /// Told apart on a dark and on a light background; neighbours on the grid differ.
 const SITE_COLORS: [Color; 9] = [
@@ -92,15 +95,15 @@ enum Room {
 /// The least for [`Room::Ordinary`].
 const ORDINARY: (u16, u16) = (80, 24);
 /// The side's width where there is room for everything, and where there is less.
-const SIDE_FULL: u16 = 54;
+const SIDE_FULL: u16 = 60;
 const SIDE_ORDINARY: u16 = 50;
 /// The least width of the map.
 const MAP_MIN: u16 = 46;
 /// Rows of the head and the foot.
-const HEAD: u16 = 2;
+const HEAD: u16 = 3;
 const FOOT: u16 = 1;
-/// Rows of the box of global keys, and the fewest of that of events.
-const RECORDS: u16 = 4;
+/// Rows of the box of records, and the fewest of that of events.
+const RECORDS: u16 = 8;
 const EVENTS_MIN: u16 = 3;
 
 impl Room {
@@ -168,7 +171,7 @@ fn draw(frame: &mut Frame<'_>, title: &str, city: Bounds, outline: &[Point], pic
                 Layout::vertical([Constraint::Min(8), Constraint::Length(sites_rows(picture))])
                     .areas(side);
             draw_map(frame, map, city, outline, picture);
-            draw_few_operations(frame, operations, picture);
+            draw_summary(frame, operations, picture);
             draw_sites(frame, sites, picture, room);
             draw_events(frame, events, picture);
         }
@@ -187,6 +190,7 @@ fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
             "{} ops/s, p50 {:.1} ms, p99 {:.1} ms",
             last.count, last.p50_ms, last.p99_ms
         )),
+        headline(picture),
         counters(picture),
         own_records(picture),
         slots_line(picture),
@@ -204,8 +208,8 @@ fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Picture) {
-    let [name, progress] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
+    let [name, progress, compared] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
+    frame.render_widget(Paragraph::new(headline(picture)).centered(), compared);
     let line = Line::from(vec![" portolan demo ".bold().reversed(), format!("  {title}").into()]);
     frame.render_widget(Paragraph::new(line), name);
     let ratio = picture.elapsed.as_secs_f64() / picture.length.as_secs_f64().max(1e-9);
@@ -305,14 +309,14 @@ fn operation_row(name: &'static str, last: &Summary, total: &Summary) -> Row<'st
     ])
 }
 
-/// The first so many operations, and all of them together.
-fn operations_table(picture: &Picture, shown: usize, widths: [u16; 5]) -> Table<'static> {
+/// Each operation, and all of them together.
+fn operations_table(picture: &Picture) -> Table<'static> {
     let head = Row::new(["", "ops/s", "p50 ms", "p99 ms", "total"]).style(Color::DarkGray);
-    let each = picture.operations.iter().take(shown);
+    let each = picture.operations.iter();
     let mut rows: Vec<Row<'_>> =
         each.map(|(name, last, total)| operation_row(name, last, total)).collect();
     rows.push(operation_row("all", &picture.all.0, &picture.all.1).bold());
-    Table::new(rows, widths.map(Constraint::Length)).header(head)
+    Table::new(rows, [13, 7, 8, 8, 9].map(Constraint::Length)).header(head)
 }
 
 fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
@@ -320,20 +324,20 @@ fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let [top, bottom] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(block.inner(area));
     frame.render_widget(block, area);
-    let table = operations_table(picture, picture.operations.len(), [13, 7, 8, 8, 9]);
-    frame.render_widget(table, top);
+    frame.render_widget(operations_table(picture), top);
     frame.render_widget(Paragraph::new(counters(picture)), bottom);
 }
 
-/// Operations and global keys in one box: as many operations as there is room for.
-fn draw_few_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let block = Block::bordered().title(" operations, last second ");
+/// Both kinds of records, and what is most important of all operations, in one box.
+fn draw_summary(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+    let last = &picture.all.0;
+    let title =
+        format!(" {} ops/s, p50 {:.1} ms, p99 {:.1} ms ", last.count, last.p50_ms, last.p99_ms);
+    let block = Block::bordered().title(title);
     let [top, bottom] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(3)]).areas(block.inner(area));
     frame.render_widget(block, area);
-    // Besides the head and all of them together.
-    let shown = usize::from(top.height.saturating_sub(2));
-    frame.render_widget(operations_table(picture, shown, [13, 6, 7, 8, 7]), top);
+    frame.render_widget(sides_table(picture), top);
     let lines = vec![counters(picture), own_records(picture), slots_line(picture)];
     frame.render_widget(Paragraph::new(lines), bottom);
 }
@@ -350,6 +354,21 @@ fn counters(picture: &Picture) -> Line<'static> {
         ),
         Span::styled(format!("errors {}", counters.errors), alarm(counters.errors, Color::Red)),
     ])
+}
+
+/// The comparison in a sentence.
+fn headline(picture: &Picture) -> Line<'static> {
+    Line::from(comparison::headline(&picture.sides).bold().green())
+}
+
+/// Records that follow their users, and records placed by hash: the run so far.
+fn sides_table(picture: &Picture) -> Table<'static> {
+    let head = Row::new(["so far", "p50 ms", "p99 ms", "at own site"]).style(Color::DarkGray);
+    let rows = comparison::NAMES.iter().zip(picture.sides).map(|(name, side)| {
+        let [p50, p99, part] = side.cells();
+        Row::new([(*name).to_owned(), p50, p99, part])
+    });
+    Table::new(rows, [17, 8, 8, 11].map(Constraint::Length)).header(head)
 }
 
 /// Whether vehicles find their own.
@@ -376,11 +395,17 @@ fn slots_line(picture: &Picture) -> Line<'static> {
     }
 }
 
-/// Global keys: where they are, and whether vehicles find their own.
+/// Vehicles' records: how soon both kinds are answered, what moving them brings, and whether vehicles find
+/// their own.
 fn draw_records(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let block = Block::bordered().title(" global keys ");
-    let lines = vec![own_records(picture), slots_line(picture)];
-    frame.render_widget(Paragraph::new(lines).block(block), area);
+    let block = Block::bordered().title(" records: global keys ");
+    let [top, bottom] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(3)]).areas(block.inner(area));
+    frame.render_widget(block, area);
+    frame.render_widget(sides_table(picture), top);
+    let moved = Line::from(picture.moved.text());
+    let lines = vec![moved, own_records(picture), slots_line(picture)];
+    frame.render_widget(Paragraph::new(lines), bottom);
 }
 
 /// The sites; what each has answered only where there is room for everything.
@@ -394,18 +419,22 @@ fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture, room: Room) 
             Line::from(site.attached.to_string()),
         ];
         cells.extend((room == Room::Full).then_some(answered));
-        cells.push(slots(site));
+        cells.extend([slots(site), Line::from(site.lent.to_string())]);
         Row::new(cells)
     });
     let (heads, widths) = match room {
         Room::Full => {
-            (vec!["nodes", "site", "vehicles", "answered", "slots"], vec![5, 16, 8, 8, 11])
+            let heads = vec!["nodes", "site", "vehicles", "answered", "slots", "lends"];
+            (heads, vec![5, 16, 8, 8, 11, 5])
         }
-        _ => (vec!["nodes", "site", "vehicles", "slots"], vec![5, 16, 8, 11]),
+        _ => (vec!["nodes", "site", "cars", "slots", "lends"], vec![5, 16, 5, 11, 5]),
     };
     let head = Row::new(heads).style(Color::DarkGray);
     let widths = widths.into_iter().map(Constraint::Length);
-    let block = Block::bordered().title(" sites ");
+    let mut block = Block::bordered().title(" sites ");
+    if room != Room::Full {
+        block = block.title_bottom(format!(" {} ", picture.moved.text()));
+    }
     frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
 }
 
@@ -468,12 +497,16 @@ mod tests {
     }
 
     /// What must be seen on every screen that has boxes.
-    const EVERYWHERE: [&str; 14] = [
+    const EVERYWHERE: [&str; 18] = [
         "×■□",
         "9 vehicles",
         "08:15:00",
         "12.5",
         "moves 12345  elections 0  retries 123  errors 12",
+        "data that follows: p50 10 ms; placed by hash: 1041 ms",
+        "data that follows 9.5      12.5     83 %",
+        "placed by hash    1041.2   12.5     9 %",
+        "12345 moves of 1.18 MiB saved 1234.6 s",
         "own records read after moving 31, 0 wrong",
         "slots at 9 sites, 312 on their way in 3 moves",
         "to come",
@@ -489,7 +522,7 @@ mod tests {
     fn the_screen_shows_sites_rates_and_events() {
         let screen = screen(120, 40);
         assert_shows(&screen, &EVERYWHERE);
-        assert_shows(&screen, &["×■□ downtown", "answered", "recall-remote", "1234567"]);
+        assert_shows(&screen, &["×■□ downtown", "answered", "fixed-read", "1234567"]);
     }
 
     #[test]
@@ -500,7 +533,7 @@ mod tests {
         let names = world.sites.iter().map(|site| site.name.to_string());
         // Once on the map, perhaps, and once in the table.
         names.for_each(|name| assert_shows(&screen, &[&format!("{name:<16} 1 ")]));
-        assert_shows(&screen, &["look", "all", "1234567", "p99 ms"]);
+        assert_shows(&screen, &["42 ops/s, p50 9.5 ms, p99 12.5 ms", "lends", " 1234 "]);
         assert!(!screen.contains("answered"), "no room for it:\n{screen}");
     }
 
@@ -508,7 +541,15 @@ mod tests {
     fn a_little_room_shows_a_few_lines() {
         assert_shows(
             &screen(60, 10),
-            &["42 ops/s", "moves 12345", "0 wrong", "15 of 60 s", "80 columns", "it happened"],
+            &[
+                "42 ops/s",
+                "moves 12345",
+                "0 wrong",
+                "placed by hash: 1041 ms",
+                "15 of 60 s",
+                "80 columns",
+                "it happened",
+            ],
         );
         for (width, height) in [(20, 5), (1, 1), (79, 24), (80, 23), (300, 3), (3, 100)] {
             screen(width, height);

@@ -213,6 +213,21 @@ impl Published {
         directory.served.get(place(slot)).is_some_and(|served| served.load(Ordering::Acquire))
     }
 
+    /// Whether a key of a global keyspace is served here, wherever its slot is.
+    pub(super) fn serves_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
+        let group = model::Group::of_key(keyspace, key);
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        let lent = directory.groups.get(&keyspace).and_then(|groups| groups.get(&group.tag));
+        match lent {
+            Some(Whereabouts::Here(_)) => !directory.is_fenced,
+            Some(Whereabouts::Away) => false,
+            None => {
+                let served = directory.served.get(place(group.slot()));
+                served.is_some_and(|served| served.load(Ordering::Acquire))
+            }
+        }
+    }
+
     /// The failover under which a query finds its records served; [`Ballot::FIRST`]: none, or they are not. Of a
     /// borrowed group, the registry up to which all failovers have been followed.
     pub(super) fn failover(&self, keyspace: KeyspaceId, query: &Query) -> Ballot {

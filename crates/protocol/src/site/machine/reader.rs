@@ -378,6 +378,11 @@ impl<S: State> Reader<S> {
         self.published.serves(slot)
     }
 
+    /// Whether a key of a global keyspace is served here: its group may be lent.
+    pub fn serves_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
+        self.published.serves_key(keyspace, key)
+    }
+
     /// How many keys of a global keyspace lie in a slot, and up to so many of them; nothing, if the
     /// slot is not served here.
     ///
