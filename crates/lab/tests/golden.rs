@@ -6,6 +6,8 @@
 
 #[path = "golden/partial.rs"]
 mod partial;
+#[path = "golden/retries.rs"]
+mod retries;
 
 use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};

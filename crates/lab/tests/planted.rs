@@ -62,7 +62,10 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 14] = [
+const SCRIPTED: [Bug; 16] = [
+    // A write that is sent to two sites: `golden/retries.rs`.
+    Bug::RetryForgotten,
+    Bug::RetryUnmatched,
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,

@@ -13,8 +13,8 @@ use crate::{
 pub enum Answer {
     /// Done; the revision it was done at.
     Done(Revision),
-    /// A causal keyspace is cleared at this place of its region's order.
-    Cleared(Position),
+    /// A causal keyspace is cleared, or a retried write was made, at this place of its region's order.
+    Placed(Position),
     /// A string with its version, or none.
     Value(Option<Versioned>),
     /// Several strings, in the order asked.

@@ -18,13 +18,15 @@
 //! | [`Effect::SetExpiry`] | stays | stay | the moment, or none |
 //! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
+//! [`Effect::Numbered`], [`Effect::Retried`] and [`Effect::Matched`] assign no register: they say which request a write is.
+//!
 //! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
 //! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
 //!
 //! Source: Gesto (multipart timestamps); the assignments are those of the Global Sequence Protocol
 //! (Burckhardt 2015).
 
-use crate::{Bytes, KeyspaceId, RegionId, Revision, SessionToken, SiteId};
+use crate::{Bytes, ClientId, KeyspaceId, RegionId, Revision, SessionToken, SiteId};
 use std::fmt;
 
 /// A place in a region's order: the epoch of the root that gave it (16 bits), then a count (48 bits) that
@@ -197,13 +199,45 @@ pub enum Effect {
     },
     /// All keys of the keyspace are absent. Only the root orders it, and only by itself.
     Clear,
+    /// The write is this request of a client: ahead of its assignments.
+    Numbered {
+        /// Who numbers.
+        client: ClientId,
+        /// Which of its writes.
+        sequence: u64,
+    },
+    /// The same, ordered by the root in the place of a site that did not answer: what that site has made of it has no
+    /// effect, nor have its earlier writes to the same keys.
+    Retried {
+        /// Who numbers.
+        client: ClientId,
+        /// Which of its writes.
+        sequence: u64,
+        /// The site that was asked first. [`NO_SITE`]: one that has left.
+        tried: SiteId,
+    },
+    /// Of a retried request nothing more comes from the site that was asked first.
+    Matched {
+        /// Who numbers.
+        client: ClientId,
+        /// Which of its writes.
+        sequence: u64,
+    },
 }
 
 impl Effect {
-    /// The key that it is about; `None`: all of them.
+    /// Whether it says which request a write is, and assigns nothing.
+    pub fn is_mark(&self) -> bool {
+        self.key().is_none() && *self != Effect::Clear
+    }
+
+    /// The key that it is about; `None`: all of them, or none.
     pub fn key(&self) -> Option<&Bytes> {
         Some(match self {
-            Effect::Clear => return None,
+            Effect::Clear
+            | Effect::Numbered { .. }
+            | Effect::Retried { .. }
+            | Effect::Matched { .. } => return None,
             Effect::Put { key, .. }
             | Effect::Delete { key }
             | Effect::SetFields { key, .. }
@@ -222,7 +256,10 @@ impl Effect {
                 Effect::Delete { .. }
                 | Effect::SetExpiry { .. }
                 | Effect::Expire { .. }
-                | Effect::Clear => 0,
+                | Effect::Clear
+                | Effect::Numbered { .. }
+                | Effect::Retried { .. }
+                | Effect::Matched { .. } => 0,
                 Effect::SetFields { fields, .. } => {
                     fields.iter().map(|(field, value)| field.len() + value.len()).sum()
                 }
@@ -233,6 +270,9 @@ impl Effect {
 
 /// The site of what no site has written: the root makes it as it orders it, and its revision is its position.
 pub const NO_SITE: SiteId = SiteId(0);
+
+/// The keyspace of a place that has no effect.
+pub const NO_KEYSPACE: KeyspaceId = KeyspaceId(0);
 
 /// A write of one site to a causal keyspace, on its way to the order. A transaction is one write.
 #[derive(Clone, Debug, PartialEq, Eq)]

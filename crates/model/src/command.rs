@@ -9,7 +9,9 @@ mod causal;
 mod deployment;
 mod global;
 
-pub use causal::{CausalCommand, LastOrdered, Resync, ResyncItem, RootStep, StandbyStep};
+pub use causal::{
+    CausalCommand, LastOrdered, OpenRetry, Resync, ResyncItem, RootStep, StandbyStep,
+};
 pub use deployment::{DeploymentCommand, RegistrarStep};
 pub use global::{Giving, GlobalCommand, Lending};
 

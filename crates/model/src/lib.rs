@@ -50,12 +50,12 @@ pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
-pub use causal::{CausalToken, CausalWrite, Effect, Import, NO_SITE, Offer, Position};
+pub use causal::{CausalToken, CausalWrite, Effect, Import, NO_KEYSPACE, NO_SITE, Offer, Position};
 pub use change::{Change, ChangeKind};
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
-    GlobalCommand, Guard, LastOrdered, Lending, Properties, ReadPoint, RegistrarStep, Resync,
-    ResyncItem, RootStep, StandbyStep, Step, Write, excerpt,
+    GlobalCommand, Guard, LastOrdered, Lending, OpenRetry, Properties, ReadPoint, RegistrarStep,
+    Resync, ResyncItem, RootStep, StandbyStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,

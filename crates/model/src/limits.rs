@@ -155,6 +155,12 @@ pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
 pub const CAUSAL_QUESTIONS_WAITING_MAX: usize = 65_536;
 /// Clears of causal keyspaces whose places are not released, at a node of the root.
 pub const CAUSAL_CLEARS_WAITING_MAX: usize = 1_024;
+/// Of so many numbered writes with a place a site knows the numbers, and of as many of its own without one.
+pub const CAUSAL_NUMBERS_KEPT_MAX: usize = 65_536;
+/// Retried writes whose first site has not come back.
+pub const CAUSAL_RETRIES_OPEN_MAX: usize = 1_024;
+/// Keys of a numbered put.
+pub const CAUSAL_NUMBERED_KEYS_MAX: usize = 64;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;

@@ -148,11 +148,15 @@ pub enum Bug {
     AnswersUnheld,
     /// A site that passes a session's request on leaves out what its answer says that the session has seen and written.
     ForwardedUnmerged,
+    /// The root of causal keys orders a retried write again that has a place.
+    RetryForgotten,
+    /// The site that was asked first has its own attempt, and what it overwrote there, ordered behind the retry.
+    RetryUnmatched,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 65] = [
+    pub const ALL: [Bug; 67] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -218,6 +222,8 @@ impl Bug {
         Bug::CoveredHeld,
         Bug::AnswersUnheld,
         Bug::ForwardedUnmerged,
+        Bug::RetryForgotten,
+        Bug::RetryUnmatched,
     ];
 
     /// Its name on a command line.
@@ -288,6 +294,8 @@ impl Bug {
             Bug::CoveredHeld => "covered-held",
             Bug::AnswersUnheld => "answers-unheld",
             Bug::ForwardedUnmerged => "forwarded-unmerged",
+            Bug::RetryForgotten => "retry-forgotten",
+            Bug::RetryUnmatched => "retry-unmatched",
         }
     }
 }

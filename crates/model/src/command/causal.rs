@@ -1,7 +1,10 @@
 //! Commands of the mode of causal keys: the order at its root, and the order as each site imports it.
 
 use super::Properties;
-use crate::{Ballot, Bytes, CausalWrite, Import, KeyspaceId, Offer, Position, Revision, SiteId};
+use crate::{
+    Ballot, Bytes, CausalWrite, ClientId, Import, KeyspaceId, Offer, Position, RequestId, Revision,
+    SiteId,
+};
 use std::fmt;
 
 /// A command of the mode of causal keys.
@@ -45,6 +48,30 @@ pub enum CausalCommand {
     Clear {
         /// Which keyspace.
         keyspace: KeyspaceId,
+    },
+    /// A put of a client's session under a number, at the site that is asked first: known numbers are not written again.
+    /// [`crate::Answer::Put`].
+    Numbered {
+        /// The number.
+        request: RequestId,
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Keys and their strings.
+        pairs: Vec<(Bytes, Bytes)>,
+    },
+    /// The same at the root, in the place of a site that was asked first and did not answer: it gets a place unless it has one.
+    /// [`crate::Answer::Placed`] with that.
+    Retry {
+        /// The number.
+        request: RequestId,
+        /// The site that was asked first.
+        tried: SiteId,
+        /// What its session had seen: the first attempt has no place up to there.
+        since: Position,
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Keys and their strings.
+        pairs: Vec<(Bytes, Bytes)>,
     },
     /// What a root that has stopped has ordered of each site, at the site that is to be the root in its place, before
     /// the order is given: a site that has imported the order may have kept less. What a site knows already stays.
@@ -145,6 +172,25 @@ pub enum Resync {
     },
 }
 
+/// A retried write whose first site may still offer it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenRetry {
+    /// Who numbers.
+    pub client: ClientId,
+    /// Which of its writes.
+    pub sequence: u64,
+    /// Its place.
+    pub at: Position,
+    /// The place from which on it is open no more, if that is known.
+    pub closed: Option<Position>,
+    /// The site that was asked first.
+    pub tried: SiteId,
+    /// Where.
+    pub keyspace: KeyspaceId,
+    /// What it puts.
+    pub keys: Vec<Bytes>,
+}
+
 /// What a piece of a resync brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResyncItem {
@@ -166,6 +212,8 @@ pub enum ResyncItem {
         /// The write.
         write: CausalWrite,
     },
+    /// A retried write whose first site may still offer it.
+    Retried(OpenRetry),
     /// What the root has ordered of a site, at a position that the resync comes to.
     Ordered {
         /// The site.
@@ -183,6 +231,7 @@ impl ResyncItem {
         match self {
             ResyncItem::Record { key, row, .. } => key.len() + row.len(),
             ResyncItem::Entry { write, .. } => write.payload_bytes(),
+            ResyncItem::Retried(retry) => retry.keys.iter().map(Bytes::len).sum(),
             ResyncItem::Ordered { .. } => 0,
         }
     }
@@ -205,6 +254,10 @@ impl CausalCommand {
             CausalCommand::Trim { .. }
             | CausalCommand::Root { .. }
             | CausalCommand::Standby { .. } => Properties::new(true, false),
+            CausalCommand::Numbered { pairs, .. } | CausalCommand::Retry { pairs, .. } => {
+                let bytes = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+                Properties::new(true, true).carrying(bytes)
+            }
             // Once more it would remove what was written in between.
             CausalCommand::Clear { .. } => Properties::new(false, true),
             CausalCommand::Ordered { sites, .. } => {
@@ -231,6 +284,18 @@ impl fmt::Display for CausalCommand {
             CausalCommand::Standby { since, step } => write!(f, "standby of {since}: {step:?}"),
             CausalCommand::Ordered { epoch, sites } => {
                 write!(f, "what epoch {epoch} has ordered of {} sites", sites.len())
+            }
+            CausalCommand::Numbered { request, keyspace, pairs } => {
+                let RequestId { client, sequence, .. } = request;
+                write!(
+                    f,
+                    "put {} keys of keyspace {keyspace} as {client:?} {sequence}",
+                    pairs.len()
+                )
+            }
+            CausalCommand::Retry { request, tried, .. } => {
+                let RequestId { client, sequence, .. } = request;
+                write!(f, "retry {client:?} {sequence}, tried at {tried}")
             }
             CausalCommand::Clear { keyspace } => write!(f, "clear keyspace {keyspace}"),
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),

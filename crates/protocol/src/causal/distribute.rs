@@ -10,7 +10,7 @@
 use super::interest::Interest;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
-use model::{CausalWrite, NO_SITE, NodeId, Position, SiteId, limits};
+use model::{CausalWrite, NO_KEYSPACE, NO_SITE, NodeId, Position, SiteId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Places, Reached, Where};
@@ -183,7 +183,7 @@ impl Cursor {
         let ahead = self.sent.count().saturating_sub(self.applied.count());
         let is_new = self.sent < last && ahead < window;
         let mut places = Places { epoch, after, first: 0, ..Places::default() };
-        let mut of_no_site = Vec::new();
+        let (mut of_no_site, mut has_void) = (Vec::new(), false);
         if is_new {
             let room = (window - ahead).min(limits::CAUSAL_BATCH_PLACES_MAX as u64) as usize;
             let all = state.ordered(self.sent, READ_BYTES);
@@ -199,13 +199,15 @@ impl Cursor {
                 }
                 places.sites.push(site.0);
                 places.revisions.push(write.revision.0);
-                if !interest.is_everywhere() {
-                    places.keyspaces.push(write.keyspace.0);
-                }
+                has_void |= write.keyspace == NO_KEYSPACE;
+                places.keyspaces.push(write.keyspace.0);
                 if site == NO_SITE {
                     of_no_site.push(write);
                 }
             }
+        }
+        if interest.is_everywhere() && !has_void {
+            places.keyspaces.clear();
         }
         (!places.sites.is_empty() || self.wants_answer).then_some((places, of_no_site))
     }

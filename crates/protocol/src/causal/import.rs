@@ -12,7 +12,8 @@ use super::interest::coverage;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
 use model::{
-    CausalCommand, CausalWrite, Import as Entry, KeyspaceId, Position, Revision, SiteId, limits,
+    CausalCommand, CausalWrite, Import as Entry, KeyspaceId, NO_KEYSPACE, Position, Revision,
+    SiteId, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -247,6 +248,9 @@ impl Import {
 
     /// Whether a write of a keyspace takes its place without its content.
     fn is_covered(&self, keyspace: KeyspaceId, region: &Region) -> bool {
+        if keyspace == NO_KEYSPACE {
+            return true;
+        }
         let is_planted = self.planted.is(Bug::CoveredHeld) && !region.interest.is_everywhere();
         is_planted || !region.interest.holds(region.own, keyspace)
     }

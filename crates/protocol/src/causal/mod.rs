@@ -122,6 +122,10 @@ pub(crate) trait Durable {
         bytes_max: usize,
         is_asked_for: &dyn Fn(KeyspaceId) -> bool,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>);
+    /// At the root: the retried writes that a site may not have come to.
+    fn retries(&self) -> Vec<ResyncItem> {
+        Vec::new()
+    }
 }
 
 /// Which region a site belongs to, and its part in it.

@@ -446,6 +446,10 @@ impl Place {
         // A record must not be older than the order before it.
         let is_there = self.sent <= state.applied() || planted.is(Bug::ResyncSwitchedEarly);
         if !has_all && is_there && bytes <= bytes_max {
+            if self.records == Left::All {
+                // What is on its way of the order says what became of them since.
+                items.splice(0..0, state.retries());
+            }
             let after = match &self.records {
                 Left::After(keyspace, key) => Some((*keyspace, key.clone())),
                 Left::All | Left::None => None,

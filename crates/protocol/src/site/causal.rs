@@ -49,7 +49,7 @@ type Outcome = Result<Answer, Failure>;
 
 /// What a clear is answered that has a place which may be lost with this root.
 const UNRELEASED: Failure = Failure::Unknown {
-    why: "the root's standby has not acknowledged the place of the clear: see what is left, and clear again",
+    why: "the root's standby has not acknowledged the place of it: see what is there, and ask again",
 };
 
 /// How long a change of the registry is tried.
@@ -190,6 +190,10 @@ impl<S: State> Durable for Shown<'_, S> {
             }
         }
     }
+
+    fn retries(&self) -> Vec<ResyncItem> {
+        self.machine.retries()
+    }
 }
 
 /// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
@@ -276,6 +280,13 @@ impl<S: State> Job<S> for Export {
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
         Export::next_due(self, now)
+    }
+}
+
+/// Of a retry: the first attempt has no place up to there.
+fn since_of(body: &mut Body, seen: Position) {
+    if let Body::Write(Command::Causal(CausalCommand::Retry { since, .. })) = body {
+        *since = seen;
     }
 }
 
@@ -619,7 +630,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             | Body::Write(
                 Command::Write { keyspace, .. }
                 | Command::Transaction { keyspace, .. }
-                | Command::Causal(CausalCommand::Clear { keyspace }),
+                | Command::Causal(
+                    CausalCommand::Clear { keyspace }
+                    | CausalCommand::Numbered { keyspace, .. }
+                    | CausalCommand::Retry { keyspace, .. },
+                ),
             ) => *keyspace,
             _ => return None,
         };
@@ -638,6 +653,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A keyspace is to be cleared: the root does that, under the token of the request.
     pub(super) fn take_clear(&mut self, origin: Origin, keyspace: KeyspaceId, deadline: Duration) {
         let body = Body::Write(Command::Causal(CausalCommand::Clear { keyspace }));
+        let root = self.machine.region().map(|region| region.root);
+        match root.filter(|_| !self.machine.is_root()) {
+            Some(root) => self.take(origin, body, Target::Site(root), deadline),
+            None => self.take_in_session(origin, body, deadline),
+        }
+    }
+
+    /// A write is to be made in the place of a site that did not answer: the root does that, under the token of the request.
+    pub(super) fn take_retry(&mut self, origin: Origin, mut body: Body, deadline: Duration) {
+        // What its session has seen is known once that is admitted.
+        since_of(&mut body, Position(0));
         let root = self.machine.region().map(|region| region.root);
         match root.filter(|_| !self.machine.is_root()) {
             Some(root) => self.take(origin, body, Target::Site(root), deadline),
@@ -703,7 +729,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::Read { keyspace, query, .. } => {
                 Body::Read { keyspace, query, consistency: ReadConsistency::Stale }
             }
-            body => body,
+            mut body => {
+                since_of(&mut body, token.seen);
+                body
+            }
         };
         self.take(origin, body, Target::Own, deadline);
     }
@@ -768,7 +797,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         if let Command::Write { keyspace, .. }
         | Command::Transaction { keyspace, .. }
-        | Command::Causal(CausalCommand::Clear { keyspace }) = command
+        | Command::Causal(
+            CausalCommand::Clear { keyspace }
+            | CausalCommand::Numbered { keyspace, .. }
+            | CausalCommand::Retry { keyspace, .. },
+        ) = command
             && self.is_causal(*keyspace)
         {
             self.sessions.writes(origin);
@@ -778,7 +811,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Of what was applied just now: the answers that may go out. Clears wait until their places are released.
     pub(super) fn keep_clears(&mut self, settled: Vec<Settled>) -> Vec<Settled> {
         let place = |one: &Settled| match one.1 {
-            Ok(Answer::Cleared(place)) => Some(place),
+            Ok(Answer::Placed(place)) => Some(place),
             _ => None,
         };
         let is_planted = self.options.planted.is(Bug::ClearedUnreleased);
@@ -814,7 +847,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             token.written = token.written.filter(|(site, _)| *site == point.own);
             let token = match outcome {
                 // A clear has its position at once, and all that its session has written comes before.
-                Ok(Answer::Cleared(place)) => {
+                Ok(Answer::Placed(place)) => {
                     let seen = token.seen.max(*place);
                     CausalToken { region: point.region, seen, written: None }
                 }

@@ -15,9 +15,9 @@ use crate::replica::moments;
 use crate::replica::reads::{Due, WaitingRead};
 use crate::replica::writes::{self, Settled, Waiting};
 use model::{
-    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
-    OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SessionToken, SiteId,
-    Write, limits,
+    Answer, Body, Bytes, CausalCommand, Command, DeploymentCommand, Failure, KeyspaceId,
+    MembershipError, NodeId, OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId,
+    SessionToken, SiteId, Write, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -59,6 +59,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 if self.is_causal(keyspace) =>
             {
                 return self.take_clear(origin, keyspace, deadline);
+            }
+            body @ Body::Write(Command::Causal(CausalCommand::Retry { .. })) => {
+                return self.take_retry(origin, body, deadline);
             }
             body if self.causal_keyspace(&body).is_some() => {
                 return self.take_in_session(origin, body, deadline);

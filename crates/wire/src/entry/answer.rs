@@ -46,7 +46,7 @@ code_enum!(Answer as "answer" {
     114 => LostWrites(lost),
     132 => InventoryOfLoans(inventory, claims),
     131 => Lent { revision, states, elsewhere },
-    140 => Cleared(position),
+    140 => Placed(position),
 });
 
 /// A job's status behind its name.

@@ -3,8 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, Position, Rebuilt, Region,
-    RegionId, Resync, ResyncItem, RootStep, Standby, StandbyChoice, StandbyRule, StandbyStep,
+    CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, OpenRetry, Position, Rebuilt,
+    Region, RegionId, Resync, ResyncItem, RootStep, Standby, StandbyChoice, StandbyRule,
+    StandbyStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -101,6 +102,8 @@ code_enum!(CausalCommand as "command of causal keys" {
     145 => Ordered { epoch, sites },
     146 => Standby { since, step },
     148 => Clear { keyspace },
+    149 => Numbered { request, keyspace, pairs },
+    150 => Retry { request, tried, since, keyspace, pairs },
 });
 
 code_enum!(Resync as "step of a resync" {
@@ -113,6 +116,7 @@ code_enum!(ResyncItem as "item of a resync" {
     1 => Record { keyspace, key, row },
     2 => Entry { position, site, write },
     3 => Ordered { site, revision, position },
+    4 => Retried(retry),
 });
 
 code_enum!(RootStep as "step of a root that stops" {
@@ -128,6 +132,7 @@ code_enum!(StandbyStep as "step of a standby" {
     3 => Rejoin { epoch },
 });
 
+code_struct!(OpenRetry { client, sequence, at, closed, tried, keyspace, keys });
 code_struct!(LastOrdered { site, revision, position });
 code_struct!(Offer { site, after, writes });
 code_struct!(CausalWrite { revision, seen, keyspace, effects });
@@ -141,6 +146,9 @@ code_enum!(Effect as "effect" {
     6 => SetExpiry { key, at_ms },
     7 => Expire { key, site, revision },
     8 => Clear,
+    9 => Numbered { client, sequence },
+    10 => Retried { client, sequence, tried },
+    11 => Matched { client, sequence },
 });
 
 code_enum!(Import as "entry of the order" {
@@ -151,7 +159,7 @@ code_enum!(Import as "entry of the order" {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{KeyspaceId, Revision, SiteId};
+    use model::{ClientId, KeyspaceId, Revision, SiteId};
 
     #[test]
     fn the_steps_of_a_resync_stay_as_they_are() {
@@ -207,6 +215,12 @@ mod tests {
                 b"\x07\x01k\x02\xac\x02",
             ),
             (Effect::Clear, b"\x08"),
+            (Effect::Numbered { client: ClientId(5), sequence: 300 }, b"\x09\x05\xac\x02"),
+            (
+                Effect::Retried { client: ClientId(5), sequence: 300, tried: SiteId(2) },
+                b"\x0a\x05\xac\x02\x02",
+            ),
+            (Effect::Matched { client: ClientId(5), sequence: 300 }, b"\x0b\x05\xac\x02"),
         ];
         for (effect, bytes) in cases {
             let mut out = Vec::new();
@@ -217,8 +231,38 @@ mod tests {
         CausalCommand::Clear { keyspace: KeyspaceId(300) }.put(&mut out);
         assert_eq!(out, b"\x94\xac\x02");
         let mut out = Vec::new();
-        model::Answer::Cleared(Position(300)).put(&mut out);
+        model::Answer::Placed(Position(300)).put(&mut out);
         assert_eq!(out, b"\x8c\xac\x02");
+    }
+
+    #[test]
+    fn the_attempts_of_a_write_stay_as_they_are() {
+        let request =
+            model::RequestId { client: ClientId(5), sequence: 300, acknowledged_below: 2 };
+        let (keyspace, pairs) = (KeyspaceId(1), vec![("k".into(), "v".into())]);
+        let numbered = CausalCommand::Numbered { request, keyspace, pairs: pairs.clone() };
+        let (tried, since) = (SiteId(2), Position(7));
+        let retry = CausalCommand::Retry { request, tried, since, keyspace, pairs };
+        for (command, bytes) in [
+            (numbered, &b"\x95\x05\xac\x02\x02\x01\x01\x01k\x01v"[..]),
+            (retry, b"\x96\x05\xac\x02\x02\x02\x07\x01\x01\x01k\x01v"),
+        ] {
+            let mut out = Vec::new();
+            command.put(&mut out);
+            assert_eq!(out, bytes, "{command}");
+        }
+        let retry = OpenRetry {
+            client: ClientId(5),
+            sequence: 300,
+            at: Position(7),
+            closed: Some(Position(8)),
+            tried,
+            keyspace,
+            keys: vec!["k".into()],
+        };
+        let mut out = Vec::new();
+        ResyncItem::Retried(retry).put(&mut out);
+        assert_eq!(out, b"\x04\x05\xac\x02\x07\x01\x08\x02\x01\x01\x01k");
     }
 
     #[test]

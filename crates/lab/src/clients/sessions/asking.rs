@@ -54,7 +54,12 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
         Effect::Put { value, .. } | Effect::Replace { value, .. } => Some(mark_of(value)),
         Effect::SetFields { fields, .. } => fields.first().map(|(_, value)| mark_of(value)),
         Effect::Delete { key } => marked(key),
-        Effect::SetExpiry { .. } | Effect::Expire { .. } | Effect::Clear => None,
+        Effect::SetExpiry { .. }
+        | Effect::Expire { .. }
+        | Effect::Clear
+        | Effect::Numbered { .. }
+        | Effect::Retried { .. }
+        | Effect::Matched { .. } => None,
         Effect::DeleteFields { fields, .. } => fields.iter().find_map(marked),
     })
 }
@@ -332,7 +337,7 @@ impl Asked {
 
     /// What it has written, by its answer: a key that was absent does not expire, and a clear is known by its place.
     pub(super) fn note_written(&mut self, answer: &Answer) {
-        if let Answer::Cleared(position) = answer {
+        if let Answer::Placed(position) = answer {
             self.mark = Some(mark_of_clear(position.0));
         }
         let [Assigned { register: Register::Expiry(key), .. }] = &self.writes[..] else {

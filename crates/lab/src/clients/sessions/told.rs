@@ -119,7 +119,7 @@ impl Expiries {
     /// # Errors
     /// What the root removes has another expiry by then.
     fn take(&mut self, write: &CausalWrite, by: &str) -> Result<(), String> {
-        for effect in &write.effects {
+        for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
             let Some(key) = effect.key() else {
                 self.0.retain(|(keyspace, _), _| *keyspace != write.keyspace);
                 continue;
@@ -180,7 +180,11 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
                     keys.insert(key, mark_of(value));
                 }
                 Effect::Delete { .. } | Effect::Expire { .. } => clear(keys, &key),
-                Effect::SetExpiry { .. } | Effect::Clear => {}
+                Effect::SetExpiry { .. }
+                | Effect::Clear
+                | Effect::Numbered { .. }
+                | Effect::Retried { .. }
+                | Effect::Matched { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     keys.remove(&key);
                     for (field, value) in fields {

@@ -39,6 +39,9 @@ impl<S: State> Applying<'_, S> {
         of: (SiteId, Revision),
         source: Source,
     ) -> Result<i64, Stopped> {
+        if effect.is_mark() {
+            return Ok(0);
+        }
         let Some(key) = effect.key() else {
             self.clear_ordered(place)?;
             return Ok(0);
@@ -126,9 +129,11 @@ pub(super) fn assigned<'a>(
     pending: &Pending,
 ) -> Result<Assigned<'a>, MachineError> {
     match effect {
-        Effect::SetExpiry { .. } | Effect::Clear => {
-            Ok(Assigned { counted: 0, becomes: Becomes::Same })
-        }
+        Effect::SetExpiry { .. }
+        | Effect::Clear
+        | Effect::Numbered { .. }
+        | Effect::Retried { .. }
+        | Effect::Matched { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         _ if pending.has_values() => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         Effect::Put { value, .. } | Effect::Replace { value, .. } if !pending.has_string() => {
             let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);

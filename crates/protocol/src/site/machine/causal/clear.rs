@@ -31,11 +31,11 @@ impl<S: State> Applying<'_, S> {
         }
         self.order_own(epoch)?;
         let position = self.order_here(epoch, keyspace, vec![Effect::Clear]);
-        Ok(Answer::Cleared(position))
+        Ok(Answer::Placed(position))
     }
 
     /// All that the root's own site has written has its place from here on.
-    fn order_own(&mut self, epoch: u16) -> Result<(), Stopped> {
+    pub(super) fn order_own(&mut self, epoch: u16) -> Result<(), Stopped> {
         let own = self.member()?.own;
         let causal = &self.modes.causal;
         let ordered = causal.ordered_of(own).map_or(Revision(0), |(revision, _)| revision);
@@ -44,7 +44,7 @@ impl<S: State> Applying<'_, S> {
             if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
                 return Err(FULL.into());
             }
-            let at = self.give_position(epoch, own, &write);
+            let at = self.order_write(epoch, own, &write);
             self.note_ordered(own, write.revision, at);
         }
         if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {

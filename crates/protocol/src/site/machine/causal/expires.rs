@@ -160,7 +160,7 @@ impl<S: State> Applying<'_, S> {
         let found = rows::ordered(&self.overlay, from, limits::CAUSAL_IMPORT_BYTES_MAX)?;
         for (position, _, write) in found {
             from = position;
-            for effect in write.effects {
+            for effect in write.effects.into_iter().filter(|effect| !effect.is_mark()) {
                 let stays = matches!(
                     effect,
                     Effect::Replace { .. } | Effect::SetFields { .. } | Effect::DeleteFields { .. }

@@ -37,6 +37,9 @@ impl<S: State> Applying<'_, S> {
         }
         let own_site = self.member()?.own;
         let mut ordered = BTreeMap::new();
+        let mut retried = Vec::new();
+        // The root knows since it has ordered it.
+        let known_upto = self.modes.causal.head.order_last;
         let own = entries.iter().filter(|entry| matches!(entry, Import::Own(_))).count();
         let is_lacked =
             |entry: &&Import| matches!(entry, Import::Other { site, .. } if *site == own_site);
@@ -54,6 +57,9 @@ impl<S: State> Applying<'_, S> {
                     let (write, bytes) = own.next().ok_or(rows::DAMAGED)?;
                     ordered.insert(own_site, (write.revision, *position));
                     self.settle_own(&write, bytes);
+                    if *position > known_upto {
+                        self.follow_retries(*position, &write);
+                    }
                 }
                 Import::Other { position, site, write }
                     if *site == own_site
@@ -62,8 +68,16 @@ impl<S: State> Applying<'_, S> {
                     let (write, bytes) = own.next().ok_or(rows::DAMAGED)?;
                     ordered.insert(own_site, (write.revision, *position));
                     self.settle_own(&write, bytes);
+                    if *position > known_upto {
+                        self.follow_retries(*position, &write);
+                    }
                 }
                 Import::Other { position, site, write } => {
+                    if *position > known_upto {
+                        self.follow_retries(*position, write);
+                    }
+                    let way = self.give_way(*position, write);
+                    retried.extend(way.map(|number| (number, write.keyspace)));
                     if *site == own_site {
                         self.modes.causal.head.own_ordered = write.revision;
                     }
@@ -85,6 +99,10 @@ impl<S: State> Applying<'_, S> {
         let causal = &mut self.modes.causal;
         causal.head.applied = upto;
         causal.is_dirty = true;
+        if upto > known_upto {
+            self.forget_closed(upto);
+        }
+        self.mark_imported(retried);
         self.follow_root();
         Ok(self.done_now())
     }

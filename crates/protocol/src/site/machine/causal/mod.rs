@@ -22,10 +22,11 @@
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
 //! | `standby` | what the root and its standby commit to |
+//! | `retries` | puts that a client may send to two sites
 //! | `restored` | a site that was restored from a backup |
 //! | `import` | the order as it comes here |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
-//! | `rows` | where it lies in the state |
+//! | `rows`, `retry_rows` | where it lies in the state |
 //! | [`session`] | what a reader's token becomes, and what a site lacks for one |
 //!
 //! There is one list of writes without a position for all causal keyspaces, in the order of revisions, so
@@ -47,6 +48,8 @@ mod own;
 mod registers;
 pub(super) mod restored;
 pub mod resync;
+mod retries;
+mod retry_rows;
 mod roots;
 mod rows;
 pub mod session;
@@ -66,6 +69,7 @@ use model::{
 use registers::Pending;
 use restored::Restored;
 use resync::Resync;
+use retries::Retries;
 use roots::Root;
 use rows::Head;
 use standby::Committed;
@@ -90,6 +94,7 @@ pub struct Causal {
     /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
+    retries: Retries,
     /// The earliest moment at which a key expires.
     next_expiry: Option<u64>,
     /// What is to take the place of the keyspaces.
@@ -244,6 +249,12 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Order { epoch, offer } => self.order_offer(*epoch, offer),
             CausalCommand::Import { from, upto, entries } => self.import(*from, *upto, entries),
             CausalCommand::Clear { keyspace } => self.order_clear(*keyspace),
+            CausalCommand::Numbered { request, keyspace, pairs } => {
+                self.numbered_put(request, *keyspace, pairs)
+            }
+            CausalCommand::Retry { request, tried, since, keyspace, pairs } => {
+                self.retry_put(request, (*tried, *since), *keyspace, pairs)
+            }
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),

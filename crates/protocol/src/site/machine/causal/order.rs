@@ -36,12 +36,31 @@ impl<S: State> Applying<'_, S> {
                 break;
             }
             last = write.revision;
-            at = self.give_position(epoch, offer.site, write);
+            at = self.order_write(epoch, offer.site, write);
         }
         if last > before {
             self.note_ordered(offer.site, last, at);
         }
         Ok(Answer::Done(last))
+    }
+
+    /// A write of a site gets the next position, or what is left of it under retries does.
+    pub(super) fn order_write(
+        &mut self,
+        epoch: u16,
+        site: SiteId,
+        write: &CausalWrite,
+    ) -> Position {
+        match self.match_retries(epoch, site, write) {
+            Some((left, behind)) => {
+                let at = self.give_position(epoch, site, &left);
+                if !behind.is_empty() {
+                    self.order_here(epoch, write.keyspace, behind);
+                }
+                at
+            }
+            None => self.give_position(epoch, site, write),
+        }
     }
 
     /// A write gets the next position.
@@ -58,6 +77,7 @@ impl<S: State> Applying<'_, S> {
         causal.head.order_bytes += row.len() as u64;
         causal.is_dirty = true;
         self.overlay.put(rows::of_position(at), row);
+        self.follow_retries(at, write);
         at
     }
 
@@ -80,6 +100,8 @@ impl<S: State> Applying<'_, S> {
             self.overlay.remove(key);
         }
         self.modes.causal.is_dirty = true;
+        let trimmed = self.modes.causal.head.trimmed_upto;
+        self.forget_closed(trimmed);
         Ok(Answer::Done(self.known.head.revision))
     }
 

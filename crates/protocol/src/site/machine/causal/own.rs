@@ -22,6 +22,7 @@ impl Causal {
         self.unordered -= 1;
         self.unordered_bytes -= bytes as u64;
         Pending::settle(&mut self.pending, write);
+        self.retries.settle_own(write);
     }
 }
 
@@ -74,7 +75,9 @@ impl<S: State> Applying<'_, S> {
             causal.unordered_bytes += *bytes as u64;
             causal.unordered += 1;
             Pending::note_again(&mut causal.pending, write);
+            causal.retries.note_own(write);
         }
+        causal.retries.cover(&mut causal.pending);
         causal.head.own_ordered = after;
         causal.is_dirty = true;
         Ok(())

@@ -36,7 +36,10 @@ impl Pending {
                     *pending = Pending { values, expiry, ..Pending::default() };
                 }
                 Effect::SetExpiry { .. } => pending.expiry = Some(revision),
-                Effect::Clear => {}
+                Effect::Clear
+                | Effect::Numbered { .. }
+                | Effect::Retried { .. }
+                | Effect::Matched { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     pending.string = Some(revision);
                     let names = fields.iter().map(|(name, _)| (name.clone(), revision));
@@ -46,6 +49,20 @@ impl Pending {
                     pending.fields.extend(fields.iter().map(|name| (name.clone(), revision)));
                 }
             }
+        }
+    }
+
+    /// Of a key what was written up to a revision lies under what is imported now.
+    pub(super) fn cover(keys: &mut Keys, keyspace: KeyspaceId, key: &Bytes, upto: Revision) {
+        let at = (keyspace, key.clone());
+        let Some(pending) = keys.get_mut(&at) else { return };
+        let is_later = |revision: &Revision| *revision > upto;
+        pending.values = pending.values.filter(is_later);
+        pending.string = pending.string.filter(is_later);
+        pending.expiry = pending.expiry.filter(is_later);
+        pending.fields.retain(|_, revision| *revision > upto);
+        if *pending == Pending::default() {
+            keys.remove(&at);
         }
     }
 
@@ -67,7 +84,10 @@ impl Pending {
                 }
                 Effect::Replace { .. } => later(&mut pending.values),
                 Effect::SetExpiry { .. } => later(&mut pending.expiry),
-                Effect::Clear => {}
+                Effect::Clear
+                | Effect::Numbered { .. }
+                | Effect::Retried { .. }
+                | Effect::Matched { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     fields.iter().for_each(|(name, _)| field(name));
                     later(&mut pending.string);

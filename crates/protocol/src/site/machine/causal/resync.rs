@@ -27,7 +27,8 @@ use super::super::stores::Store;
 use super::super::{Applying, Machine, tables};
 use super::assign::{Becomes, assigned, expiry_after};
 use super::registers::Pending;
-use super::{MachineError, Stopped, causals, rows};
+use super::retries::{self, Number, Open};
+use super::{MachineError, Stopped, causals, retry_rows, rows};
 use crate::bugs::Bug;
 use model::{
     Answer, Bytes, Effect, KeyspaceId, Kind, NO_SITE, Position, Refusal, Resync as Step,
@@ -51,6 +52,8 @@ pub(super) struct Resync {
     pub(super) stores: BTreeMap<KeyspaceId, Store>,
     /// The last revision of each site with a position up to there, and that, of what was brought.
     pub(super) sites: BTreeMap<SiteId, (Revision, Position)>,
+    /// Retried writes up to there.
+    pub(super) retries: BTreeMap<Number, Open>,
 }
 
 impl Resync {
@@ -242,6 +245,13 @@ impl<S: State> Applying<'_, S> {
             let keyspace = match item {
                 ResyncItem::Record { keyspace, .. } => *keyspace,
                 ResyncItem::Entry { write, .. } => write.keyspace,
+                ResyncItem::Retried(retry) => {
+                    let (number, open) = retries::brought(retry);
+                    self.overlay
+                        .put(retry_rows::of_staged_open(number), retry_rows::encode_open(&open));
+                    resync.retries.insert(number, open);
+                    continue;
+                }
                 ResyncItem::Ordered { site, revision, position } => {
                     self.stage_ordered(resync, *site, (*revision, *position));
                     continue;
@@ -251,6 +261,13 @@ impl<S: State> Applying<'_, S> {
                 resync.upto = resync.upto.max(*position);
                 if *site != NO_SITE {
                     self.stage_ordered(resync, *site, (write.revision, *position));
+                }
+                if write.effects.iter().any(Effect::is_mark) {
+                    retries::follow(&mut resync.retries, *position, write);
+                    for (number, open) in &resync.retries {
+                        let row = retry_rows::encode_open(open);
+                        self.overlay.put(retry_rows::of_staged_open(*number), row);
+                    }
                 }
                 if *site == own {
                     resync.ordered = resync.ordered.max(write.revision);
@@ -277,7 +294,7 @@ impl<S: State> Applying<'_, S> {
                         store = self.stage_effect(store, effect, of, version, position.0)?;
                     }
                 }
-                ResyncItem::Ordered { .. } => {}
+                ResyncItem::Ordered { .. } | ResyncItem::Retried(_) => {}
             }
             resync.stores.insert(keyspace, store);
             touched.insert(keyspace);
@@ -311,6 +328,9 @@ impl<S: State> Applying<'_, S> {
         version: Revision,
         position: u64,
     ) -> Result<Store, Stopped> {
+        if effect.is_mark() {
+            return Ok(store);
+        }
         let Some(key) = effect.key() else {
             self.discard(store.generation);
             return Ok(Store { generation: self.next_generation(), count: 0 });
@@ -385,12 +405,17 @@ impl<S: State> Applying<'_, S> {
     fn switch(&mut self, mut resync: Resync) -> Result<Answer, Stopped> {
         let own = self.member()?.own;
         self.next_revision();
+        let brought = std::mem::take(&mut resync.retries);
+        for number in brought.keys() {
+            self.overlay.remove(retry_rows::of_staged_open(*number));
+        }
+        let retried = self.replace_retries(resync.upto, brought);
         for write in rows::own(&self.overlay, resync.ordered, usize::MAX)? {
             if self.causal_place(write.keyspace).is_none() {
                 continue;
             }
             let mut store = self.store_of(&resync, write.keyspace);
-            for effect in &write.effects {
+            for effect in &self.left_of_own(&write) {
                 let of = (own, write.revision);
                 store = self.stage_effect(store, effect, of, write.revision, 0)?;
             }
@@ -411,6 +436,7 @@ impl<S: State> Applying<'_, S> {
         causal.head.applied = upto;
         causal.head.own_ordered = ordered;
         causal.is_dirty = true;
+        self.mark_imported(retried);
         self.follow_root();
         Ok(Answer::Installed)
     }
@@ -428,6 +454,9 @@ impl<S: State> Applying<'_, S> {
     /// Throws away what a resync has brought.
     pub(super) fn drop_resync(&mut self) {
         let Some(resync) = self.modes.causal.resync.take() else { return };
+        for number in resync.retries.into_keys() {
+            self.overlay.remove(retry_rows::of_staged_open(number));
+        }
         for site in resync.sites.into_keys() {
             self.overlay.remove(rows::of_staged_site(site));
         }

@@ -14,15 +14,21 @@
 //! K w site       → as K s: what a resync has brought of that
 //! K z           → format 1 ‖ last own revision of the backup ‖ … up to which others may have more ‖ whether it may be root
 //!                 or standby (varints), of a restored site (`restored`)
+//! K n position  → client ‖ sequence (varints)           of a numbered write
+//! K l           → format 1 ‖ the place behind which all numbers are known (varint)
+//! K p client sequence → format 1 ‖ place ‖ closed, 0: not ‖ site tried ‖ keyspace ‖ own writes under it ‖ keys, each
+//!                 behind its length (varints)            of a retried write (`retries`)
+//! K q client sequence → as K p: what a resync has brought of that
 //! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
 //! ```
 //!
-//! Revisions, positions and sites in keys are big-endian, so that byte order is their order.
+//! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites in keys are big-endian, so that byte order is their order.
 
 use super::super::stores::Store;
 use super::super::tables::CAUSAL;
 use super::restored::Restored;
 use super::resync::Resync;
+use super::retry_rows::{STAGED_RETRIES, load_open, load_retries};
 use super::roots::Root;
 use super::standby::Committed;
 use super::{Causal, MachineError, Pending};
@@ -31,7 +37,7 @@ use std::collections::BTreeMap;
 use storage::state::Read;
 use wire::entry::{decode_causal_write, encode_causal_write, put_varint, take_varint};
 
-const FORMAT: u8 = 1;
+pub(super) const FORMAT: u8 = 1;
 pub(super) const DAMAGED: MachineError = MachineError::Damaged { table: CAUSAL as char };
 
 /// The key of the head.
@@ -107,7 +113,7 @@ impl Head {
     }
 }
 
-fn numbered(part: u8, number: u64) -> [u8; 10] {
+pub(super) fn numbered(part: u8, number: u64) -> [u8; 10] {
     let mut key = [CAUSAL, part, 0, 0, 0, 0, 0, 0, 0, 0];
     key[2..].copy_from_slice(&number.to_be_bytes());
     key
@@ -254,6 +260,7 @@ fn decode_resync(row: &[u8]) -> Option<Resync> {
         resume: Bytes::copy_from_slice(rest),
         stores: BTreeMap::new(),
         sites: BTreeMap::new(),
+        retries: BTreeMap::new(),
     })
 }
 
@@ -388,10 +395,11 @@ fn load_resync(read: &impl Read) -> Result<Option<Resync>, MachineError> {
         !is_damaged
     })?;
     resync.sites = load_sites(read, STAGED_SITES)?;
+    resync.retries = load_open(read, STAGED_RETRIES)?;
     if is_damaged { Err(DAMAGED) } else { Ok(Some(resync)) }
 }
 
-fn number_of(key: &[u8]) -> Option<u64> {
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(2..)?.try_into().ok()?))
 }
 
@@ -502,6 +510,7 @@ pub(super) fn head(read: &impl Read) -> Result<Head, MachineError> {
 /// What a state has of it.
 pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     let mut causal = Causal { head: head(read)?, resync: load_resync(read)?, ..Causal::default() };
+    causal.retries = load_retries(read)?;
     let mut is_damaged = false;
     read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |key, row| {
         if number_of(&key).is_some_and(|revision| revision <= causal.head.own_ordered.0) {
@@ -511,11 +520,15 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
         causal.unordered_bytes += row.len() as u64;
         causal.unordered += 1;
         match decode_causal_write(row) {
-            Ok(write) => Pending::note(&mut causal.pending, &write),
+            Ok(write) => {
+                Pending::note(&mut causal.pending, &write);
+                causal.retries.note_own(&write);
+            }
             Err(_) => is_damaged = true,
         }
         !is_damaged
     })?;
+    causal.retries.cover(&mut causal.pending);
     causal.next_expiry = first_expiries(read, 0, 0)?.1;
     causal.ordered = load_sites(read, SITES)?;
     if let Some(row) = read.get(&ROOT)? {
@@ -572,6 +585,7 @@ mod tests {
             resume: "r".into(),
             stores: BTreeMap::new(),
             sites: BTreeMap::new(),
+            retries: BTreeMap::new(),
         };
         let staged = encode_resync(&resync);
         assert_eq!(staged, b"\x01\xac\x02\xad\x02\x02\x03r");

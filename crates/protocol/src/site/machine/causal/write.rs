@@ -66,7 +66,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Where a write works, if there may be one.
-    fn causal_begin(&mut self, keyspace: KeyspaceId) -> Result<Place, Stopped> {
+    pub(super) fn causal_begin(&mut self, keyspace: KeyspaceId) -> Result<Place, Stopped> {
         let member = self.member()?;
         if member.registry.site(member.own).is_none_or(|site| site.leaving) {
             // What is written until the site is gone would never be ordered.
@@ -84,7 +84,7 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    fn causal_step(
+    pub(super) fn causal_step(
         &mut self,
         place: Place,
         write: &Write,
@@ -176,7 +176,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// What was assigned waits for the order as one write.
-    fn causal_commit(&mut self, keyspace: KeyspaceId, effects: Vec<Effect>) {
+    pub(super) fn causal_commit(&mut self, keyspace: KeyspaceId, effects: Vec<Effect>) {
         if effects.is_empty() {
             return;
         }
@@ -186,6 +186,7 @@ impl<S: State> Applying<'_, S> {
         causal.head.last = revision;
         causal.is_dirty = true;
         Pending::note(&mut causal.pending, &write);
+        causal.retries.note_own(&write);
         let row = encode_causal_write(&write);
         causal.unordered_bytes += row.len() as u64;
         causal.unordered += 1;

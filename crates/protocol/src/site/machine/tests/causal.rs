@@ -553,7 +553,12 @@ fn cart(site: &Site, key: &'static str) -> Option<Bytes> {
 }
 
 /// All of a resync but its switch: the root's records, and the order after its start.
-fn resync(root: &Site, to: &mut Site, start: Position, floor: Position) -> Result<u64, Refusal> {
+pub(super) fn resync(
+    root: &Site,
+    to: &mut Site,
+    start: Position,
+    floor: Position,
+) -> Result<u64, Refusal> {
     let ordered = root.machine.causal().ordered_of(to.own()).unwrap_or_default().0;
     let begin = Resync::Begin { epoch: 1, floor, start, ordered, resume: "r".into() };
     let Answer::Staged { pieces, .. } = to.causal(CausalCommand::Resync(begin))? else {
@@ -563,7 +568,7 @@ fn resync(root: &Site, to: &mut Site, start: Position, floor: Position) -> Resul
     let entries = root.machine.ordered(start, usize::MAX).unwrap().into_iter();
     let entries =
         entries.map(|(position, site, write)| ResyncItem::Entry { position, site, write });
-    let items = items.into_iter().chain(entries).collect();
+    let items = root.machine.retries().into_iter().chain(items).chain(entries).collect();
     let piece = Resync::Piece { start, sequence: pieces, resume: "s".into(), items };
     // It may come twice.
     to.causal(CausalCommand::Resync(piece.clone()))?;

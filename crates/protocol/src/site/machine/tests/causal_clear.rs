@@ -21,7 +21,7 @@ fn a_clear_removes_what_lies_before_it_and_no_more() {
     c.put_cart("x", "2");
     c.write_in(CARTS, expire("h", Expiry::AfterMs(9_000))).unwrap();
     let cleared = a.causal(CLEAR);
-    assert_eq!(cleared, Ok(Answer::Cleared(a.machine.causal().order_last())));
+    assert_eq!(cleared, Ok(Answer::Placed(a.machine.causal().order_last())));
     assert_eq!(a.machine.causal().ordered_of(A).unwrap().1.count(), 4, "its own come first");
     assert_eq!(a.cart("x").as_deref(), Some("1"), "it is not imported yet");
     import(a);

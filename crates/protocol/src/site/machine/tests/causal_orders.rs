@@ -489,7 +489,7 @@ impl World {
             return;
         }
         let answer = self.sites[0].causal(CausalCommand::Clear { keyspace });
-        let Ok(Answer::Cleared(Position(place))) = answer else { panic!("{answer:?}") };
+        let Ok(Answer::Placed(Position(place))) = answer else { panic!("{answer:?}") };
         let revision = Revision(place);
         let ordered = self.model.order.iter().filter(|(of, _)| *of == 0).count();
         let own = ordered..self.model.own[0].len();

@@ -8,6 +8,7 @@ mod causal_interest;
 mod causal_orders;
 mod causal_rebuilds;
 mod causal_restored;
+mod causal_retries;
 mod causal_rmw;
 mod causal_roots;
 mod causal_standbys;

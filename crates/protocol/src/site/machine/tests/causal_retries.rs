@@ -1,0 +1,138 @@
+//! A numbered put at two sites, by hand: what each site shows and keeps of it, also once it is opened again, and what a
+//! resync brings.
+
+use super::causal::{A, B, CARTS, order, resync, set, three_sites};
+use super::causal_expiry::{import, settle};
+use super::*;
+use model::{CausalCommand, ClientId, Position, RequestId, Resync, limits};
+
+fn number(sequence: u64) -> RequestId {
+    RequestId { client: ClientId(9), sequence, acknowledged_below: 0 }
+}
+
+fn numbered(sequence: u64, key: &'static str, value: &'static str) -> CausalCommand {
+    let (request, pairs) = (number(sequence), vec![(key.into(), value.into())]);
+    CausalCommand::Numbered { request, keyspace: CARTS, pairs }
+}
+
+fn retry(sequence: u64, tried: SiteId, key: &'static str, value: &'static str) -> CausalCommand {
+    let (request, pairs) = (number(sequence), vec![(key.into(), value.into())]);
+    CausalCommand::Retry { request, tried, since: Position(0), keyspace: CARTS, pairs }
+}
+
+fn shows(sites: &[Site; 3], key: &'static str, value: &str) {
+    for site in sites {
+        assert_eq!(site.cart(key).as_deref(), Some(value), "{:?}", site.own());
+    }
+}
+
+#[test]
+fn the_first_site_shows_the_retry_over_what_it_wrote_before_also_when_opened_again() {
+    let mut sites = three_sites();
+    let [a, b, c] = &mut sites;
+    b.put_cart("x", "w");
+    b.write_in(
+        CARTS,
+        Write::PutMany {
+            pairs: vec![("x".into(), "w2".into()), ("y".into(), "1".into())],
+            if_all_absent: false,
+        },
+    )
+    .unwrap();
+    b.causal(numbered(1, "x", "u")).unwrap();
+    b.put_cart("z", "1");
+    assert!(matches!(a.causal(retry(1, B, "x", "u")), Ok(Answer::Placed(_))));
+    import(a);
+    c.import_from(a).unwrap();
+    c.put_cart("x", "v");
+    order(a, c);
+    import(a);
+    b.import_from(a).unwrap();
+    assert_eq!(b.cart("x").as_deref(), Some("v"), "what comes behind the retry shows");
+    b.reopen();
+    // The same again, late, and at any site.
+    for site in [&mut *b, &mut *c] {
+        assert!(matches!(site.causal(numbered(1, "x", "late")), Ok(Answer::Put { .. })));
+    }
+    c.reopen();
+    a.reopen();
+    settle(&mut sites);
+    shows(&sites, "x", "v");
+    shows(&sites, "y", "1");
+    shows(&sites, "z", "1");
+    settle(&mut sites);
+    assert_eq!(sites[0].machine.retries().iter().filter(is_open).count(), 0, "it is closed");
+}
+
+fn is_open(item: &&model::ResyncItem) -> bool {
+    matches!(item, model::ResyncItem::Retried(retry) if retry.closed.is_none())
+}
+
+#[test]
+fn a_write_that_has_its_place_is_not_ordered_again() {
+    let mut sites = three_sites();
+    sites[1].causal(numbered(1, "x", "u")).unwrap();
+    let revision = sites[1].machine.causal().last_revision();
+    assert!(revision > Revision(0), "it is a write of its own");
+    let again = sites[1].causal(numbered(1, "x", "u"));
+    assert!(matches!(again, Ok(Answer::Put { applied: true, .. })), "{again:?}");
+    settle(&mut sites);
+    let end = sites[0].machine.causal().order_last();
+    assert_eq!(sites[0].causal(retry(1, B, "x", "u")), Ok(Answer::Placed(end)));
+    // At the root's own site, where it has no place yet.
+    sites[0].causal(numbered(2, "y", "u")).unwrap();
+    let own = sites[0].causal(retry(2, A, "y", "u")).unwrap();
+    assert_eq!(own, Answer::Placed(sites[0].machine.causal().order_last()));
+    assert_eq!(sites[0].causal(retry(2, A, "y", "u")), Ok(own), "any number of times");
+    settle(&mut sites);
+    shows(&sites, "y", "u");
+}
+
+#[test]
+fn what_cannot_be_retried_is_refused() {
+    let [mut a, mut b, _] = three_sites();
+    assert!(matches!(b.causal(retry(1, B, "x", "u")), Err(Refusal::NotCausal(_))), "no root");
+    assert!(matches!(a.causal(retry(1, SiteId(9), "x", "u")), Err(Refusal::NotCausal(_))));
+    let max = limits::CAUSAL_RETRIES_OPEN_MAX as u64;
+    for sequence in 1..=max {
+        a.causal(retry(sequence, B, "x", "u")).unwrap();
+    }
+    let full = a.causal(retry(max + 1, B, "x", "u"));
+    assert!(matches!(full, Err(Refusal::TooMany { .. })), "{full:?}");
+    // The site is back: it has imported all, and says so.
+    import(&mut a);
+    b.import_from(&a).unwrap();
+    order(&mut a, &b);
+    a.causal(retry(max + 1, B, "x", "u")).unwrap();
+}
+
+#[test]
+fn a_resync_brings_the_retries_that_the_site_may_offer_to() {
+    let mut sites = three_sites();
+    let [a, b, c] = &mut sites;
+    b.put_cart("x", "w");
+    b.causal(numbered(1, "x", "u")).unwrap();
+    b.write_in(CARTS, set("h", "f", "1")).unwrap();
+    a.causal(retry(1, B, "x", "u")).unwrap();
+    import(a);
+    c.import_from(a).unwrap();
+    c.put_cart("x", "v");
+    order(a, c);
+    import(a);
+    let start = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto: start }).unwrap();
+    c.put_cart("more", "1");
+    order(a, c);
+    let upto = a.machine.causal().order_last();
+    let pieces = resync(a, b, start, start).unwrap();
+    b.reopen();
+    let switch = CausalCommand::Resync(Resync::Switch { start, pieces, upto });
+    assert_eq!(b.causal(switch), Ok(Answer::Installed));
+    assert_eq!(b.cart("x").as_deref(), Some("v"), "under it lies what was written before");
+    b.reopen();
+    settle(&mut sites);
+    shows(&sites, "x", "v");
+    assert_eq!(sites[2].fields("h").len(), 1);
+    settle(&mut sites);
+    assert_eq!(sites[0].machine.retries().iter().filter(is_open).count(), 0, "it is closed");
+}
