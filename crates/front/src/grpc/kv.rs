@@ -1,6 +1,7 @@
 //! The service `Kv`: keys.
 
 use super::call::{Callee, Method, deadline_ms};
+use super::retries::tried;
 use super::session::CallSession;
 use super::watch::Changes;
 use model::limits;
@@ -64,7 +65,14 @@ impl v1::kv_server::Kv for Callee {
                 self.keyspace(&request, |put| &put.keyspace, Right::Read).await?;
             }
             let deadline_ms = deadline_ms(&request);
+            let tried = tried(&request)?;
             let command = convert::put(keyspace.id, request.into_inner())?;
+            let command = match tried {
+                Some(tried) if keyspace.spec.is_causal() => {
+                    self.retriable(command, &keyspace, &tried)?
+                }
+                _ => command,
+            };
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
             Ok((convert::was_put(answer), session))
         })

@@ -22,6 +22,7 @@ mod kv;
 mod orders;
 mod placement;
 mod registry;
+mod retries;
 mod session;
 mod watch;
 

@@ -157,10 +157,14 @@ pub fn got_fields(answer: Answer) -> v1::GetResponse {
 
 /// The answer to a put or a compare-and-set.
 pub fn was_put(answer: Answer) -> v1::PutResponse {
-    let Answer::Put { applied, version, old } = answer else {
-        unreachable!("a put is answered with its outcome");
-    };
-    v1::PutResponse { applied, version: version.0, old }
+    match answer {
+        Answer::Put { applied, version, old } => {
+            v1::PutResponse { applied, version: version.0, old }
+        }
+        // Made again at another site, which knows no version of it.
+        Answer::Placed(_) => v1::PutResponse { applied: true, version: 0, old: None },
+        _ => unreachable!("a put is answered with its outcome"),
+    }
 }
 
 /// The answer to a delete, with or without a version.

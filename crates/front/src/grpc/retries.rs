@@ -1,0 +1,57 @@
+//! A put that a client may send to another site, should the first one not answer: it has one effect then.
+
+use super::call::Callee;
+use super::registry::site_named;
+use model::{CausalCommand, Command, Condition, Expiry, Keyspace, NO_SITE, Position, Write};
+use tonic::{Request, Status};
+use wire::grpc::{Invalid, TRIED_KEY};
+
+/// Where a call says that it was tried first; empty: this is the first attempt. `None`: it is sent to one site only.
+pub(super) fn tried<T>(request: &Request<T>) -> Result<Option<String>, Status> {
+    let Some(name) = request.metadata().get(TRIED_KEY) else { return Ok(None) };
+    let name = name.to_str().map_err(|_| invalid("it is not a name"))?;
+    Ok(Some(name.to_owned()))
+}
+
+fn invalid(what: &str) -> Status {
+    Invalid::Value { field: TRIED_KEY, what: what.to_owned() }.into()
+}
+
+impl Callee {
+    /// The put as one attempt of several.
+    pub(super) fn retriable(
+        &self,
+        command: Command,
+        keyspace: &Keyspace,
+        tried: &str,
+    ) -> Result<Command, Status> {
+        let is_everywhere = keyspace.spec.sites.is_empty();
+        let (request, pair) = match command {
+            Command::Write {
+                request: Some(request),
+                write:
+                    Write::Put {
+                        key,
+                        value,
+                        condition: Condition::Always,
+                        expiry: Expiry::Never,
+                        return_old: false,
+                    },
+                ..
+            } if is_everywhere => (request, (key, value)),
+            _ => {
+                let what = "it goes with a put that has a number, without a condition, an expiry and the old value, in a keyspace that all sites hold";
+                return Err(invalid(what));
+            }
+        };
+        let (keyspace, pairs) = (keyspace.id, vec![pair]);
+        if tried.is_empty() {
+            return Ok(Command::Causal(CausalCommand::Numbered { request, keyspace, pairs }));
+        }
+        let status = self.handle.status();
+        let registry = status.deployment.as_ref().map(|deployment| &deployment.registry);
+        let tried = registry.map_or(Ok(NO_SITE), |registry| site_named(registry, tried))?;
+        let since = Position(0);
+        Ok(Command::Causal(CausalCommand::Retry { request, tried, since, keyspace, pairs }))
+    }
+}
