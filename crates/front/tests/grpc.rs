@@ -15,7 +15,8 @@ use server::users::{Grant, Right, UserConfig, hash_password};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
-use wire::grpc::Reason;
+use wire::grpc::v1::{self, kv_client::KvClient};
+use wire::grpc::{Reason, SESSION_KEY, TRIED_KEY};
 
 /// A node with both ports open. Closed in the order of the fields.
 struct Site {
@@ -424,10 +425,15 @@ fn silent_connections_and_password_guesses_delay_no_user() {
     drop(silent);
 }
 
-#[test]
-fn a_session_of_causal_keys_moves_between_sites() {
-    let pier =
-        site(|config| config.keyspaces = vec![KeyspaceSpec::causal_region("cars", "car:")], None);
+/// Two sites of a deployment with a causal keyspace.
+fn two_sites() -> [Site; 2] {
+    let pier = site(
+        |config| {
+            config.site = SiteName::new("pier").unwrap();
+            config.keyspaces = vec![KeyspaceSpec::causal_region("cars", "car:")];
+        },
+        None,
+    );
     let peer = pier.node.as_ref().unwrap().peer_address().to_string();
     let quay = site(
         |config| {
@@ -436,6 +442,12 @@ fn a_session_of_causal_keys_moves_between_sites() {
         },
         None,
     );
+    [pier, quay]
+}
+
+#[test]
+fn a_session_of_causal_keys_moves_between_sites() {
+    let [pier, quay] = two_sites();
     run(async {
         let at = [&pier, &quay].map(|site| client(site).keyspace("cars"));
         while !matches!(at[1].get("car:1").await, Ok(None)) {
@@ -464,5 +476,61 @@ fn a_session_of_causal_keys_moves_between_sites() {
         let refused = at[0].clone().in_session(&foreign).get("car:1").await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
         assert!(at[0].get("car:1").await.unwrap().is_some(), "a call is a session of its own");
+    });
+}
+
+#[test]
+fn a_put_that_is_sent_to_two_sites_is_made_once() {
+    let [pier, quay] = two_sites();
+    run(async {
+        let keys = client(&quay).keyspace("cars");
+        while !matches!(keys.get("car:1").await, Ok(None)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let number = v1::RequestId { client: 7, sequence: 1, acknowledged_below: 0 };
+        let put = |value: &str, tried: Option<&'static str>, number| {
+            let mut request = tonic::Request::new(v1::PutRequest {
+                keyspace: "cars".to_owned(),
+                key: "car:1".into(),
+                value: Bytes::copy_from_slice(value.as_bytes()),
+                request: number,
+                ..v1::PutRequest::default()
+            });
+            let none = tonic::metadata::MetadataValue::from_bytes(b"");
+            request.metadata_mut().insert_bin(SESSION_KEY, none);
+            if let Some(tried) = tried {
+                request.metadata_mut().insert(TRIED_KEY, tried.parse().unwrap());
+            }
+            request
+        };
+        let connect = |site: &Site| KvClient::connect(format!("http://{}", site.grpc.address()));
+        let (mut at_pier, mut at_quay) =
+            (connect(&pier).await.unwrap(), connect(&quay).await.unwrap());
+        let first = at_quay.put(put("u", Some(""), Some(number))).await.unwrap().into_inner();
+        assert!(first.applied && first.version > 0, "{first:?}");
+        at_quay.put(put("v", None, None)).await.unwrap();
+        let keys = client(&pier).keyspace("cars");
+        while keys.get("car:1").await.unwrap().is_none_or(|found| &found.value[..] != b"v") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for at in [&mut at_pier, &mut at_quay] {
+            let again = at.put(put("u", Some("quay"), Some(number))).await.unwrap().into_inner();
+            assert!(again.applied && again.version == 0, "{again:?}");
+        }
+        assert_eq!(
+            &keys.get("car:1").await.unwrap().unwrap().value[..],
+            b"v",
+            "it is not made again"
+        );
+        // One that came to no site before.
+        let other = v1::RequestId { client: 7, sequence: 2, acknowledged_below: 0 };
+        at_quay.put(put("w", Some("pier"), Some(other))).await.unwrap();
+        while keys.get("car:1").await.unwrap().is_none_or(|found| &found.value[..] != b"w") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let nowhere = at_quay.put(put("x", Some("nowhere"), Some(other))).await;
+        assert!(nowhere.is_err(), "{nowhere:?}");
+        let unnumbered = at_quay.put(put("x", Some(""), None)).await.unwrap_err();
+        assert_eq!(unnumbered.code(), tonic::Code::InvalidArgument, "{unnumbered:?}");
     });
 }

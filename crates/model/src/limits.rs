@@ -157,10 +157,10 @@ pub const CAUSAL_QUESTIONS_WAITING_MAX: usize = 65_536;
 pub const CAUSAL_CLEARS_WAITING_MAX: usize = 1_024;
 /// Of so many numbered writes with a place a site knows the numbers, and of as many of its own without one.
 pub const CAUSAL_NUMBERS_KEPT_MAX: usize = 65_536;
-/// Retried writes whose first site has not come back.
+/// Retried writes that some site has not imported, or whose first site has not come back: a resync brings them at once.
 pub const CAUSAL_RETRIES_OPEN_MAX: usize = 1_024;
-/// Keys of a numbered put.
-pub const CAUSAL_NUMBERED_KEYS_MAX: usize = 64;
+/// Bytes of the keys of a numbered put.
+pub const CAUSAL_NUMBERED_KEYS_BYTES_MAX: usize = 4 << 10;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
@@ -354,6 +354,10 @@ const _: () = {
     // Trimming begins long before nothing more is ordered.
     assert!(2 * CAUSAL_ORDER_KEPT_BYTES_MAX <= CAUSAL_ORDER_BYTES_MAX);
     assert!(2 * CAUSAL_RESYNC_BYTES_MAX + COMMAND_BYTES_MAX < ENTRY_BYTES_MAX);
+    assert!(
+        2 * CAUSAL_RETRIES_OPEN_MAX * CAUSAL_NUMBERED_KEYS_BYTES_MAX + 2 * CAUSAL_RESYNC_BYTES_MAX
+            < COMMAND_BYTES_MAX
+    );
     assert!(ANSWER_BYTES_MAX < PEER_FRAME_BYTES_MAX);
     assert!(REQUESTS_REMEMBERED_PER_CLIENT_MAX <= REQUESTS_REMEMBERED_MAX);
     assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);

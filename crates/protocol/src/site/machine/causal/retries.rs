@@ -154,7 +154,7 @@ impl<S: State> Applying<'_, S> {
         keyspace: KeyspaceId,
         pairs: &[(Bytes, Bytes)],
     ) -> Result<Answer, Stopped> {
-        check_count(pairs)?;
+        check_keys(pairs)?;
         let place = self.causal_begin(keyspace)?;
         let retries = &self.modes.causal.retries;
         let number = (request.client, request.sequence);
@@ -185,7 +185,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let Region { epoch, .. } = *self.region()?;
         self.check_orders(epoch)?;
-        check_count(pairs)?;
+        check_keys(pairs)?;
         for (key, value) in pairs {
             crate::machine::keys::check_key(key)?;
             crate::machine::keys::check_value(value.len())?;
@@ -225,20 +225,17 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Closes what sites have left open that are gone, if there is no room for another retry.
+    /// Closes what sites have left open that are gone. Those that are closed count until every site has come there.
     fn make_room(&mut self, epoch: u16) -> Result<(), Stopped> {
-        let is_open = |open: &&Open| open.closed.is_none();
-        let max = limits::CAUSAL_RETRIES_OPEN_MAX;
-        if self.modes.causal.retries.open.values().filter(is_open).count() < max {
-            return Ok(());
-        }
         let registry = &self.member()?.registry;
-        let open = self.modes.causal.retries.open.iter();
-        let gone =
-            open.filter(|(_, open)| open.closed.is_none() && registry.site(open.tried).is_none());
+        let open = &self.modes.causal.retries.open;
+        let is_gone = |open: &Open| open.closed.is_none() && registry.site(open.tried).is_none();
+        let gone = open.iter().filter(|(_, open)| is_gone(open));
         let gone: Vec<_> = gone.map(|(number, open)| (*number, open.keyspace)).collect();
-        if gone.is_empty() {
-            return Err(Refusal::TooMany { what: "retried writes whose site is away", max }.into());
+        let max = limits::CAUSAL_RETRIES_OPEN_MAX;
+        if open.len() >= max && gone.is_empty() {
+            let what = "retried writes that a site which is away has not imported";
+            return Err(Refusal::TooMany { what, max }.into());
         }
         for ((client, sequence), keyspace) in gone {
             self.order_here(epoch, keyspace, vec![Effect::Matched { client, sequence }]);
@@ -441,11 +438,13 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
-fn check_count(pairs: &[(Bytes, Bytes)]) -> Result<(), Refusal> {
-    let max = limits::CAUSAL_NUMBERED_KEYS_MAX;
-    match pairs.len() {
+fn check_keys(pairs: &[(Bytes, Bytes)]) -> Result<(), Refusal> {
+    let max = limits::CAUSAL_NUMBERED_KEYS_BYTES_MAX;
+    match pairs.iter().map(|(key, _)| key.len()).sum::<usize>() {
         0 => Err(Refusal::NotCausal("be written without a key")),
-        count if count > max => Err(Refusal::TooMany { what: "keys of a numbered put", max }),
+        bytes if bytes > max => {
+            Err(Refusal::TooMany { what: "bytes of the keys of a numbered put", max })
+        }
         _ => Ok(()),
     }
 }

@@ -99,10 +99,12 @@ fn what_cannot_be_retried_is_refused() {
     }
     let full = a.causal(retry(max + 1, B, "x", "u"));
     assert!(matches!(full, Err(Refusal::TooMany { .. })), "{full:?}");
-    // The site is back: it has imported all, and says so.
+    // The site is back: it has imported all, and says so. What all have imported is trimmed.
     import(&mut a);
     b.import_from(&a).unwrap();
     order(&mut a, &b);
+    let upto = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto }).unwrap();
     a.causal(retry(max + 1, B, "x", "u")).unwrap();
 }
 
