@@ -145,6 +145,8 @@ pub(crate) struct Region {
     pub(crate) is_rebuilding: bool,
     /// All sites.
     pub(crate) sites: Vec<SiteId>,
+    /// Those of them that can be the root: they do not leave, and hold all keyspaces.
+    pub(crate) can_order: Vec<SiteId>,
     /// The site that an operator wants as the root.
     pub(crate) next: Option<SiteId>,
     /// The site that can take the root's place, and how that is chosen.

@@ -144,6 +144,8 @@ impl Roots {
                 let since = *self.given.get_or_insert(now);
                 let cut = state.order_last();
                 let named = state.given_to().or(next);
+                // The registry refuses one that leaves, though it has all.
+                let named = named.filter(|site| region.can_order.contains(site));
                 let to = named.filter(|site| self.has(*site, cut));
                 let is_late = named.is_none() || since + STOPPED_MAX <= now;
                 // Beyond the end this site is only if the other one goes on from there.
@@ -392,6 +394,19 @@ mod tests {
         let (id, cut) = (RegionId(1), Position::new(1, 5));
         let change = RegistryChange::ChangeRoot { region: id, epoch: 1, to: OTHER, cut };
         assert_eq!(done(roots.poll(STOPPED_MAX, &store, &region, None)), [Step::Change(change)]);
+    }
+
+    #[test]
+    fn a_root_goes_on_if_the_site_that_has_its_order_leaves() {
+        let (mut roots, mut region, mut store) = (Roots::default(), region(1), store());
+        (store.stopped, store.given_to) = (Some(true), Some(OTHER));
+        region.can_order.retain(|site| *site != OTHER);
+        roots.poll(AT(0), &store, &Region { can_order: Vec::new(), ..region.clone() }, None);
+        report(&mut roots, 2, 5, AT(10));
+        let (id, cut) = (RegionId(1), Position::new(1, 5));
+        let change = RegistryChange::ChangeRoot { region: id, epoch: 1, to: SiteId(1), cut };
+        let steps = done(roots.poll(AT(10) + PATIENCE, &store, &region, Some(OTHER)));
+        assert_eq!(steps, [Step::Change(change)], "the registry would refuse the other one");
     }
 
     #[test]

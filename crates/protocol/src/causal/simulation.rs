@@ -52,7 +52,7 @@ pub(super) struct Store {
 
 /// This site in a region of three, with site 1 as the root.
 pub(super) fn region(own: u32) -> Region {
-    let sites = (1..=SITES).map(SiteId).collect();
+    let sites: Vec<SiteId> = (1..=SITES).map(SiteId).collect();
     Region {
         id: RegionId(1),
         own: SiteId(own),
@@ -60,6 +60,7 @@ pub(super) fn region(own: u32) -> Region {
         epoch: 1,
         has_begun: true,
         is_rebuilding: false,
+        can_order: sites.clone(),
         sites,
         next: None,
         standby: None,

@@ -199,6 +199,8 @@ impl<S: State> Durable for Shown<'_, S> {
 /// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
 fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Region> {
     let (member, region, causal) = (machine.membership()?, machine.region()?, machine.causal());
+    let registry = &member.registry;
+    let staying = registry.staying().map(|site| site.id);
     Some(Region {
         id: region.id,
         own: member.own,
@@ -206,14 +208,15 @@ fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Re
         epoch: region.epoch,
         has_begun: causal.has_begun(region),
         is_rebuilding: region.is_rebuilding(),
-        sites: member.registry.sites.iter().map(|site| site.id).collect(),
+        sites: registry.sites.iter().map(|site| site.id).collect(),
+        can_order: staying.filter(|site| registry.holds_all_causal(*site)).collect(),
         next: region.next,
         standby: region.standby,
         standby_rule: region.standby_rule,
         // What is imported here was released, by whichever leader.
         gate: causal.holds(region).then(|| standby_has.max(causal.applied())),
         is_frozen: causal.is_frozen(region, member.own),
-        interest: Interest::of(&member.registry),
+        interest: Interest::of(registry),
     })
 }
 

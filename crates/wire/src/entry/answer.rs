@@ -210,7 +210,7 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. A refusal's phrase must be
 /// here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 15] = [
+const PHRASES: [&str; 36] = [
     "keyspaces",
     "cursors",
     "steps of one transaction",
@@ -226,6 +226,27 @@ const PHRASES: [&str; 15] = [
     "read what it overwrites: use SET, DEL, HSET and HDEL",
     "have keys that expire yet",
     "be cleared yet",
+    "be cleared while groups of it change hands; try again",
+    "be cleared while so much of it is lent; clear it at its borrowers first, or drop it",
+    "be cleared while the order is full: a site is away",
+    "be cleared with others at once: clear each keyspace",
+    "be imported without the content of its writes",
+    "be ordered here: another site is the region's root, or in another epoch, or it is about to be",
+    "be read or written at a site that does not hold it: `portolan keyspace show` says which sites do",
+    "be written without a key",
+    "be written yet: the site was restored from a backup, and other sites have to answer",
+    "be sent again in the place of a site that is not of the deployment",
+    "be sent again so late, or by a session that has seen nothing: whether it was made is not known",
+    "bytes of the keys of a numbered put",
+    "commit to that: it is neither the root nor its standby, or the registry has gone on",
+    "get its keys from another site: it is a standby that is about to be the root",
+    "get its keys from another site: it is the root, or in another epoch",
+    "go on from a state that lacks writes of this site which its region has ordered",
+    "retried writes that a site which is away has not imported",
+    "take its part in the region again: the registry has gone on, or says that the site is the standby in sync",
+    "take what a site has written that has left the deployment",
+    "take what was not begun",
+    "watch keys unless its rmw is local",
 ];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.
