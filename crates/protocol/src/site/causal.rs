@@ -11,9 +11,13 @@
 //! comes to another node finds what it was answered before. A write that was admitted at one node is carried out
 //! through the log, where all that the node has applied comes before it.
 
+mod shown;
+
+pub(super) use shown::Shown;
+
+use super::machine::Machine;
 use super::machine::causal::NOT_HELD;
 use super::machine::causal::session::{Lacks, SessionRead};
-use super::machine::{Machine, MachineError};
 use super::{Origin, Site};
 use crate::admission::Target;
 use crate::bugs::{Bug, of_causal};
@@ -32,11 +36,9 @@ use crate::replica::moments;
 use crate::replica::reads::WaitingRead;
 use crate::replica::writes::Settled;
 use model::{
-    Answer, Body, Bytes, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName,
-    KeyspaceId, KeyspaceSpec, NO_SITE, NodeId, Position, ReadConsistency, ResyncItem, Revision,
-    SessionError, SiteId, limits,
+    Answer, Body, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName, KeyspaceId,
+    KeyspaceSpec, NO_SITE, NodeId, Position, ReadConsistency, SessionError, SiteId, limits,
 };
-use std::cell::RefCell;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -84,117 +86,6 @@ impl Causal {
 }
 
 // ---- the state -------------------------------------------------------------------------------------
-
-/// What the parts see of a machine.
-pub(super) struct Shown<'a, S: State> {
-    machine: &'a Machine<S>,
-    /// Why something could not be read.
-    failed: RefCell<Option<String>>,
-}
-
-impl<'a, S: State> Shown<'a, S> {
-    pub(super) fn of(machine: &'a Machine<S>) -> Shown<'a, S> {
-        Shown { machine, failed: RefCell::new(None) }
-    }
-
-    fn read<T>(&self, rows: Result<Vec<T>, MachineError>) -> Vec<T> {
-        rows.unwrap_or_else(|error| {
-            *self.failed.borrow_mut() = Some(error.to_string());
-            Vec::new()
-        })
-    }
-
-    /// The node ends when its state cannot be read.
-    pub(super) fn failure(self) -> Option<Effect> {
-        self.failed.into_inner().map(Effect::Fail)
-    }
-}
-
-impl<S: State> Durable for Shown<'_, S> {
-    fn applied(&self) -> Position {
-        self.machine.causal().applied()
-    }
-
-    fn own_ordered(&self) -> Revision {
-        self.machine.causal().own_ordered()
-    }
-
-    fn unordered(&self, after: Revision, bytes_max: usize) -> Vec<CausalWrite> {
-        match after < self.machine.causal().last_revision() {
-            true => self.read(self.machine.unordered(after, bytes_max)),
-            false => Vec::new(),
-        }
-    }
-
-    fn order_last(&self) -> Position {
-        self.machine.causal().order_last()
-    }
-
-    fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)> {
-        self.machine.causal().ordered_of(site)
-    }
-
-    fn ordered(&self, after: Position, bytes_max: usize) -> Vec<(Position, SiteId, CausalWrite)> {
-        self.read(self.machine.ordered(after, bytes_max))
-    }
-
-    fn trimmed_upto(&self) -> Position {
-        self.machine.causal().trimmed_upto()
-    }
-
-    fn order_bytes(&self) -> u64 {
-        self.machine.causal().order_bytes()
-    }
-
-    fn stopped_in(&self, epoch: u16) -> Option<bool> {
-        self.machine.causal().stopped_in(epoch)
-    }
-
-    fn given_to(&self) -> Option<SiteId> {
-        self.machine.causal().given_to()
-    }
-
-    fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)> {
-        self.machine.causal().ordered_all().collect()
-    }
-
-    fn last_revision(&self) -> Revision {
-        self.machine.causal().last_revision()
-    }
-
-    fn is_resyncing(&self) -> bool {
-        self.machine.causal().is_resyncing()
-    }
-
-    fn is_restored(&self) -> bool {
-        self.machine.causal().is_restored()
-    }
-
-    fn lacks_own(&self, revision: Revision) -> bool {
-        let lacked = self.machine.causal().lacks_own();
-        lacked.is_some_and(|(after, upto)| after < revision && revision <= upto)
-    }
-
-    fn records(
-        &self,
-        after: Option<&(KeyspaceId, Bytes)>,
-        bytes_max: usize,
-        is_asked_for: &dyn Fn(KeyspaceId) -> bool,
-    ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
-        let found = self.machine.causal_records(after, bytes_max, is_asked_for);
-        match found {
-            Ok(found) => (found.items, found.last),
-            Err(error) => {
-                *self.failed.borrow_mut() = Some(error.to_string());
-                (Vec::new(), after.cloned())
-            }
-        }
-    }
-
-    fn retries(&self) -> Vec<ResyncItem> {
-        self.machine.retries()
-    }
-}
 
 /// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
 fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Region> {
