@@ -266,6 +266,10 @@ impl<S: State> Applying<'_, S> {
         }
         let over = open.values().filter(|open| open.covers(site, write) && write.seen < open.at);
         let keys: Vec<&Bytes> = over.flat_map(|open| &open.keys).collect();
+        // Nearly always: the write is not copied.
+        if keys.is_empty() {
+            return None;
+        }
         let is_left = |effect: &&Effect| effect.key().is_none_or(|key| !keys.contains(&key));
         let left: Vec<_> = write.effects.iter().filter(is_left).cloned().collect();
         if left.len() == write.effects.len() {
