@@ -5,7 +5,7 @@
 //! used: it is cleared at every election timeout, and for a moment after that all members appear
 //! silent.
 
-use super::Replica;
+use super::{Replica, membership};
 use crate::bugs::Bug;
 use crate::options::Options;
 use model::NodeId;
@@ -49,11 +49,16 @@ impl Heard {
 impl<R: LogReader> Replica<R> {
     /// On a leader: whether a member is responding.
     pub(crate) fn is_alive(&self, options: &Options, node: NodeId) -> bool {
-        if options.planted.is(Bug::EvictTheLiving) {
-            return node == options.node;
-        }
         let lost = LOST_AFTER_TIMEOUTS as usize * options.ticks.election;
         node == options.node || self.heard.silent_ticks(node) < lost
+    }
+
+    /// On a leader: whether another machine may take a member's place.
+    pub(crate) fn is_lost(&self, options: &Options, node: NodeId) -> bool {
+        if options.planted.is(Bug::EvictTheLiving) {
+            return node != options.node;
+        }
+        membership::is_lost(&self.members, node, |node| self.is_alive(options, node))
     }
 }
 

@@ -77,7 +77,7 @@ impl Membership {
         &mut self,
         members: &Members,
         now: Duration,
-        is_alive: impl Fn(NodeId) -> bool,
+        is_lost: impl Fn(NodeId) -> bool,
         settled: &mut Vec<Settled>,
     ) -> Option<MembersChange> {
         let mut proposal = None;
@@ -85,7 +85,7 @@ impl Membership {
             if proposal.is_some() {
                 return true;
             }
-            match wanted.next(members, now, &is_alive) {
+            match wanted.next(members, now, &is_lost) {
                 Next::Wait => true,
                 Next::Refuse(error) => {
                     settled.push((wanted.take_origin(), Err(Failure::Membership(error))));
@@ -153,7 +153,7 @@ impl Wanted {
         *origin
     }
 
-    fn next(&self, members: &Members, now: Duration, is_alive: impl Fn(NodeId) -> bool) -> Next {
+    fn next(&self, members: &Members, now: Duration, is_lost: impl Fn(NodeId) -> bool) -> Next {
         let (Wanted::Join { id, .. } | Wanted::Leave { id, .. }) = self;
         if is_done(members, *id) {
             return Next::Done;
@@ -172,7 +172,7 @@ impl Wanted {
                     }
                     // Another machine has this id, or the life that was here fell silent a moment ago.
                     Some(known)
-                        if known.incarnation != 0 && !force && is_alive(NodeId(known.node)) =>
+                        if known.incarnation != 0 && !force && !is_lost(NodeId(known.node)) =>
                     {
                         match now < *refuse_at {
                             true => Next::Wait,
@@ -245,6 +245,13 @@ pub(crate) fn check_add(
     }
 }
 
+/// Whether a member is silent, as far as its leader can tell: one that hears no majority of the voters may
+/// be the one that is cut off.
+pub(crate) fn is_lost(members: &Members, node: NodeId, is_alive: impl Fn(NodeId) -> bool) -> bool {
+    let heard = members.voters.iter().filter(|voter| is_alive(NodeId(**voter))).count();
+    !is_alive(node) && 2 * heard > members.voters.len()
+}
+
 /// Whether a wish to remove a node can be granted. A voter that is alive stays while another one is not,
 /// unless that is forced: each such step brings the site nearer to having no majority, and often it is
 /// the other one that was meant.
@@ -264,7 +271,8 @@ pub(crate) fn check_remove(
     let voters = members.voters.iter().filter(is_left).count() as u64;
     let left = members.voters.iter().filter(is_left);
     let reachable = left.filter(|voter| is_alive(NodeId(**voter))).count() as u64;
-    if !force && members.voters.contains(&node.0) && is_alive(node) && reachable < voters {
+    let stays = members.voters.contains(&node.0) && !is_lost(members, node, &is_alive);
+    if !force && stays && reachable < voters {
         return Err(MembershipError::FewerReachable { node, voters, reachable });
     }
     Ok(())
@@ -373,7 +381,7 @@ mod tests {
             origin,
             deadline,
         };
-        let next = |members: &Members| add.next(members, Duration::ZERO, |_| true);
+        let next = |members: &Members| add.next(members, Duration::ZERO, |_| false);
         let Next::Propose(change) = next(&members) else { panic!("it is to be added") };
         assert_eq!(change.done, Some(numbered(id)));
         // It was added and has joined; then it was removed again.
@@ -383,7 +391,7 @@ mod tests {
         members.nodes.pop();
         assert_eq!(next(&members), Next::Done);
         let remove = Wanted::Leave { node: NodeId(1), id: Some(id), origin, deadline };
-        assert_eq!(remove.next(&members, Duration::ZERO, |_| true), Next::Done);
+        assert_eq!(remove.next(&members, Duration::ZERO, |_| false), Next::Done);
     }
 
     #[test]
@@ -401,6 +409,18 @@ mod tests {
         assert_eq!(check_remove(&members, node, false, |_| true), Ok(()));
         assert_eq!(check_remove(&members, NodeId(3), false, without_3), Ok(()));
         assert_eq!(check_remove(&members, NodeId(4), false, without_3), Ok(()), "it does not vote");
+    }
+
+    #[test]
+    fn a_leader_that_hears_no_majority_takes_no_member_for_lost() {
+        let mut members = first_members(member(1, 11));
+        members.nodes.extend([member(2, 22), member(3, 33)]);
+        members.voters = vec![1, 2, 3];
+        let own = |node: NodeId| node == NodeId(1);
+        assert!(!is_lost(&members, NodeId(2), own), "the leader may be deaf");
+        assert!(is_lost(&members, NodeId(2), |node| node != NodeId(2)));
+        assert!(check_remove(&members, NodeId(2), false, own).is_err());
+        assert_eq!(check_remove(&members, NodeId(2), true, own), Ok(()));
     }
 
     #[test]

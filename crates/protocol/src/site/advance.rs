@@ -223,8 +223,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         let now = self.now.monotonic;
         let mut membership = std::mem::take(&mut self.replica.membership);
-        let is_alive = |node| self.replica.is_alive(&self.options, node);
-        let wanted = membership.next(&self.replica.members, now, is_alive, &mut settled);
+        let is_lost = |node| self.replica.is_lost(&self.options, node);
+        let wanted = membership.next(&self.replica.members, now, is_lost, &mut settled);
         self.replica.membership = membership;
         self.settle(settled);
         if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {
