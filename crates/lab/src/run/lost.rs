@@ -115,8 +115,14 @@ impl Run<'_> {
         let decided = Epoch::of_failover(promoted.failover.decided);
         let owners = || self.owners_before(slot, decided);
         let named = taken.from.map_or(Duration::ZERO, |(epoch, position)| {
-            // A site that was not asked may have owned it since.
-            let later = owners().filter(|(of, who)| *of > epoch && promoted.fences(who.id));
+            // A site that was not asked may have owned it since; and a last one that was to have no
+            // backup had the copies of those before it removed.
+            let mut last = owners().next_back().into_iter();
+            let had_all = last.any(|(_, who)| {
+                promoted.fences(who.id) && self.lab.was_without_backup(who.id, who.since)
+            });
+            let is_gone = |who: &Holder| had_all || promoted.fences(who.id);
+            let later = owners().filter(|(of, who)| *of > epoch && is_gone(who));
             let later = later.map(|(_, who)| who.since).min();
             let owner = self
                 .holders
