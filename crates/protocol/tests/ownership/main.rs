@@ -110,7 +110,6 @@ fn a_move_a_failover_and_a_leave() {
 }
 
 #[test]
-#[ignore = "millions of states"]
 fn a_move_a_failover_a_backup_change_and_a_leave() {
     holds(bounds([1, 1, 1, 1, 1]));
 }
