@@ -325,20 +325,20 @@ mod tests {
     fn a_node_with_an_empty_disk_is_removed_before_it_is_added() {
         let mut members = first_members(member(1, 11));
         assert_eq!(
-            kind_of(join(2, 22).next(&members, Duration::ZERO, |_| false)),
+            kind_of(join(2, 22).next(&members, Duration::ZERO, |_| true)),
             Some(MemberChangeKind::Listen)
         );
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        assert_eq!(kind_of(join(2, 22).next(&members, Duration::ZERO, |_| false)), None);
+        assert_eq!(kind_of(join(2, 22).next(&members, Duration::ZERO, |_| true)), None);
         assert_eq!(
-            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| false)),
+            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| true)),
             Some(MemberChangeKind::Remove)
         );
         members.nodes.pop();
         members.voters.pop();
         assert_eq!(
-            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| false)),
+            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| true)),
             Some(MemberChangeKind::Listen)
         );
     }
@@ -348,7 +348,7 @@ mod tests {
         let mut members = first_members(member(1, 11));
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        let next = |joins: Wanted, ms| joins.next(&members, Duration::from_millis(ms), |_| true);
+        let next = |joins: Wanted, ms| joins.next(&members, Duration::from_millis(ms), |_| false);
         assert_eq!(next(join(2, 23), 0), Next::Wait, "it may just have lost its power");
         assert_eq!(next(join(2, 23), 500), Next::Refuse(in_use(&members.nodes[1])));
         assert_eq!(next(join(2, 22), 500), Next::Done);
