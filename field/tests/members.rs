@@ -55,16 +55,20 @@ fn a_second_machine_with_an_id_in_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut site = Site::start(folder.path(), 3, |_| {});
     let follower = (site.leader().unwrap() + 1) % 3;
-    let number = site.nodes[follower].options.node;
-    let mut options = NodeOptions::new(&folder.path().join("second"), number);
-    options.join = Some(site.nodes[(follower + 1) % 3].options.peer);
-    let mut second = options.spawn();
-    let status = second.wait_exit(LIMIT).unwrap();
-    assert!(!status.success());
-    let log = second.log();
-    assert!(log.contains("give this node another --node"), "{log}");
-    assert!(site.nodes[follower].exited().is_none());
-    site.wait_voters(3);
+    // The leader's id, too: it is the one that would have to be asked.
+    for taken in [follower, site.leader().unwrap()] {
+        let number = site.nodes[taken].options.node;
+        let mut options =
+            NodeOptions::new(&folder.path().join(format!("second of {number}")), number);
+        options.join = Some(site.nodes[(taken + 1) % 3].options.peer);
+        let mut second = options.spawn();
+        let status = second.wait_exit(LIMIT).unwrap();
+        assert!(!status.success());
+        let log = second.log();
+        assert!(log.contains("give this node another --node"), "{log}");
+        assert!(site.nodes[taken].exited().is_none());
+        site.wait_voters(3);
+    }
     write(&site.nodes[follower], "key", "1");
 
     // Of two that answer none is removed while the third does not.

@@ -106,6 +106,7 @@ fn finds_nothing_any_more(world: &str, seed: u64, only: Option<&[usize]>, span_s
 fn seeds_that_found_something_find_nothing_any_more() {
     finds_nothing_any_more("witness", 8_176, Some(&[9, 33, 40]), Some(22.5));
     finds_nothing_any_more("three-sites", 7_088, Some(&[3, 6, 9]), Some(15.0));
+    finds_nothing_any_more("three-sites", 60_236, None, None);
     let no_backup =
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 17, 18, 19, 21, 22, 32, 33, 34, 36, 41, 42];
     finds_nothing_any_more("mixed", 61_016, Some(&no_backup), Some(41.624_114));

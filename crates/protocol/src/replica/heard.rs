@@ -10,23 +10,30 @@ use crate::bugs::Bug;
 use crate::options::Options;
 use model::NodeId;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use storage::log::LogReader;
-use wire::peer::Members;
+use wire::peer::{Member, Members};
 
 /// A member that is silent for this many election timeouts counts as lost.
 const LOST_AFTER_TIMEOUTS: u32 = 2;
 
 #[derive(Default)]
 pub(crate) struct Heard {
-    /// Ticks for which each member has been silent; absent: a message arrived since the last tick.
-    silent_ticks: BTreeMap<u64, usize>,
+    /// Ticks for which each life of a member has been silent, by node and incarnation; absent: it was
+    /// added, or a message of it arrived, since the last tick.
+    silent_ticks: BTreeMap<(u64, u64), usize>,
+    /// Ticks that this node has counted.
+    ticks: u64,
 }
 
 impl Heard {
     /// Records a message from a member.
     pub(crate) fn of(&mut self, node: NodeId) {
-        self.silent_ticks.remove(&node.0);
+        self.silent_ticks.retain(|(silent, _), _| *silent != node.0);
+    }
+
+    /// Ticks that this node has counted: the time by which silence is measured.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.ticks
     }
 
     /// Starts counting anew: a new leader has not yet received messages from any member.
@@ -35,22 +42,34 @@ impl Heard {
     }
 
     pub(crate) fn tick(&mut self, members: &Members) {
-        self.silent_ticks.retain(|node, _| members.nodes.iter().any(|one| one.node == *node));
+        self.ticks += 1;
+        self.silent_ticks.retain(|life, _| members.nodes.iter().any(|one| life_of(one) == *life));
         for member in &members.nodes {
-            *self.silent_ticks.entry(member.node).or_default() += 1;
+            *self.silent_ticks.entry(life_of(member)).or_default() += 1;
         }
     }
 
-    fn silent_ticks(&self, node: NodeId) -> usize {
-        self.silent_ticks.get(&node.0).copied().unwrap_or(0)
+    /// Of the life that is a member now: it does not begin with the silence of the one before.
+    fn silent_ticks(&self, members: &Members, node: NodeId) -> usize {
+        let life = membership::find(members, node).map(life_of);
+        life.and_then(|life| self.silent_ticks.get(&life).copied()).unwrap_or(0)
     }
+}
+
+fn life_of(member: &Member) -> (u64, u64) {
+    (member.node, member.incarnation)
+}
+
+/// How many ticks of silence make a member lost.
+pub(crate) fn ticks_of_the_lost(options: &Options) -> usize {
+    LOST_AFTER_TIMEOUTS as usize * options.ticks.election
 }
 
 impl<R: LogReader> Replica<R> {
     /// On a leader: whether a member is responding.
     pub(crate) fn is_alive(&self, options: &Options, node: NodeId) -> bool {
-        let lost = LOST_AFTER_TIMEOUTS as usize * options.ticks.election;
-        node == options.node || self.heard.silent_ticks(node) < lost
+        let silent_ticks = self.heard.silent_ticks(&self.members, node);
+        node == options.node || silent_ticks < ticks_of_the_lost(options)
     }
 
     /// On a leader: whether another machine may take a member's place.
@@ -62,28 +81,26 @@ impl<R: LogReader> Replica<R> {
     }
 }
 
-/// The silence after which a member counts as lost.
-pub(crate) fn silence_of_the_lost(options: &Options) -> Duration {
-    LOST_AFTER_TIMEOUTS * options.election_timeout()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::peer::Member;
 
     #[test]
     fn silence_is_counted_in_ticks_and_ends_with_a_word() {
-        let member = |node| Member { node, ..Member::default() };
-        let members = Members { nodes: vec![member(1), member(2)], ..Members::default() };
+        let member = |node, incarnation| Member { node, incarnation, ..Member::default() };
+        let list = |nodes: &[Member]| Members { nodes: nodes.to_vec(), ..Members::default() };
+        let members = list(&[member(1, 11), member(2, 22)]);
         let mut heard = Heard::default();
         for _ in 0..3 {
             heard.tick(&members);
             heard.of(NodeId(2));
         }
-        assert_eq!((heard.silent_ticks(NodeId(1)), heard.silent_ticks(NodeId(2))), (3, 0));
-        assert_eq!(heard.silent_ticks(NodeId(9)), 0, "it is only just added");
+        let silent = |heard: &Heard, node| heard.silent_ticks(&members, NodeId(node));
+        assert_eq!((silent(&heard, 1), silent(&heard, 2), heard.ticks()), (3, 0, 3));
+        assert_eq!(silent(&heard, 9), 0, "it is only just added");
+        let replaced = list(&[member(1, 12), member(2, 22)]);
+        assert_eq!(heard.silent_ticks(&replaced, NodeId(1)), 0, "it was the life before");
         heard.begin();
-        assert_eq!(heard.silent_ticks(NodeId(1)), 0);
+        assert_eq!(silent(&heard, 1), 0);
     }
 }

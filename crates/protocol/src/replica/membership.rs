@@ -32,8 +32,13 @@ pub(crate) enum Wanted {
         member: Member,
         /// Also in the place of a life that answers.
         force: bool,
-        /// While one answers, it waits until then for it to fall silent.
-        refuse_at: Duration,
+        /// The life in whose place it would come was silent when this one last asked. An earlier
+        /// request does not count: who asked then may have given up since, and the site would
+        /// lose a member for nobody.
+        asked_in_silence: bool,
+        /// While one answers, it waits until this tick of the leader's for it to fall silent. Silence is
+        /// counted in ticks, too: a pause of the leader is none.
+        refuse_at_tick: u64,
         /// The number that the operator gave it.
         id: Option<RequestId>,
         origin: Origin,
@@ -66,9 +71,14 @@ impl Membership {
     /// Takes a change in. A repetition before the answer is the same change.
     pub(crate) fn want(&mut self, wanted: Wanted) {
         let origin = wanted.origin();
-        let asks_again = |one: &Wanted| one.origin() == origin && origin != Origin::Nobody;
-        if !self.wanted.iter().any(asks_again) {
-            self.wanted.push(wanted);
+        let asks_again = |one: &&mut Wanted| one.origin() == origin && origin != Origin::Nobody;
+        match (self.wanted.iter_mut().find(asks_again), &wanted) {
+            (
+                Some(Wanted::Join { asked_in_silence: earlier, .. }),
+                Wanted::Join { asked_in_silence, .. },
+            ) => *earlier = *asked_in_silence,
+            (Some(_), _) => {}
+            (None, _) => self.wanted.push(wanted),
         }
     }
 
@@ -76,7 +86,7 @@ impl Membership {
     pub(crate) fn next(
         &mut self,
         members: &Members,
-        now: Duration,
+        ticks: u64,
         is_lost: impl Fn(NodeId) -> bool,
         settled: &mut Vec<Settled>,
     ) -> Option<MembersChange> {
@@ -85,7 +95,7 @@ impl Membership {
             if proposal.is_some() {
                 return true;
             }
-            match wanted.next(members, now, &is_lost) {
+            match wanted.next(members, ticks, &is_lost) {
                 Next::Wait => true,
                 Next::Refuse(error) => {
                     settled.push((wanted.take_origin(), Err(Failure::Membership(error))));
@@ -153,7 +163,7 @@ impl Wanted {
         *origin
     }
 
-    fn next(&self, members: &Members, now: Duration, is_lost: impl Fn(NodeId) -> bool) -> Next {
+    fn next(&self, members: &Members, ticks: u64, is_lost: impl Fn(NodeId) -> bool) -> Next {
         let (Wanted::Join { id, .. } | Wanted::Leave { id, .. }) = self;
         if is_done(members, *id) {
             return Next::Done;
@@ -163,7 +173,8 @@ impl Wanted {
                 Some(member) => propose(MemberChangeKind::Remove, member, *id),
                 None => Next::Done,
             },
-            Wanted::Join { member, force, refuse_at, .. } => {
+            Wanted::Join { member, force, asked_in_silence, refuse_at_tick, .. } => {
+                let is_free = |node| *asked_in_silence && is_lost(node);
                 match find(members, NodeId(member.node)) {
                     Some(known) if known.incarnation == member.incarnation => Next::Done,
                     // Announced by `member add`, and now it is here.
@@ -172,9 +183,9 @@ impl Wanted {
                     }
                     // Another machine has this id, or the life that was here fell silent a moment ago.
                     Some(known)
-                        if known.incarnation != 0 && !force && !is_lost(NodeId(known.node)) =>
+                        if known.incarnation != 0 && !force && !is_free(NodeId(known.node)) =>
                     {
-                        match now < *refuse_at {
+                        match ticks < *refuse_at_tick {
                             true => Next::Wait,
                             false => Next::Refuse(in_use(known)),
                         }
@@ -309,9 +320,10 @@ mod tests {
 
     fn join(node: u64, incarnation: u64) -> Wanted {
         let deadline = Duration::from_secs(1);
-        let refuse_at = Duration::from_millis(500);
+        let refuse_at_tick = 5;
         let (member, origin) = (member(node, incarnation), Origin::Nobody);
-        Wanted::Join { member, force: false, refuse_at, id: None, origin, deadline }
+        let (force, asked_in_silence) = (false, true);
+        Wanted::Join { member, force, asked_in_silence, refuse_at_tick, id: None, origin, deadline }
     }
 
     fn kind_of(next: Next) -> Option<MemberChangeKind> {
@@ -325,20 +337,20 @@ mod tests {
     fn a_node_with_an_empty_disk_is_removed_before_it_is_added() {
         let mut members = first_members(member(1, 11));
         assert_eq!(
-            kind_of(join(2, 22).next(&members, Duration::ZERO, |_| true)),
+            kind_of(join(2, 22).next(&members, 0, |_| true)),
             Some(MemberChangeKind::Listen)
         );
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        assert_eq!(kind_of(join(2, 22).next(&members, Duration::ZERO, |_| true)), None);
+        assert_eq!(kind_of(join(2, 22).next(&members, 0, |_| true)), None);
         assert_eq!(
-            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| true)),
+            kind_of(join(2, 23).next(&members, 0, |_| true)),
             Some(MemberChangeKind::Remove)
         );
         members.nodes.pop();
         members.voters.pop();
         assert_eq!(
-            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| true)),
+            kind_of(join(2, 23).next(&members, 0, |_| true)),
             Some(MemberChangeKind::Listen)
         );
     }
@@ -348,13 +360,39 @@ mod tests {
         let mut members = first_members(member(1, 11));
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        let next = |joins: Wanted, ms| joins.next(&members, Duration::from_millis(ms), |_| false);
+        let next = |joins: Wanted, ticks| joins.next(&members, ticks, |_| false);
         assert_eq!(next(join(2, 23), 0), Next::Wait, "it may just have lost its power");
-        assert_eq!(next(join(2, 23), 500), Next::Refuse(in_use(&members.nodes[1])));
-        assert_eq!(next(join(2, 22), 500), Next::Done);
-        let Wanted::Join { member, refuse_at, origin, deadline, .. } = join(2, 23) else { return };
-        let forced = Wanted::Join { member, force: true, refuse_at, id: None, origin, deadline };
+        assert_eq!(next(join(2, 23), 5), Next::Refuse(in_use(&members.nodes[1])));
+        assert_eq!(next(join(2, 22), 5), Next::Done);
+        let mut forced = join(2, 23);
+        let Wanted::Join { force, .. } = &mut forced else { unreachable!("it is a join") };
+        *force = true;
         assert_eq!(kind_of(next(forced, 0)), Some(MemberChangeKind::Remove));
+    }
+
+    #[test]
+    fn only_a_machine_that_asked_in_the_silence_of_a_life_takes_its_place() {
+        let mut members = first_members(member(1, 11));
+        members.nodes.push(member(2, 22));
+        members.voters.push(2);
+        let asks = |silent: bool| {
+            let mut join = join(2, 23);
+            let Wanted::Join { origin, asked_in_silence, .. } = &mut join else {
+                unreachable!("it is a join")
+            };
+            (*origin, *asked_in_silence) = (Origin::Node { node: NodeId(2), id: 23 }, silent);
+            join
+        };
+        let mut membership = Membership::default();
+        let next =
+            |membership: &mut Membership| membership.next(&members, 0, |_| true, &mut Vec::new());
+        membership.want(asks(false));
+        assert_eq!(next(&mut membership), None, "it may have given up since");
+        membership.want(asks(true));
+        assert!(next(&mut membership).is_some_and(|change| removes(&change, NodeId(2))));
+        membership.want(asks(false));
+        assert_eq!(next(&mut membership), None, "the life answered when it asked last");
+        assert_eq!(membership.wanted.len(), 1);
     }
 
     #[test]
@@ -376,12 +414,13 @@ mod tests {
         let add = Wanted::Join {
             member: member(2, 0),
             force: true,
-            refuse_at: deadline,
+            asked_in_silence: false,
+            refuse_at_tick: 0,
             id: Some(id),
             origin,
             deadline,
         };
-        let next = |members: &Members| add.next(members, Duration::ZERO, |_| false);
+        let next = |members: &Members| add.next(members, 0, |_| false);
         let Next::Propose(change) = next(&members) else { panic!("it is to be added") };
         assert_eq!(change.done, Some(numbered(id)));
         // It was added and has joined; then it was removed again.
@@ -391,7 +430,7 @@ mod tests {
         members.nodes.pop();
         assert_eq!(next(&members), Next::Done);
         let remove = Wanted::Leave { node: NodeId(1), id: Some(id), origin, deadline };
-        assert_eq!(remove.next(&members, Duration::ZERO, |_| false), Next::Done);
+        assert_eq!(remove.next(&members, 0, |_| false), Next::Done);
     }
 
     #[test]

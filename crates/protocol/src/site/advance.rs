@@ -221,10 +221,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let mut settled = Vec::new();
-        let now = self.now.monotonic;
+        let ticks = self.replica.heard.ticks();
         let mut membership = std::mem::take(&mut self.replica.membership);
         let is_lost = |node| self.replica.is_lost(&self.options, node);
-        let wanted = membership.next(&self.replica.members, now, is_lost, &mut settled);
+        let wanted = membership.next(&self.replica.members, ticks, is_lost, &mut settled);
         self.replica.membership = membership;
         self.settle(settled);
         if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {

@@ -7,7 +7,7 @@ use super::registrars::as_change;
 use super::{Origin, Output, Site, Ticket};
 use crate::admission::{Admission, Arrival, Target, Wait, admit, group_of, target_of};
 use crate::bugs::Bug;
-use crate::replica::heard::silence_of_the_lost;
+use crate::replica::heard::ticks_of_the_lost;
 use crate::replica::leader_transfer::Asked;
 use crate::replica::lives;
 use crate::replica::membership::{self, Wanted};
@@ -357,12 +357,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
         // Before the joining node's deadline, so that it receives the reason.
-        let refuse_at = self.now.monotonic + 3 * silence_of_the_lost(&self.options);
-        let refuse_at = refuse_at.min(deadline);
+        let left = deadline.saturating_sub(self.now.monotonic);
+        let ticks_left = (left.as_nanos() / self.options.tick.as_nanos()) as u64;
+        let patience = (3 * ticks_of_the_lost(&self.options) as u64).min(ticks_left);
+        let refuse_at_tick = self.replica.heard.ticks() + patience;
         match membership::check_add(&self.replica.members, &member, force) {
             Ok(()) => {
-                let joins = Wanted::Join { member, force, refuse_at, id, origin, deadline };
-                self.replica.membership.want(joins);
+                let asked_in_silence = self.replica.is_lost(&self.options, NodeId(member.node));
+                self.replica.membership.want(Wanted::Join {
+                    member,
+                    force,
+                    asked_in_silence,
+                    refuse_at_tick,
+                    id,
+                    origin,
+                    deadline,
+                });
             }
             Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
         }

@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use wire::peer::{self, Forward, ForwardedAnswer, ForwardedRequest, Hello, Say};
 use wire::proof::CHALLENGE_BYTES;
 
@@ -132,17 +133,40 @@ impl Connection {
         let id = request.id;
         let message: peer::Message = Say::Forward(Forward { requests: vec![request] }).into();
         self.send(&message).await?;
+        let in_time = timeout(limits::REQUEST_DEADLINE, self.answer(id)).await;
+        in_time.unwrap_or(Err(LinkError::Timeout))
+    }
+
+    /// Sends a request that is harmless to repeat, and again each time an interval has passed
+    /// without its answer: the other end learns from it that this one still waits.
+    pub(super) async fn keep_asking(
+        &mut self,
+        request: ForwardedRequest,
+        interval: Duration,
+    ) -> Result<ForwardedAnswer, LinkError> {
+        let id = request.id;
+        let message: peer::Message = Say::Forward(Forward { requests: vec![request] }).into();
         let answer = async {
             loop {
-                if let Some(Say::Answered(answered)) = self.receive().await?.say
-                    && let Some(answer) = answered.answers.into_iter().find(|one| one.id == id)
-                {
-                    return Ok(answer);
+                self.send(&message).await?;
+                // A frame that has arrived in part stays in the buffer.
+                if let Ok(answer) = timeout(interval, self.answer(id)).await {
+                    return answer;
                 }
             }
         };
-        let in_time = tokio::time::timeout(limits::REQUEST_DEADLINE, answer).await;
+        let in_time = timeout(limits::REQUEST_DEADLINE, answer).await;
         in_time.unwrap_or(Err(LinkError::Timeout))
+    }
+
+    async fn answer(&mut self, id: u64) -> Result<ForwardedAnswer, LinkError> {
+        loop {
+            if let Some(Say::Answered(answered)) = self.receive().await?.say
+                && let Some(answer) = answered.answers.into_iter().find(|one| one.id == id)
+            {
+                return Ok(answer);
+            }
+        }
     }
 
     pub(super) fn split(self) -> (Reader, Writer) {

@@ -5,14 +5,17 @@
 //! member before and have lost its votes with its disk.
 
 use super::{LinkError, Links};
-use model::{Failure, limits};
+use model::{Failure, MembershipError, limits};
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::entry;
 use wire::peer::{ForwardedRequest, Member, Members};
 
-/// The pause before all addresses are tried again.
+/// The pause before the request is repeated, and before all addresses are tried again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
+/// For so long a node of this one's own id answers, at another address, before this one gives up: it may be an
+/// earlier process of this one that stops.
+const IN_USE_FOR: Duration = Duration::from_secs(3);
 /// The most addresses of one round.
 const ADDRESSES_MAX: usize = 4 * limits::NODES_MAX;
 
@@ -24,9 +27,10 @@ pub(crate) async fn join(
     member: &Member,
 ) -> Result<Members, String> {
     let mut warned = false;
+    let mut in_use_since: Option<Instant> = None;
     loop {
         let mut to_ask: VecDeque<_> = addresses.iter().cloned().collect();
-        let (mut asked, mut refused) = (Vec::new(), None);
+        let (mut asked, mut refused, mut in_use_at) = (Vec::new(), None, None);
         while let Some(address) = to_ask.pop_front() {
             if asked.contains(&address) || asked.len() >= ADDRESSES_MAX || address == member.address
             {
@@ -39,6 +43,8 @@ pub(crate) async fn join(
                     to_ask.extend(members.nodes.into_iter().map(|known| known.address));
                 }
                 Err(error) if error.is_refusal() => refused = Some(error),
+                // The leader itself has this id: it cannot be asked.
+                Err(LinkError::OwnId(_)) => in_use_at = Some(address.clone()),
                 Err(error) if !warned => {
                     tracing::warn!(address, "cannot join yet; retrying: {error}");
                     warned = true;
@@ -49,6 +55,13 @@ pub(crate) async fn join(
         }
         if let Some(refused) = refused {
             return Err(refused.to_string());
+        }
+        in_use_since = in_use_at.is_some().then(|| in_use_since.unwrap_or_else(Instant::now));
+        if let (Some(address), Some(since)) = (in_use_at, in_use_since)
+            && since.elapsed() >= IN_USE_FOR
+        {
+            let node = model::NodeId(member.node);
+            return Err(MembershipError::IdInUse { node, address }.to_string());
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
@@ -66,7 +79,9 @@ async fn ask(links: &Links, address: &str, member: &Member) -> Result<Answer, Li
     // id distinguishes the two.
     let id = member.incarnation;
     let request = ForwardedRequest { id, join: Some(member.clone()), ..Default::default() };
-    let answer = connection.ask(request).await?;
+    // The leader may have to wait until the life before this one counts as lost, and it gives that
+    // one's place only to a node that is still asking then.
+    let answer = connection.keep_asking(request, ASK_AGAIN).await?;
     let members = answer.members.unwrap_or_default();
     Ok(match entry::decode_reply(answer.outcome) {
         Ok(Ok(_)) => Answer::Joined(members),
