@@ -34,7 +34,7 @@ impl World {
         let mut scene = scene.clone();
         let up: Vec<usize> =
             (0..scene.sites.len()).filter(|at| scene.is_there(*at) && lost != Some(*at)).collect();
-        if scene.global.registry.failovers.open.is_some() {
+        if scene.global.chain.registry.failovers.open.is_some() {
             scene.global.close();
         }
         let all_learn = |scene: &mut Scene| {
@@ -42,6 +42,13 @@ impl World {
                 up.iter().for_each(|at| scene.learn(*at, self.planted));
             }
         };
+        // Terms meet.
+        all_learn(&mut scene);
+        for at in &up {
+            if !scene.sites[*at].kept.is_empty() {
+                scene.hand_in(*at);
+            }
+        }
         all_learn(&mut scene);
         if let Some(lost) = lost {
             scene.global.suspend(lost, bit(lost));
@@ -57,6 +64,7 @@ impl World {
         if scene.global.broken.is_some() {
             return scene.global.broken;
         }
+        self.promote_an_empty_taker(&mut scene, &up);
         let must = must & !scene.global.named_lost;
         let mut serving = up.iter().filter(|at| scene.serves(**at));
         match (serving.next(), serving.next()) {
@@ -74,6 +82,23 @@ impl World {
         }
     }
 
+    /// After a recovery the taker of a failover may lack what the decision names: it serves nothing, and is
+    /// promoted itself.
+    fn promote_an_empty_taker(&self, scene: &mut Scene, up: &[usize]) {
+        let is_empty = |at: &&usize| matches!(scene.sites[**at].holding.token, Token::Gone { to, .. } if place(to) == **at);
+        let Some(taker) = up.iter().find(is_empty).copied() else { return };
+        if scene.global.recoveries == 0 || up.iter().any(|at| scene.serves(*at)) {
+            return;
+        }
+        let others = || up.iter().copied().filter(|at| *at != taker);
+        let lost = (0..scene.sites.len()).filter(|at| !up.contains(at));
+        scene.global.suspend(taker, lost.fold(bit(taker), |mask, at| mask | bit(at)));
+        others().for_each(|at| scene.learn(at, self.planted));
+        others().for_each(|at| scene.inventory(at));
+        scene.decide(self.planted);
+        up.iter().for_each(|at| scene.learn(*at, self.planted));
+    }
+
     pub(crate) fn fault_in(&self, scene: &Scene) -> Option<&'static str> {
         if scene.global.broken.is_some() {
             return scene.global.broken;
@@ -89,6 +114,10 @@ impl World {
         }
         let acknowledged = scene.global.acknowledged;
         let fault = self.heal(scene, None, acknowledged, "no site serves when all are back");
+        // A decision may be at one site only, until what a recovery has parted comes together.
+        if !scene.has_met(0) {
+            return fault;
+        }
         let lose =
             |at: usize| self.heal(scene, Some(at), scene.global.mirrored, "no site can take over");
         fault.or_else(|| (0..scene.sites.len()).filter(|at| scene.is_there(*at)).find_map(lose))

@@ -2,7 +2,9 @@
 //!
 //! The rules are the real ones (`protocol::global::ownership`); records are sets of writes, a bit each.
 
-use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotSet, Tag, Taken};
+use model::{
+    Ballot, DecidedFailover, Epoch, Failovers, OpenFailover, SiteId, SlotSet, Tag, Taken, Term,
+};
 use protocol::global::ownership::trial::{Bug, Planted};
 use protocol::global::ownership::{Fences, Found, Holding, Records, Token, takeover};
 use std::rc::Rc;
@@ -16,6 +18,10 @@ pub(crate) struct Registry {
     pub(crate) failovers: Failovers,
     pub(crate) backups: [u8; SITES_MAX],
     pub(crate) left: u8,
+    /// After a recovery: the version that it went on from.
+    pub(crate) base: Option<Ballot>,
+    /// Decisions of the term before, and the version of this one that brought each.
+    pub(crate) brought: Vec<(Ballot, Ballot)>,
 }
 
 /// What a site has of the registry, as far as its own steps depend on that.
@@ -26,6 +32,8 @@ pub(crate) struct Copied {
     /// Its own backup.
     pub(crate) backup: u8,
     pub(crate) left: u8,
+    /// The decisions in it, where a recovery may come.
+    pub(crate) decided: Vec<DecidedFailover>,
 }
 
 /// A site.
@@ -43,6 +51,8 @@ pub(crate) struct Site {
     pub(crate) former: Option<(u8, u8)>,
     /// What a fence has left behind, in a trial.
     pub(crate) stuck: Option<Rc<OpenFailover>>,
+    /// Decisions of the term before that the site hands in.
+    pub(crate) kept: Rc<Vec<DecidedFailover>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,14 +63,28 @@ pub(crate) struct Install {
     pub(crate) records: u8,
 }
 
-/// What no site has: the registry, the count of steps, and what must be true.
+/// A term of the registry: its last version, and the failover that is open in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Global {
+pub(crate) struct Chain {
     pub(crate) registry: Rc<Registry>,
     /// The inventories of the open failover.
     pub(crate) found: Found,
     pub(crate) found_copy: u8,
     pub(crate) reported: u8,
+}
+
+/// A decision, whether dropped or not: its failover, the sites that it fenced, and what was taken.
+pub(crate) type Truth = (Ballot, u8, u8);
+
+/// What no site has: the registry, the count of steps, and what must be true.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Global {
+    pub(crate) chain: Chain,
+    /// The term that a recovery ended, and the sites that have promised to take no part in it.
+    pub(crate) ended: Option<Rc<(Chain, u8)>>,
+    pub(crate) recoveries: u8,
+    /// A trial: what sites have of an ended term is dropped.
+    pub(crate) hands_in_nothing: bool,
     /// The highest copy that an owner reported as safe, and the sites with that copy.
     pub(crate) safe: Option<(Tag, u64, u8)>,
     pub(crate) writes: u8,
@@ -69,9 +93,8 @@ pub(crate) struct Global {
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
     pub(crate) late: u8,
-    /// The last decision, whether dropped or not: its failover, the sites that it fenced, and
-    /// what was taken.
-    pub(crate) truth: Option<(Ballot, u8, u8)>,
+    /// The last decision of each term.
+    pub(crate) truth: [Option<Truth>; 2],
     pub(crate) acknowledged: u8,
     pub(crate) named_lost: u8,
     /// Writes that one lost site must not take along.
@@ -106,30 +129,73 @@ pub(crate) fn later(version: Ballot) -> Ballot {
     Ballot { round: version.round + 1, ..version }
 }
 
+/// The first version of the term that a recovery begins.
+pub(crate) fn recovered(by: usize) -> Ballot {
+    Ballot { term: Term { number: 1, site: id(by) }, round: 1, site: id(by) }
+}
+
 impl Registry {
     /// A site's copy.
     pub(crate) fn of(&self, at: usize) -> Rc<Copied> {
         let (open, backup) = (self.failovers.open.clone(), self.backups[at]);
-        Rc::new(Copied { version: self.version, open, backup, left: self.left })
+        let decided = self.failovers.decided.clone();
+        Rc::new(Copied { version: self.version, open, backup, left: self.left, decided })
+    }
+
+    /// From which version on a site has a decision.
+    fn brought_by(&self, decided: Ballot) -> Ballot {
+        let brought = self.brought.iter().find(|(one, _)| *one == decided);
+        brought.map_or(decided, |(_, version)| *version)
+    }
+
+    /// Adds decisions that sites of the term before have.
+    fn bring(&mut self, version: Ballot, decisions: &[DecidedFailover]) {
+        for one in decisions {
+            if self.lacks(one) {
+                self.failovers.decided.push(one.clone());
+                self.brought.push((one.decided, version));
+            }
+        }
+        self.failovers.decided.sort_by_key(|one| one.decided);
+        self.brought.sort_unstable();
+    }
+
+    fn lacks(&self, one: &DecidedFailover) -> bool {
+        !self.failovers.decided.iter().any(|there| there.decided == one.decided)
+    }
+}
+
+impl Chain {
+    pub(crate) fn of(registry: Rc<Registry>) -> Chain {
+        Chain { registry, found: Found::default(), found_copy: 0, reported: 0 }
     }
 }
 
 impl Global {
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Registry, Ballot)) {
-        let mut registry = (*self.registry).clone();
+        let mut registry = (*self.chain.registry).clone();
         registry.version = later(registry.version);
         let version = registry.version;
         change(&mut registry, version);
-        self.registry = Rc::new(registry);
+        self.chain.registry = Rc::new(registry);
+    }
+
+    /// Exchanges the terms: what comes next is of the one that a recovery ended. `None`: there is none.
+    pub(crate) fn exchanged(mut self) -> Option<Global> {
+        let (ended, promised) = (*self.ended?).clone();
+        self.ended = Some(Rc::new((std::mem::replace(&mut self.chain, ended), promised)));
+        self.truth.reverse();
+        Some(self)
     }
 
     pub(crate) fn fenced(&self) -> u8 {
-        let Some(open) = &self.registry.failovers.open else { return 0 };
+        let Some(open) = &self.chain.registry.failovers.open else { return 0 };
         open.without.iter().fold(bit(place(open.lost)), |mask, site| mask | bit(place(*site)))
     }
 
     pub(crate) fn end_inventories(&mut self) {
-        (self.found, self.found_copy, self.reported) = (Found::default(), 0, 0);
+        let registry = self.chain.registry.clone();
+        self.chain = Chain::of(registry);
     }
 
     pub(crate) fn suspend(&mut self, lost: usize, mask: u8) {
@@ -143,7 +209,7 @@ impl Global {
 
     pub(crate) fn close(&mut self) {
         self.late |= self.fenced();
-        let opened = self.registry.failovers.open.as_ref().expect("one is open").opened;
+        let opened = self.chain.registry.failovers.open.as_ref().expect("one is open").opened;
         self.change(|registry, _| assert!(registry.failovers.close(opened)));
         self.end_inventories();
     }
@@ -151,7 +217,7 @@ impl Global {
 
 impl Scene {
     pub(crate) fn is_there(&self, at: usize) -> bool {
-        !has(self.global.registry.left, at)
+        !has(self.global.chain.registry.left, at)
     }
 
     pub(crate) fn fences(&self, at: usize, planted: Planted) -> Fences<'_> {
@@ -191,12 +257,66 @@ impl Scene {
         }
     }
 
-    /// Whether a site is a stale owner that a failover names.
+    /// Whether a site is a stale owner that a failover names, or, after a recovery of the registry, that one of
+    /// the other side has overruled.
     pub(crate) fn is_stale(&self, at: usize) -> bool {
-        let Some((decided, fenced, _)) = self.global.truth else { return false };
         let site = &self.sites[at];
-        let is_old = site.holding.token.epoch() < Epoch::of_failover(decided);
-        is_old && site.registry.version < decided && has(fenced, at)
+        let version = site.registry.version;
+        self.global.truth.iter().flatten().any(|(decided, fenced, _)| {
+            let is_old = site.holding.token.epoch() < Epoch::of_failover(*decided);
+            let is_parted = version.term != decided.term;
+            is_old && (is_parted || version < *decided && has(*fenced, at))
+        })
+    }
+
+    /// Whether a site has not heard of the recovery.
+    pub(crate) fn is_behind(&self, at: usize) -> bool {
+        self.sites[at].registry.version.term != self.newest().version.term
+    }
+
+    /// Whether all sites but these are in one term, and have handed in what they had of the one before.
+    pub(crate) fn has_met(&self, without: u8) -> bool {
+        let away = without | self.global.chain.registry.left;
+        let mut listed = (0..self.sites.len()).filter(|at| !has(away, *at));
+        listed.all(|at| !self.is_behind(at) && self.sites[at].kept.is_empty())
+    }
+
+    /// The registry of the newest term.
+    fn newest(&self) -> &Rc<Registry> {
+        let other = self.global.ended.as_ref().map(|ended| &ended.0.registry);
+        let own = &self.global.chain.registry;
+        other.filter(|other| other.version > own.version).unwrap_or(own)
+    }
+
+    /// Some sites, which hear nothing of the others, begin a new term of the registry. It goes on from the
+    /// latest version that one of them has, or has accepted.
+    pub(crate) fn recover(&mut self, mask: u8, has_accepted: bool) {
+        let by = (0..self.sites.len()).find(|at| has(mask, *at)).expect("there is one");
+        let latest = (0..self.sites.len()).filter(|at| has(mask, *at));
+        let latest = latest.map(|at| &self.sites[at].registry).max_by_key(|copied| copied.version);
+        let latest = latest.expect("there is one").clone();
+        let registry = self.global.chain.registry.clone();
+        let mut next = (*registry).clone();
+        if !has_accepted {
+            next.failovers.decided.clone_from(&latest.decided);
+            next.version = latest.version;
+        }
+        let (base, version) = (next.version, recovered(by));
+        (next.version, next.base, next.failovers.open) = (version, Some(base), None);
+        next.brought = next.failovers.decided.iter().map(|one| (one.decided, version)).collect();
+        let ended = std::mem::replace(&mut self.global.chain, Chain::of(Rc::new(next)));
+        self.global.ended = Some(Rc::new((ended, mask)));
+        self.global.truth.reverse();
+        self.global.recoveries += 1;
+    }
+
+    /// A site hands in what it has of the term before.
+    pub(crate) fn hand_in(&mut self, at: usize) {
+        let kept = std::mem::take(&mut self.sites[at].kept);
+        if self.global.hands_in_nothing {
+            return;
+        }
+        self.global.change(|registry, version| registry.bring(version, &kept));
     }
 
     pub(crate) fn serves(&self, at: usize) -> bool {
@@ -213,9 +333,17 @@ impl Scene {
 
     /// A site takes the registry over.
     pub(crate) fn learn(&mut self, at: usize, planted: Planted) {
-        let registry = self.global.registry.clone();
+        let registry = self.global.chain.registry.clone();
         let site = &mut self.sites[at];
         let (before, backup) = (site.registry.backup, registry.backups[at]);
+        if site.registry.version.term != registry.version.term {
+            let is_beyond = registry.base.is_some_and(|base| site.registry.version > base);
+            let decided = site.registry.decided.iter().filter(|_| is_beyond).cloned();
+            site.kept = Rc::new(decided.collect());
+        }
+        if site.kept.iter().any(|one| !registry.lacks(one)) {
+            Rc::make_mut(&mut site.kept).retain(|one| registry.lacks(one));
+        }
         site.registry = registry.of(at);
         if before != backup && site.holding.token.is_own() {
             let former = site.former.or(Some((before, site.generation)));
@@ -238,8 +366,12 @@ impl Scene {
             let is_news = taken_before.token.epoch() < decided;
             if taker == id(at)
                 && is_news
-                && self.global.truth.is_some_and(|(latest, _, had)| {
-                    latest == one.decided && had & !self.sites[at].records != 0
+                // One without it takes nothing, and says so: a recovery may have closed the failover
+                // for some of the sites before its decision is handed in.
+                && (self.global.recoveries == 0
+                    || matches!(self.sites[at].holding.token, Token::Held(_)))
+                && self.global.truth.iter().flatten().any(|(latest, _, had)| {
+                    *latest == one.decided && had & !self.sites[at].records != 0
                 })
             {
                 self.global.broken = Some("the taker has lost the copy that it reported");
@@ -265,42 +397,44 @@ impl Scene {
             .collect();
         for decided in forgotten {
             self.global.change(|registry, _| assert!(registry.failovers.forget(decided)));
-            self.sites[at].registry = self.global.registry.of(at);
+            self.sites[at].registry = self.global.chain.registry.of(at);
         }
     }
 
     pub(crate) fn inventory(&mut self, at: usize) {
-        let lost = self.global.registry.failovers.open.as_ref().expect("one is open").lost;
+        let lost = self.global.chain.registry.failovers.open.as_ref().expect("one is open").lost;
         let site = &self.sites[at];
         let left = site.registry.left;
         let is_away = |to: SiteId| to == lost || has(left, place(to));
         let report = site.holding.report(id(at), is_away);
         let global = &mut self.global;
-        let before = global.found.copy;
-        global.found.add(id(at), &report, lost);
-        if global.found.copy != before {
+        let before = global.chain.found.copy;
+        global.chain.found.add(id(at), &report, lost);
+        if global.chain.found.copy != before {
             let is_own = report.copy != site.holding.copy;
-            global.found_copy = if is_own { site.records } else { site.copied };
+            global.chain.found_copy = if is_own { site.records } else { site.copied };
         }
-        global.reported |= bit(at);
+        global.chain.reported |= bit(at);
     }
 
     pub(crate) fn may_decide(&self, skip: Option<usize>) -> bool {
-        let done = self.global.fenced() | self.global.reported | self.global.registry.left;
+        let done =
+            self.global.fenced() | self.global.chain.reported | self.global.chain.registry.left;
         (0..self.sites.len()).all(|at| has(done, at) || skip == Some(at))
     }
 
     pub(crate) fn decide(&mut self, planted: Planted) {
         let fenced = self.global.fenced();
-        let open = self.global.registry.failovers.open.clone().expect("one is open");
-        let taker = self.global.found.taker(open.lost, planted);
-        let had = self.global.found_copy;
+        let open = self.global.chain.registry.failovers.open.clone().expect("one is open");
+        let taker = self.global.chain.found.taker(open.lost, planted);
+        let had = self.global.chain.found_copy;
         let taken = taker.map(|(by, copy)| Taken {
             by,
             slots: SlotSet::default(),
             from: Some((copy.tag.epoch, copy.position)),
         });
         let is_taken = taken.is_some();
+        let has_met = self.has_met(fenced);
         let global = &mut self.global;
         global.late |= fenced;
         global.change(|registry, version| {
@@ -309,9 +443,14 @@ impl Scene {
         });
         global.end_inventories();
         if is_taken {
-            global.truth = Some((global.registry.version, fenced, had));
+            let decided = global.chain.registry.version;
+            global.truth[0] = Some((decided, fenced, had));
+            // One of a later term stands, whatever comes of this one.
+            if global.truth[1].is_some_and(|(other, ..)| other > decided) {
+                return;
+            }
             global.named_lost |= global.acknowledged & !had;
-            if open.without.is_empty() && global.mirrored & !had != 0 {
+            if has_met && open.without.is_empty() && global.mirrored & !had != 0 {
                 global.broken = Some("a mirrored write is lost by one failed site");
             }
             global.mirrored &= had;
@@ -319,10 +458,16 @@ impl Scene {
     }
 
     pub(crate) fn forgets(&self) -> Option<Ballot> {
-        let knows =
-            |one: Ballot| move |site: SiteId| self.sites[place(site)].registry.version >= one;
+        let registry = &self.global.chain.registry;
+        let knows = |one: Ballot| {
+            let brought_by = registry.brought_by(one);
+            move |site: SiteId| {
+                let version = self.sites[place(site)].registry.version;
+                version >= brought_by && version.term == brought_by.term
+            }
+        };
         let listed = || (0..self.sites.len()).filter(|at| self.is_there(*at)).map(id);
-        let decided = &self.global.registry.failovers.decided;
+        let decided = &self.global.chain.registry.failovers.decided;
         let found = decided.iter().find(|one| {
             let taker = one.taken.first().map(|taken| taken.by);
             let pair = (one.lost, taker);

@@ -12,13 +12,17 @@ use protocol::global::ownership::{Holding, Token};
 use std::rc::Rc;
 
 impl Scene {
-    pub(crate) fn settle(&mut self, planted: Planted) {
+    /// `recoveries`: how many there may be.
+    pub(crate) fn settle(&mut self, planted: Planted, recoveries: u8) {
         self.settle_left();
         self.settle_installs();
         self.settle_registry();
+        self.settle_ended();
+        self.settle_copies(recoveries);
         self.settle_truth();
         let forgets = planted.is(Bug::ForgottenOnReturn) || planted.is(Bug::ForgottenOnceTaken);
-        if !forgets && !planted.is(Bug::MirrorDropped) {
+        let is_plain = self.global.recoveries == 0;
+        if is_plain && !forgets && !planted.is(Bug::MirrorDropped) {
             self.settle_versions();
         }
         let global = &mut self.global;
@@ -36,21 +40,23 @@ impl Scene {
 
     /// A site that has left takes no step, and no other one looks at it.
     fn settle_left(&mut self) {
-        let left = self.global.registry.left;
+        let left = self.global.chain.registry.left;
         for (at, site) in self.sites.iter_mut().enumerate().filter(|(at, _)| has(left, *at)) {
             let version = Ballot::FIRST;
-            let registry = Copied { version, open: None, backup: at as u8, left: 0 };
+            let decided = Vec::new();
+            let registry = Copied { version, open: None, backup: at as u8, left: 0, decided };
             let registry = Rc::new(registry);
             let holding = Holding::default();
             let (generation, former) = (0, None);
             let (records, copied) = (0, 0);
-            *site = Site { registry, holding, records, copied, generation, former, stuck: None };
+            let (stuck, kept) = (None, Rc::default());
+            *site = Site { registry, holding, records, copied, generation, former, stuck, kept };
         }
     }
 
     /// An install is refused for good where a later epoch is known: tokens never decrease.
     fn settle_installs(&mut self) {
-        let (sites, left) = (&self.sites, self.global.registry.left);
+        let (sites, left) = (&self.sites, self.global.chain.registry.left);
         self.installs.retain(|install| {
             let (from, to) = (usize::from(install.from), usize::from(install.to));
             !has(left, from) && !has(left, to) && install.epoch > sites[to].holding.token.epoch()
@@ -61,7 +67,7 @@ impl Scene {
     /// neither is what that goes on from.
     fn settle_registry(&mut self) {
         let sites = &self.sites;
-        let registry = &self.global.registry;
+        let registry = &self.global.chain.registry;
         let is_taken = |by: model::SiteId, decided: Ballot| {
             let at = place(by);
             has(registry.left, at) || sites[at].holding.token.epoch() >= Epoch::of_failover(decided)
@@ -77,33 +83,65 @@ impl Scene {
             }
         }
         if decided != registry.failovers.decided {
-            Rc::make_mut(&mut self.global.registry).failovers.decided = decided;
+            Rc::make_mut(&mut self.global.chain.registry).failovers.decided = decided;
         }
     }
 
-    /// The last decision matters while a site is a stale owner by it, or its taker has not got it.
+    /// Decisions in a site's copy are of use if a recovery may go on from it, or the site hands them in.
+    fn settle_copies(&mut self, recoveries: u8) {
+        let is_due = self.global.recoveries < recoveries;
+        for at in 0..self.sites.len() {
+            let is_behind = self.is_behind(at);
+            let decided = &self.sites[at].registry.decided;
+            if !decided.is_empty() && !is_due && !is_behind {
+                Rc::make_mut(&mut self.sites[at].registry).decided.clear();
+            } else if decided.iter().any(|one| one.opened != Ballot::FIRST) {
+                let copied = Rc::make_mut(&mut self.sites[at].registry);
+                copied.decided.iter_mut().for_each(|one| {
+                    one.without.clear();
+                    one.opened = Ballot::FIRST;
+                });
+            }
+        }
+    }
+
+    /// A term that no site is in any more is over.
+    fn settle_ended(&mut self) {
+        if self.global.ended.is_some() && !(0..self.sites.len()).any(|at| self.is_behind(at)) {
+            self.global.ended = None;
+        }
+    }
+
+    /// The last decision of a term matters while a site is a stale owner by it, or its taker has not got it.
     fn settle_truth(&mut self) {
-        let Some((decided, fenced, had)) = self.global.truth else { return };
-        let epoch = Epoch::of_failover(decided);
-        let stale = (0..self.sites.len())
-            .filter(|at| self.is_there(*at) && self.is_stale(*at))
-            .fold(0, |stale, at| stale | bit(at));
-        let waits = |at: usize| self.is_there(at) && self.sites[at].holding.token.epoch() < epoch;
-        let known = &self.global.registry.failovers.decided;
-        let is_awaited = known
-            .iter()
-            .filter(|one| one.decided == decided)
-            .filter_map(|one| one.taken.first())
-            .any(|taken| waits(place(taken.by)));
-        let (fenced, had) = (fenced & stale, if is_awaited { had } else { 0 });
-        let is_over = fenced == 0 && had == 0 && !(0..self.sites.len()).any(waits);
-        self.global.truth = (!is_over).then_some((decided, fenced, had));
+        let registries = self.global.ended.iter().map(|ended| &ended.0.registry);
+        let known = registries
+            .chain([&self.global.chain.registry])
+            .flat_map(|registry| &registry.failovers.decided)
+            .chain(self.sites.iter().flat_map(|site| site.kept.iter()))
+            .chain(self.sites.iter().flat_map(|site| &site.registry.decided));
+        let known: Vec<_> = known
+            .filter_map(|one| one.taken.first().map(|taken| (one.decided, place(taken.by))))
+            .collect();
+        self.global.truth = self.global.truth.map(|truth| {
+            let (decided, fenced, had) = truth?;
+            let epoch = Epoch::of_failover(decided);
+            let waits =
+                |at: usize| self.is_there(at) && self.sites[at].holding.token.epoch() < epoch;
+            let stale = (0..self.sites.len())
+                .filter(|at| self.is_there(*at) && self.is_stale(*at))
+                .fold(0, |stale, at| stale | bit(at));
+            let is_awaited = known.iter().any(|(one, by)| *one == decided && waits(*by));
+            let (fenced, had) = (fenced & stale, if is_awaited { had } else { 0 });
+            let is_over = fenced == 0 && had == 0 && !(0..self.sites.len()).any(waits);
+            (!is_over).then_some((decided, fenced, had))
+        });
     }
 
     /// A site that would learn nothing from the registry but its version has that. Of an earlier version
     /// it matters only which of those it has passed that it is still compared with.
     fn settle_versions(&mut self) {
-        let registry = self.global.registry.clone();
+        let registry = self.global.chain.registry.clone();
         let there = || (0..self.sites.len()).filter(|at| !has(registry.left, *at));
         // Others must have as late a version for what is frozen to be served again.
         let is_stuck = |site: &Site| matches!(site.holding.token, Token::Frozen { to, .. } if has(site.registry.left, place(to)));
@@ -114,7 +152,7 @@ impl Scene {
             .collect();
         compared.extend(registry.failovers.open.iter().map(|open| open.opened));
         compared.extend(registry.failovers.decided.iter().map(|one| one.decided));
-        compared.extend(self.global.truth.map(|(decided, _, _)| decided));
+        compared.extend(self.global.truth.iter().flatten().map(|(decided, ..)| *decided));
         for at in there().collect::<Vec<_>>() {
             let site = &self.sites[at];
             let version = site.registry.version;

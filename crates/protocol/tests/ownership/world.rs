@@ -3,16 +3,17 @@
 //! Being away is taking no step. Installs are kept for ever and come at any time, late or again; every
 //! other message brings a fact that stays true.
 
-use super::scene::{Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id, place};
+use super::scene::{Chain, Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id, place};
 use super::search::{Explore, Fast, hash};
 use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotCopy, Tag};
 use protocol::global::ownership::trial::{Bug, Planted};
-use protocol::global::ownership::{Found, Holding, Records, Token, leaving};
+use protocol::global::ownership::{Holding, Records, Token, leaving};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::rc::Rc;
 
 const INSTALLS_MAX: usize = 4;
+const OF_ENDED: usize = 16;
 
 /// How far the search goes.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Bounds {
     pub(crate) failovers: u8,
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
+    pub(crate) recoveries: u8,
 }
 
 /// A state: numbers of sites, installs and what no site has. 0: none.
@@ -72,6 +74,9 @@ pub(crate) enum Verb {
     Forget,
     LateFence,
     Reclaim,
+    Recover,
+    RecoverAccepted,
+    HandIn,
 }
 
 pub(crate) struct World {
@@ -81,6 +86,8 @@ pub(crate) struct World {
     globals: Table<Global>,
     installs: Table<Install>,
     names: HashMap<(Verb, u8, u8), &'static str, Fast>,
+    /// A trial: what sites have of an ended term of the registry is dropped.
+    pub(crate) hands_in_nothing: bool,
     /// Whether states that come to the same are brought into one form.
     pub(crate) settles: bool,
     /// The forms of all states that were looked at, if they are wanted.
@@ -97,6 +104,7 @@ impl World {
             globals: Table(Vec::new(), HashMap::default()),
             installs: Table(Vec::new(), HashMap::default()),
             names: HashMap::default(),
+            hands_in_nothing: false,
             settles: true,
             forms: None,
         }
@@ -109,7 +117,14 @@ impl World {
         (0..self.bounds.sites).for_each(|at| backups[at] = ((at + 1) % self.bounds.sites) as u8);
         let version = Ballot { round: 1, ..Ballot::FIRST };
         let failovers = Failovers::default();
-        let registry = Rc::new(Registry { version, failovers, backups, left: 0 });
+        let registry = Rc::new(Registry {
+            version,
+            failovers,
+            backups,
+            left: 0,
+            base: None,
+            brought: Vec::new(),
+        });
         let site = |at: usize| {
             let token = match at {
                 0 => Token::Held(first),
@@ -125,14 +140,15 @@ impl World {
                 generation: 0,
                 former: None,
                 stuck: None,
+                kept: Rc::default(),
             }
         };
         let sites = (0..self.bounds.sites).map(site).collect();
         let global = Global {
-            registry: registry.clone(),
-            found: Found::default(),
-            found_copy: 0,
-            reported: 0,
+            chain: Chain::of(registry.clone()),
+            ended: None,
+            recoveries: 0,
+            hands_in_nothing: self.hands_in_nothing,
             safe: None,
             writes: 0,
             moves: 0,
@@ -140,7 +156,7 @@ impl World {
             backups: 0,
             leaves: 0,
             late: 0,
-            truth: None,
+            truth: [None, None],
             acknowledged: 0,
             named_lost: 0,
             mirrored: 0,
@@ -151,7 +167,7 @@ impl World {
 
     fn pack(&mut self, mut scene: Scene) -> State {
         if self.settles {
-            scene.settle(self.planted);
+            scene.settle(self.planted, self.bounds.recoveries);
         }
         self.keep(scene)
     }
@@ -181,10 +197,16 @@ impl World {
         }
     }
 
+    /// What a step is called. Those of a term that a recovery has ended have the first number plus
+    /// [`OF_ENDED`].
     fn name(&mut self, verb: Verb, one: usize, other: usize) -> &'static str {
         let key = (verb, one as u8, other as u8);
         self.names.entry(key).or_insert_with(|| {
             let site = |at: usize| char::from(b'a' + at as u8);
+            let (term, one) = match one.checked_sub(OF_ENDED) {
+                Some(one) => ("old ", one),
+                None => ("", one),
+            };
             let named = match verb {
                 Verb::Close | Verb::Decide | Verb::Forget => format!("{verb:?}"),
                 Verb::Freeze | Verb::Sync | Verb::HandOn => {
@@ -196,9 +218,13 @@ impl World {
                     let others: String = others.map(|at| format!("+{}", site(at))).collect();
                     format!("Suspend {}{others}", site(one))
                 }
+                Verb::Recover | Verb::RecoverAccepted => {
+                    let sites = (0..SITES_MAX).filter(|at| has(other as u8, *at)).map(site);
+                    format!("{verb:?} {}", sites.collect::<String>())
+                }
                 _ => format!("{verb:?} {}", site(one)),
             };
-            Box::leak(named.to_lowercase().into_boxed_str())
+            Box::leak(format!("{term}{}", named.to_lowercase()).into_boxed_str())
         })
     }
 
@@ -211,7 +237,56 @@ impl World {
             }
         }
         self.steps_of_registry(scene, out);
+        self.steps_of_recovery(scene, out);
         self.installs(scene, out);
+    }
+
+    /// Some sites begin a new term, and those that have not heard of it go on in the one before.
+    fn steps_of_recovery(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        let (sites, majority) = (scene.sites.len(), scene.sites.len() as u32 / 2 + 1);
+        if scene.global.recoveries < self.bounds.recoveries {
+            let current = scene.global.chain.registry.version;
+            for mask in 1..bit(sites) - 1 {
+                let mut recover = |has_accepted: bool, verb: Verb| {
+                    let mut next = scene.clone();
+                    next.recover(mask, has_accepted);
+                    out.push((next, (verb, 0, mask.into())));
+                };
+                let mut there = (0..sites).filter(|at| has(mask, *at));
+                let is_latest = there.any(|at| scene.sites[at].registry.version == current);
+                // A majority has accepted what was chosen.
+                if is_latest || mask.count_ones() < majority {
+                    recover(false, Verb::Recover);
+                }
+                if !is_latest {
+                    recover(true, Verb::RecoverAccepted);
+                }
+            }
+        }
+        for at in (0..sites).filter(|at| !scene.sites[*at].kept.is_empty()) {
+            let mut next = scene.clone();
+            next.hand_in(at);
+            out.push((next, (Verb::HandIn, at, 0)));
+        }
+        let Some(promised) = scene.global.ended.as_ref().map(|ended| ended.1) else { return };
+        let Some(global) = scene.global.clone().exchanged() else { return };
+        let before = Scene { global, ..scene.clone() };
+        let behind: Vec<usize> = (0..sites).filter(|at| before.is_behind(*at)).collect();
+        let mut steps = Vec::new();
+        for at in &behind {
+            if before.sites[*at].registry.version < before.global.chain.registry.version {
+                let mut next = before.clone();
+                next.learn(*at, self.planted);
+                steps.push((next, (Verb::Learn, *at, 0)));
+            }
+        }
+        if behind.iter().filter(|at| !has(promised, **at)).count() as u32 >= majority {
+            self.steps_of_registry(&before, &mut steps);
+        }
+        for (mut next, (verb, one, other)) in steps {
+            next.global = next.global.exchanged().expect("there are two terms");
+            out.push((next, (verb, one + OF_ENDED, other)));
+        }
     }
 
     fn steps_of(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
@@ -222,7 +297,7 @@ impl World {
             change(&mut next);
             out.push((next, (verb, at, 0)));
         };
-        if site.registry.version < scene.global.registry.version {
+        if site.registry.version < scene.global.chain.registry.version {
             add(Verb::Learn, &|next| next.learn(at, planted));
         }
         let is_owner = matches!(site.holding.token, Token::Held(_));
@@ -292,7 +367,7 @@ impl World {
     }
 
     fn leave(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
-        let registry = &scene.global.registry;
+        let registry = &scene.global.chain.registry;
         let is_due = scene.global.leaves < self.bounds.leaves
             && registry.failovers.open.is_none()
             && scene.sites[at].registry.version == registry.version;
@@ -523,7 +598,7 @@ impl World {
     fn steps_of_registry(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
         let sites = scene.sites.len();
         let all = bit(sites) - 1;
-        let registry = &scene.global.registry;
+        let registry = &scene.global.chain.registry;
         let left = registry.left;
         let mut add = |verb: Verb, pair: (usize, usize), change: &dyn Fn(&mut Scene)| {
             let mut next = scene.clone();
@@ -562,9 +637,10 @@ impl World {
         }
         if let Some(open) = &registry.failovers.open {
             add(Verb::Close, (0, 0), &|next| next.global.close());
-            let done = scene.global.fenced() | scene.global.reported | left;
+            let done = scene.global.fenced() | scene.global.chain.reported | left;
             for at in (0..sites).filter(|at| !has(done, *at)) {
-                if scene.sites[at].registry.version >= open.opened {
+                let version = scene.sites[at].registry.version;
+                if version >= open.opened && version.term == open.opened.term {
                     add(Verb::Inventory, (at, 0), &|next| next.inventory(at));
                 } else if self.planted.is(Bug::InventorySkipped)
                     && scene.may_decide(Some(at))
@@ -604,7 +680,9 @@ impl World {
                 let is_void = scene
                     .global
                     .truth
-                    .is_some_and(|(decided, _, _)| install.epoch < Epoch::of_failover(decided));
+                    .iter()
+                    .flatten()
+                    .any(|(decided, ..)| install.epoch < Epoch::of_failover(*decided));
                 if !is_void {
                     next.global.mirrored |= install.records & !next.global.named_lost;
                 }
@@ -661,7 +739,7 @@ impl Explore for World {
         let fault = self.fault_in(&scene);
         if self.forms.is_some() {
             let mut settled = scene;
-            settled.settle(self.planted);
+            settled.settle(self.planted, self.bounds.recoveries);
             let form = self.keep(settled);
             self.forms.as_mut().expect("they are wanted").insert(form);
         }

@@ -236,7 +236,11 @@ impl Holding {
         // Within one epoch, the copy here may have a later position than the reported one.
         let is_ahead = copy.tag.epoch == tag.epoch && copy.position > position;
         let is_void = is_lower && (!is_ahead || fences.planted().is(Bug::SafeWhileBehind));
-        let goes = is_void && !fences.are_up();
+        // What an earlier owner reported may be over: the site that it named may have left, or own the
+        // slot by now with the records that were the copy.
+        let is_over = tag.epoch < self.token.epoch();
+        let is_of_owner = !is_over || fences.planted().is(Bug::SafeByEarlierOwner);
+        let goes = is_void && is_of_owner && !fences.are_up();
         if goes {
             self.copy = None;
         }
@@ -403,5 +407,17 @@ mod tests {
         assert!(!goes((tag(2, 4), 49)), "it is behind");
         assert!(goes((tag(2, 4), 50)));
         assert!(goes((tag(3, 0), 1)));
+    }
+
+    #[test]
+    fn a_copy_stays_when_an_earlier_owner_reports_a_later_one() {
+        let copy = Some(SlotCopy::retained(epoch(1), A));
+        let safe = (Tag { epoch: epoch(2), generation: 0 }, 1);
+        let knows = |count| {
+            let token = Token::Gone { epoch: epoch(count), to: B };
+            Holding { token, copy }.superseded(safe, &open(A))
+        };
+        assert!(knows(1) && knows(2));
+        assert!(!knows(3), "the copy may be what the owner of epoch 3 went on from");
     }
 }

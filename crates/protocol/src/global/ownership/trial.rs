@@ -25,6 +25,8 @@ pub enum Bug {
     SafeWhileBehind,
     /// The owner reports what its former backup has as the copy of the new one.
     SafeByFormer,
+    /// What an earlier owner reported as safe counts, though a later one is known.
+    SafeByEarlierOwner,
     /// A leaving site hands no copies on.
     NothingHandedOn,
     /// A leaving site counts the owner's own records as a copy.
@@ -67,7 +69,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them but those of lending.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 17] = [
         Bug::ForgottenOnReturn,
         Bug::ForgottenOnceTaken,
         Bug::AbortUnasked,
@@ -79,6 +81,7 @@ impl Bug {
         Bug::SafeWithoutGeneration,
         Bug::SafeWhileBehind,
         Bug::SafeByFormer,
+        Bug::SafeByEarlierOwner,
         Bug::NothingHandedOn,
         Bug::OwnersRecordsCount,
         Bug::OlderPositionCounts,
