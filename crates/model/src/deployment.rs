@@ -501,7 +501,15 @@ impl Registry {
                 self.changes += 1;
                 Ok(site(*id))
             }
+            // The asked site may not have known yet that the site is lost: that one has nothing to hand over
+            // any more, and does not answer.
+            RegistryChange::Leave(id) if self.is_lost(*id) => {
+                self.change_at(&RegistryChange::Remove(*id), version)
+            }
             RegistryChange::Leave(id) => {
+                if self.failovers.open.as_ref().is_some_and(|open| open.lost == *id) {
+                    self.check_no_failover()?;
+                }
                 let others_stay = self.sites.iter().any(|site| site.id != *id && !site.leaving);
                 self.check_not_last_holder(*id)?;
                 let leaver = self.site_mut(*id)?;
@@ -760,6 +768,19 @@ mod tests {
         let last = registry.change(&RegistryChange::Leave(SiteId(2)));
         assert!(matches!(last, Err(RegistryError::LastSite(_))));
         assert!(registry.change(&RegistryChange::Leave(SiteId(9))).is_err());
+    }
+
+    #[test]
+    fn a_lost_site_that_is_to_leave_is_removed_and_not_while_its_failover_is_open() {
+        let mut registry = registry();
+        registry.change(&RegistryChange::Join(entry("b", 9))).unwrap();
+        let (lost, at) = (SiteId(2), |round| Ballot { round, ..Ballot::FIRST });
+        registry.failovers.open(at(5), lost, &[]).unwrap();
+        let early = registry.change(&RegistryChange::Leave(lost));
+        assert!(matches!(early, Err(RegistryError::FailoverOpen(_))), "{early:?}");
+        assert!(registry.failovers.decide(at(6), at(5), Vec::new()));
+        registry.change(&RegistryChange::Leave(lost)).unwrap();
+        assert_eq!(registry.site(lost), None, "it could not hand anything over");
     }
 
     #[test]

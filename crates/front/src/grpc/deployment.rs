@@ -213,16 +213,17 @@ impl v1::deployment_server::Deployment for Callee {
             let id = request_id(asked.request)?;
             let discard = asked.discard.iter().map(|name| site_named(&registry, name));
             let discard = discard.collect::<Result<Vec<_>, _>>()?;
+            if asked.discard.contains(&asked.site) {
+                return Err(Status::invalid_argument(
+                    "a site keeps no mirror of itself to discard",
+                ));
+            }
             let known = id.and_then(|id| outcome_of(&registry, id));
             if let Some(outcome) = known.filter(|outcome| outcome.is_err() || discard.is_empty()) {
                 return outcome.map(|()| v1::LeaveSiteResponse {});
             }
             let site = site_named(&registry, &asked.site)?;
-            // A lost site has nothing to hand over any more.
-            let change = match registry.is_lost(site) {
-                true => RegistryChange::Remove(site),
-                false => RegistryChange::Leave(site),
-            };
+            let change = RegistryChange::Leave(site);
             self.ask(Body::Registry { change, id }, deadline_ms).await?;
             // Once it is marked as leaving, no site streams its mirror there any more.
             for of in discard {
@@ -278,6 +279,16 @@ impl v1::deployment_server::Deployment for Callee {
             };
             let without = asked.without.iter().map(|name| site_named(&registry, name));
             let without = without.collect::<Result<Vec<_>, _>>()?;
+            if by == Some(lost) {
+                return Err(Status::invalid_argument("the lost site cannot take over from itself"));
+            }
+            if let Some(one) = without.iter().find(|one| **one == lost || self.is_own(**one)) {
+                let name = name_of(&registry, *one);
+                return Err(Status::invalid_argument(match *one == lost {
+                    true => format!("{name} is the lost site: it is not asked anyway"),
+                    false => format!("{name} answers this request, so it can be asked"),
+                }));
+            }
             let id = request_id(asked.request)?.filter(|_| asked.accept_loss);
             let told = match asked.accepted.is_empty() || !asked.accept_loss {
                 true => None,

@@ -40,6 +40,11 @@ impl Callee {
         Ok(shown(&registry, &view))
     }
 
+    /// Whether this node's own site is the one.
+    pub(super) fn is_own(&self, site: SiteId) -> bool {
+        self.handle.status().deployment.as_ref().is_some_and(|member| member.own == site)
+    }
+
     /// The registry that this node has.
     pub(super) async fn registry(&self) -> Result<Arc<Registry>, Status> {
         if self.handle.status().deployment.is_none() {
