@@ -1,6 +1,6 @@
 //! An in-memory store with etcd's rules that fails where a test wants it.
 
-use super::fenced::{Ended, Fenced, Op, fit};
+use super::locked::{Ended, Locked, Op, fit};
 use crate::batcher::lock;
 use model::Bytes;
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl Owner {
     }
 }
 
-impl Fenced for Owner {
+impl Locked for Owner {
     fn commit(&mut self, ops: Vec<Op>) -> Result<(), Ended> {
         assert!(fit(&ops) && !ops.is_empty(), "etcd would refuse this");
         for (nth, op) in ops.iter().enumerate() {

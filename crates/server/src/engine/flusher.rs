@@ -3,7 +3,7 @@
 //! Between rounds it checks regularly that this process still owns the site, so that an idle
 //! process notices a loss, too.
 
-use super::fenced::{Ended, Fenced};
+use super::locked::{Ended, Locked};
 use super::recording::Changes;
 use super::redo;
 use super::rows::CutRows;
@@ -21,7 +21,7 @@ pub(crate) struct Flusher<F> {
     pub(crate) events: mpsc::Sender<Event>,
 }
 
-impl<F: Fenced> Flusher<F> {
+impl<F: Locked> Flusher<F> {
     /// Runs until all senders of rounds are gone, or the site is lost. Returns the store if it is
     /// still usable.
     pub(crate) fn run(mut self) -> Option<F> {

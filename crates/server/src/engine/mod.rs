@@ -14,7 +14,7 @@
 //!   changes that applying makes in the state are recorded and go to etcd, one *round* per
 //!   transaction. Answers, messages to other sites and watch events produced until then are
 //!   released when the transaction has succeeded. Meanwhile the next round gathers.
-//! - **A round without changes still checks the fence**, since a read's answer is valid only if
+//! - **A round without changes still checks the lock**, since a read's answer is valid only if
 //!   this process still owned the site after the request arrived.
 //! - **A process that loses the key stops answering.** Its withheld outputs are dropped, waiting
 //!   clients receive "outcome unknown", and the process waits to own the site again.
@@ -22,7 +22,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `recording` | a state that records its changes |
-//! | `fenced` | what is needed of etcd, as a contract |
+//! | `locked` | what is needed of etcd, as a contract |
 //! | `rows` | how rows are stored in etcd; long ones in parts |
 //! | `redo` | rounds that do not fit one transaction |
 //! | `output_buffer` | outputs that wait for their round, and requests that wait for outputs |
@@ -37,14 +37,14 @@
 //! read sees this process's copy, so it may see a write that is still on its way to etcd; a backup
 //! may contain one.
 //!
-//! Source: EdgeKV (Sonbol et al., 2020), with etcd clusters as its groups; the fence is Chubby's
+//! Source: EdgeKV (Sonbol et al., 2020), with etcd clusters as its groups; the lock is Chubby's
 //! sequencer (Burrows, 2006).
 
 pub(crate) mod etcd;
 #[cfg(test)]
 mod fake;
-pub(crate) mod fenced;
 mod flusher;
+pub(crate) mod locked;
 mod opened;
 mod output_buffer;
 mod recording;

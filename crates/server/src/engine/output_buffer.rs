@@ -3,7 +3,7 @@
 //! The core's outputs gather here with what the state's recorder has seen, until no round is on its way;
 //! then all of it is the next round, and leaves when that is durable. Because a round is as old as the
 //! last thing in it, and begins when everything in it is there, an answer always leaves after a look at
-//! the fence that came after its question.
+//! the lock that came after its question.
 //!
 //! A request past its deadline is answered so, while the round may wait on: a write's outcome is
 //! unknown then, and the round's later answer to it is dropped. The core has requests by numbers of

@@ -7,7 +7,7 @@
 //! complete record, and applies it again: it only sets and removes rows, so applying it twice is
 //! harmless.
 
-use super::fenced::{Ended, Fenced, Op, fit, groups};
+use super::locked::{Ended, Locked, Op, fit, groups};
 use super::recording::Changes;
 use super::rows::{Before, CutRows, end_of};
 use model::{Bytes, limits};
@@ -31,7 +31,7 @@ fn gone() -> Op {
 /// Makes a round durable. Calls `durable` as soon as it is; more work may follow before the next
 /// round can begin.
 pub(crate) fn flush(
-    store: &mut impl Fenced,
+    store: &mut impl Locked,
     cut: &mut CutRows,
     changes: &Changes,
     durable: &mut dyn FnMut(),
@@ -64,13 +64,13 @@ pub(crate) fn flush(
 }
 
 /// Writes the rows of a round after its record is complete, and removes the record.
-fn finish(store: &mut impl Fenced, mut ops: Vec<Op>) -> Result<(), Ended> {
+fn finish(store: &mut impl Locked, mut ops: Vec<Op>) -> Result<(), Ended> {
     ops.push(gone());
     groups(ops).into_iter().try_for_each(|group| store.commit(group))
 }
 
 /// Completes an earlier owner's unfinished round. Called before anything is read.
-pub(crate) fn recover(store: &mut impl Fenced) -> Result<(), Ended> {
+pub(crate) fn recover(store: &mut impl Locked) -> Result<(), Ended> {
     let mark = store.page(MARK, &end_of(MARK), 1)?;
     let Some((_, mark)) = mark.first() else {
         let left = store.page(REDO, &end_of(REDO), 1)?;

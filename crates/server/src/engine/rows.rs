@@ -12,7 +12,7 @@
 //! key begins with the length of KEY, so that the parts of one row are one range. Memory holds the
 //! list of cut rows: when such a row is changed or removed, its parts are removed with it.
 
-use super::fenced::{Ended, Fenced, Op};
+use super::locked::{Ended, Locked, Op};
 use super::recording::Changes;
 use model::{Bytes, limits};
 use std::collections::BTreeMap;
@@ -93,10 +93,10 @@ impl CutRows {
 
     /// Reads all rows, page by page, and records which of them are cut. Returns the number of rows.
     /// The pages are of different moments; they are consistent if there are no writes meanwhile,
-    /// which the caller verifies by [`Fenced::check`] afterwards.
+    /// which the caller verifies by [`Locked::check`] afterwards.
     pub(crate) fn read(
         &mut self,
-        store: &mut impl Fenced,
+        store: &mut impl Locked,
         take: &mut dyn FnMut(Vec<(Bytes, Bytes)>) -> Result<(), Ended>,
     ) -> Result<u64, Ended> {
         let (mut from, until) = (ROW.to_vec(), end_of(ROW));
@@ -116,7 +116,7 @@ impl CutRows {
         }
     }
 
-    fn value(&mut self, store: &mut impl Fenced, key: &Bytes, row: Bytes) -> Result<Bytes, Ended> {
+    fn value(&mut self, store: &mut impl Locked, key: &Bytes, row: Bytes) -> Result<Bytes, Ended> {
         let damaged = |what: &str| {
             let name = key.escape_ascii();
             Ended::Failed(format!(

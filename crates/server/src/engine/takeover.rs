@@ -10,8 +10,8 @@
 
 use super::etcd::health::Health;
 use super::etcd::owner::Owner;
-use super::fenced::{Ended, Fenced, Op};
 use super::flusher::Flusher;
+use super::locked::{Ended, Locked, Op};
 use super::output_buffer::{OutputBuffer, Released};
 use super::recording::{Changes, Recorded, Recorder};
 use super::redo;
@@ -76,7 +76,7 @@ fn empty(folder: &Path) -> Result<(), StartError> {
 
 /// Checks that the site in etcd is this node's, or creates it for this node.
 fn identify(
-    store: &mut impl Fenced,
+    store: &mut impl Locked,
     config: &Config,
     etcd: &EtcdConfig,
     own: &Identity,
@@ -94,12 +94,12 @@ fn identify(
     Ok(site)
 }
 
-fn save(store: &mut impl Fenced, site: &Identity) -> Result<(), Ended> {
+fn save(store: &mut impl Locked, site: &Identity) -> Result<(), Ended> {
     let (key, value) = (Bytes::from_static(IDENTITY), Bytes::from(site.to_toml()));
     store.commit(vec![Op::Put { key, value }])
 }
 
-impl<F: Fenced> Kept<F> {
+impl<F: Locked> Kept<F> {
     /// The site's identity, which replaces the data directory's.
     pub(crate) fn site(&self) -> &Identity {
         &self.site

@@ -1,7 +1,7 @@
 //! Why a node does not start.
 
 use crate::engine::etcd::EtcdError;
-use crate::engine::fenced::Ended;
+use crate::engine::locked::Ended;
 use crate::identity::IdentityError;
 use crate::peers::PeersError;
 use crate::tls::TlsError;

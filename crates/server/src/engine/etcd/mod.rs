@@ -1,4 +1,4 @@
-//! The contract [`super::fenced`], implemented on etcd (3.4 or newer).
+//! The contract [`super::locked`], implemented on etcd (3.4 or newer).
 //!
 //! | file | idea |
 //! | --- | --- |

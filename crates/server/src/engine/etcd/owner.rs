@@ -14,7 +14,7 @@
 //! once: the directory's lock proves that the earlier process is gone. For the key of any other
 //! process it waits.
 
-use super::super::fenced::{Ended, Fenced, Op};
+use super::super::locked::{Ended, Locked, Op};
 use super::api::compare::{CompareResult, CompareTarget, TargetUnion};
 use super::api::request_op::Request as Is;
 use super::api::response_op::Response as Was;
@@ -50,7 +50,7 @@ pub(crate) struct Owner {
     name: String,
     lease: i64,
     /// The revision of the owner's key after the last transaction.
-    fence: i64,
+    lock: i64,
     transactions: u64,
     room: Option<Room>,
     full: bool,
@@ -116,7 +116,7 @@ impl Owner {
             prefix: Bytes::from(format!("{}/", config.prefix)),
             name: format!("{directory:016x} {process:016x}"),
             lease: 0,
-            fence: 0,
+            lock: 0,
             transactions: 0,
             room: None,
             full: false,
@@ -179,7 +179,7 @@ impl Owner {
                 Err(CallError::Refused(why)) => return Err(Ended::Failed(why)),
             };
             if let Some(revision) = won {
-                self.fence = revision;
+                self.lock = revision;
                 return Ok(());
             }
             if let Some(last) = there.filter(|there| there.lease != 0) {
@@ -274,7 +274,7 @@ impl Owner {
         }
     }
 
-    /// The error for a fence that is gone.
+    /// The error for a lock that is gone.
     fn lost(response: &TxnResponse) -> Ended {
         Ended::Lost(match found(response) {
             Some(_) => "another process has taken the site over".to_owned(),
@@ -303,7 +303,7 @@ impl Owner {
     }
 }
 
-impl Fenced for Owner {
+impl Locked for Owner {
     fn commit(&mut self, ops: Vec<Op>) -> Result<(), Ended> {
         let (key, value) = (self.key(b"owner"), value_of(&self.name, self.transactions + 1));
         let mut success: Vec<_> = ops.into_iter().map(|op| self.in_etcd(op)).collect();
@@ -314,13 +314,13 @@ impl Fenced for Owner {
             ignore_lease: true,
         })));
         let request = TxnRequest {
-            compare: vec![is_at(key.clone(), self.fence)],
+            compare: vec![is_at(key.clone(), self.lock)],
             success,
             failure: vec![look_at(key)],
         };
         let began = Instant::now();
         let response = self.again(async |client| client.txn(request.clone()).await)?;
-        self.fence = match response.header {
+        self.lock = match response.header {
             Some(header) if response.succeeded => header.revision,
             // The first attempt took effect, but its answer was lost.
             _ => match found(&response).filter(|there| there.value == value) {
@@ -338,7 +338,7 @@ impl Fenced for Owner {
         // The transaction must read something: etcd answers one without any operation from the
         // asked member's local state, which may be stale.
         let request = TxnRequest {
-            compare: vec![is_at(key.clone(), self.fence)],
+            compare: vec![is_at(key.clone(), self.lock)],
             success: vec![look_at(key.clone())],
             failure: vec![look_at(key)],
         };

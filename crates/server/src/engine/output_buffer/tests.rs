@@ -108,7 +108,7 @@ fn an_answer_leaves_with_the_round_that_began_after_it_was_asked_for() {
     assert!(!bench.answer(first, 1));
     bench.begin();
     assert_eq!(bench.rounds.try_recv().unwrap().len(), 1);
-    // This one comes while that round is on its way: its look at the fence may be over already.
+    // This one comes while that round is on its way: its look at the lock may be over already.
     let second = bench.buffer.admit(Duration::ZERO, Ticket(71), &read()).unwrap();
     assert!(!bench.answer(second, 2));
     bench.begin();

@@ -1,7 +1,7 @@
 //! The contract with the store of a site: reads, and transactions that only the owner's process can
 //! make.
 //!
-//! The owner of a site has a *fence*: a key that is its own as long as its lease lasts, and that
+//! The owner of a site has a *lock*: a key that is its own as long as its lease lasts, and that
 //! each of its transactions compares. When another process owns the site, or soon may, the
 //! transaction does nothing and fails. The contract is separate from etcd so that its users can be
 //! tested with a store in memory that fails on demand ([`super::fake`]).
@@ -47,10 +47,10 @@ impl Op {
     }
 }
 
-/// The most operations of one [`Fenced::commit`]: the fence needs one more.
+/// The most operations of one [`Locked::commit`]: the lock needs one more.
 pub(crate) const OPS_MAX: usize = limits::ETCD_OPS_MAX - 1;
 
-/// Whether the operations fit one [`Fenced::commit`].
+/// Whether the operations fit one [`Locked::commit`].
 pub(crate) fn fit(ops: &[Op]) -> bool {
     ops.len() <= OPS_MAX
         && ops.iter().map(Op::bytes).sum::<usize>() <= limits::ETCD_REQUEST_BYTES_MAX
@@ -88,11 +88,11 @@ pub(crate) enum Ended {
 
 /// The part of the store that belongs to one site, as its owner sees it. Transient failures are
 /// retried inside until the operation is known to have taken effect once.
-pub(crate) trait Fenced {
-    /// Applies all operations, or fails if the fence is gone. At most [`OPS_MAX`], no key twice.
+pub(crate) trait Locked {
+    /// Applies all operations, or fails if the lock is gone. At most [`OPS_MAX`], no key twice.
     fn commit(&mut self, ops: Vec<Op>) -> Result<(), Ended>;
 
-    /// Verifies that the fence held at some moment between call and return.
+    /// Verifies that the lock held at some moment between call and return.
     fn check(&mut self) -> Result<(), Ended>;
 
     /// The first keys and values from `from` (inclusive) to `until` (exclusive), limited in number.
