@@ -34,6 +34,10 @@ pub(crate) struct Identity {
     /// Whether it created a site that joined an existing deployment.
     #[serde(default)]
     pub(crate) let_in: bool,
+    /// Whether the registry has listed its site since. From then on it does not ask to be let in: it may have
+    /// been removed. A version without this field never reads such a file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) entered: bool,
     /// Whether its site has left its deployment. A version without this field never reads such a
     /// file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -162,6 +166,7 @@ impl Identity {
                     member: false,
                     engine: None,
                     let_in: false,
+                    entered: false,
                     left: false,
                     since: 0,
                     peers: Vec::new(),
@@ -242,9 +247,10 @@ impl Identity {
         self.save(data)
     }
 
-    /// Records durably whether the site of this directory has left its deployment.
+    /// Records durably that the registry has listed the site of this directory, and whether it has left its
+    /// deployment.
     pub(crate) fn has_left(data: &Path, has_left: bool) -> Result<(), IdentityError> {
-        Identity::change(data, |found| found.left = has_left)
+        Identity::change(data, |found| (found.entered, found.left) = (true, has_left))
     }
 
     /// Records durably since which log index this life is a member.
@@ -353,7 +359,8 @@ mod tests {
         for left in [true, false] {
             // The site is listed again after all: it joined beyond the end of a term.
             Identity::has_left(data.path(), left).unwrap();
-            assert_eq!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().left, left);
+            let read = Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap();
+            assert_eq!((read.left, read.entered), (left, true));
         }
         assert!(!again.to_toml().contains("since"), "an older version reads it until then");
         Identity::is_member_since(data.path(), 113).unwrap();

@@ -52,6 +52,12 @@ pub enum StartError {
     /// Another process took the site over during the start; started again, this one waits.
     #[error("{0}")]
     Deposed(String),
+    /// A token to join with, and no node to join at.
+    #[error(
+        "there is a token to join with (--join-token-file), but no --join that names a node of the \
+         deployment; to begin a deployment, leave the token out"
+    )]
+    NowhereToJoin,
     /// The site refuses this node.
     #[error("the site refuses this node: {0}")]
     Join(String),

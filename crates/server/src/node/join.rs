@@ -66,7 +66,10 @@ pub(super) fn become_member(
 /// Asks the addresses of `--join` for this node's site; if none has it, it joins the deployment.
 fn look_around(config: &Config, own: &mut Identity, peers: &PeerPort) -> Result<Begin, StartError> {
     if config.join.is_empty() {
-        return Ok(Begin::Site);
+        return match peers::join_token(config)? {
+            Some(_) => Err(StartError::NowhereToJoin),
+            None => Ok(Begin::Site),
+        };
     }
     tracing::info!("requesting to join at {}", config.join.join(", "));
     let (links, runtime) = (&peers.links, &peers.runtime);

@@ -130,6 +130,7 @@ impl Node {
         if let Some(reads) = &self.proxy_reads {
             runtime.spawn(reads.clone().turn_from_silent());
         }
+        let enters = entering.is_some();
         if let Some((links, site)) = entering {
             runtime.spawn(tasks::enter_deployment(
                 handle.clone(),
@@ -139,7 +140,7 @@ impl Node {
             ));
         }
         runtime.spawn(handle.clone().keep_cursors());
-        runtime.spawn(tasks::learn_keyspaces(handle, config.keyspaces.clone()));
+        runtime.spawn(tasks::learn_keyspaces(handle, config.keyspaces.clone(), enters));
     }
 
     /// A handle for a front. A task on the current runtime hands its answers out.

@@ -38,6 +38,8 @@ use tokio::runtime::Runtime;
 pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let lock = identity::lock_directory(&config.data)?;
     let mut own = identity_of(config)?;
+    // etcd, if the site's keys are there, does not have these.
+    let has_entered = own.entered || own.left;
     let clock = Clock::start();
     let metrics = Arc::new(Metrics::default());
     let (events, inbox) = mpsc::channel();
@@ -115,7 +117,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         threads.push(spawn("etcd", flusher)?);
     }
     let Serving { links, runtime, address: peer_address } = peers;
-    let entering = own.let_in.then(|| (links.clone(), described));
+    let entering = (own.let_in && !has_entered).then(|| (links.clone(), described));
     let runtime = Some(runtime);
     let node = Node {
         shared,

@@ -17,6 +17,10 @@ pub(super) async fn enter_deployment(
     site: SiteEntry,
 ) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
+    // It may be in the deployment already: the record of that is made after the fact.
+    handle.catch_up().await;
+    // What was published last may be of before that.
+    handle.slot_map().await;
     while handle.status().deployment.is_none() {
         match enter::look(&links, &addresses, &site).await {
             Ok(Found::LetIn(site, registry)) => {
@@ -39,14 +43,22 @@ pub(super) async fn enter_deployment(
 /// have; existing keyspaces are not changed.
 ///
 /// The node counts as current once it has caught up and has asked once for each keyspace that needs no
-/// deployment. What fails then is repeated beside the requests of clients: a full disk must not keep them from
+/// deployment. If its site `enters` a deployment, it must have that one's keyspaces first: until then a key of
+/// theirs would be one of `default`. What fails then is repeated beside the requests of clients: a full disk must not keep them from
 /// what they have.
-pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>) {
+pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>, enters: bool) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
+    const LOOK_AGAIN: Duration = Duration::from_millis(5);
     if handle.status().witness {
         return;
     }
     handle.catch_up().await;
+    if enters {
+        while handle.status().deployment.is_none() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        handle.catch_up().await;
+    }
     let (here, mut left): (Vec<_>, Vec<_>) =
         wanted.into_iter().partition(|spec| spec.scope == Scope::Site);
     let has_asked = !here.is_empty();

@@ -44,10 +44,12 @@ impl From<String> for Hidden {
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The file cannot be read or written.
-    #[error("{setting} {path}: {cause}", path = path.display())]
+    #[error("{setting} {path} cannot be {tried}: {cause}", path = path.display())]
     Io {
         /// The setting that names it.
         setting: &'static str,
+        /// What was tried.
+        tried: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's error.
@@ -99,7 +101,7 @@ pub(crate) fn parse(setting: &str, text: &str) -> Result<Vec<Hidden>, SecretErro
 
 /// Reads a file that only its owner may read.
 pub(crate) fn read(setting: &'static str, path: &Path) -> Result<String, SecretError> {
-    let io = |cause| SecretError::Io { setting, path: path.to_owned(), cause };
+    let io = |cause| SecretError::Io { setting, tried: "read", path: path.to_owned(), cause };
     let file = File::open(path).map_err(io)?;
     #[cfg(unix)]
     {
@@ -133,8 +135,12 @@ pub(crate) fn write(path: &Path, secrets: &[Hidden]) -> Result<(), SecretError> 
         fs::rename(&new, path)?;
         File::open(folder)?.sync_all()
     };
-    let io =
-        |cause| SecretError::Io { setting: "the data directory", path: path.to_owned(), cause };
+    let io = |cause| SecretError::Io {
+        setting: "the data directory",
+        tried: "written",
+        path: path.to_owned(),
+        cause,
+    };
     write().map_err(io)
 }
 
