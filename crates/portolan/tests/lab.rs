@@ -213,7 +213,12 @@ fn the_schema_is_json() {
 fn exploring_says_how_much_was_tried() {
     let words = ["explore", "one-site", "--seeds", "2", "--span", "5", "--jobs", "2"];
     let out = lab(&words).out();
-    assert_says(&out, &["2 seeds in ", " simulated hours", " faults"]);
+    assert_says(&out, &["2 seeds in ", " simulated hours", " faults", "\nfaults by kind: "]);
+    assert_says(&out, &["nothing broke: every promise holds in all 2 runs of one-site\n"]);
+    let words =
+        ["explore", "one-site", "three-sites", "--seeds", "1", "--span", "2", "--jobs", "1"];
+    let out = lab(&words).out();
+    assert_says(&out, &["every promise holds in all 2 runs of one-site, three-sites\n"]);
 }
 
 /// Whether the program under test has bugs to plant is decided by who builds it: cargo builds the

@@ -370,7 +370,7 @@ pub(super) mod tests {
         let mut report = report(measure);
         report.verdicts = vec![
             verdict("linearizable", "violated", Tone::Bad, Some("c1: put \"1\"\nc2: get → <none>")),
-            verdict("durable", "kept", Tone::Good, None),
+            verdict("durable", "holds", Tone::Good, None),
         ];
         report.faults =
             vec![Fault { from: 8 * SECOND, to: 12 * SECOND, label: "a, b | c cut off".to_owned() }];
@@ -441,7 +441,7 @@ pub(super) mod tests {
             "{html}"
         );
         assert!(html.contains("<b class=\"bad\">violated</b>"));
-        assert!(html.contains("<b class=\"good\">kept</b>"));
+        assert!(html.contains("<b class=\"good\">holds</b>"));
     }
 
     #[test]
@@ -498,7 +498,7 @@ pub(super) mod tests {
             "promise,verdict,examined,violation\n\
              linearizable,violated,3 000 operations on 8 keys,\
              \"c1: put \"\"1\"\"\nc2: get → <none>\"\n\
-             durable,kept,3 000 operations on 8 keys,\n"
+             durable,holds,3 000 operations on 8 keys,\n"
         );
         assert_eq!(
             read("expectations.csv").lines().nth(1),

@@ -40,8 +40,8 @@ pub(super) fn end(html: &mut String, notes: &[String]) {
 pub(super) fn html(report: &Report) -> String {
     let mut html = begin(&report.title, &report.summary, &report.tiles);
     if !report.verdicts.is_empty() {
-        let judged = "What was promised, and whether what clients saw agrees with it. A promise of \
-                      which nothing was examined is not kept, only unbroken.";
+        let judged = "What was promised, and whether what clients saw agrees with it. Where \
+                      nothing was examined, a promise is only unbroken.";
         table(&mut html, true, "Verdicts", judged, &tables::verdicts(report));
     }
     let figures = figure::all(report);

@@ -78,7 +78,7 @@ fn tiles(ran: &Ran) -> Vec<Tile> {
     let kept = match wrongs {
         0 => Tile::new(
             "promises",
-            "kept".to_owned(),
+            "hold".to_owned(),
             format!("all {}", ran.judged.len()),
             Tone::Good,
         ),
@@ -113,7 +113,7 @@ fn judged(history: &History, judged: &Judged) -> Verdict {
     match &judged.verdict {
         verdict::Verdict::Holds { examined } => Verdict {
             promise,
-            verdict: "kept".to_owned(),
+            verdict: "holds".to_owned(),
             tone: Tone::Good,
             examined: examined.to_string(),
             violation: None,

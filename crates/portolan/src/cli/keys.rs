@@ -236,7 +236,7 @@ pub(crate) struct Scan {
     /// Only keys that match this glob, as in Redis
     #[arg(long = "match", value_name = "GLOB", default_value = "", hide_default_value = true)]
     glob: String,
-    /// With the values; `get` shows the fields of a hash
+    /// With the values, but for the fields of hashes: `get` shows those
     #[arg(long)]
     values: bool,
     /// Stop after this many keys

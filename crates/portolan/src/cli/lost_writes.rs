@@ -57,7 +57,8 @@ impl Lost {
         let site = if self.site.is_empty() { "this site" } else { &self.site };
         let Some(report) = &self.report else {
             return format!(
-                "{site} has no list of lost writes: none of its slots was taken without one"
+                "{site} has no list of lost writes of this failover: none of its slots was taken without one, or \
+                 there was no such failover (`portolan failover list` shows those of which sites still learn)"
             );
         };
         let mut lines = vec![format!("{site}: {} keys with lost writes", report.keys)];

@@ -28,7 +28,7 @@
 //! m from part                      → a mirror of another site                   (mirrors.rs)
 //! n from keyspace slot             → where what it mirrors lies
 //! d m                              → the sites that keep this one's mirror: now, and before    (mirroring.rs)
-//! d d, d f, d p, d r, d x          → the deployment; the ring's pointers
+//! d d, d f, d p, d r, d u, d x     → the deployment; the ring's pointers; restored from a backup
 //! R                                → what it promised and accepted of the registry  (registrar.rs)
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)
 //! Q [whose] slot client            → what is remembered of a client, about a slot   (requests.rs)

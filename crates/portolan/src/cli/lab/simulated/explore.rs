@@ -328,7 +328,8 @@ fn unbroken(totals: &Totals, worlds: &[String]) -> String {
         0 => "nothing was tried: give it more time, or --seeds".to_owned(),
         seeds => format!(
             "nothing broke: every promise holds in all {seeds} runs of {}",
-            worlds.join(", ")
+            // Seeds go to the worlds in turn.
+            worlds[..worlds.len().min(seeds as usize)].join(", ")
         ),
     }
 }
@@ -356,7 +357,7 @@ fn summary(totals: &Totals, took: Duration, used_s: f64) -> String {
     let kinds: Vec<String> =
         totals.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     if !kinds.is_empty() {
-        let _ = write!(text, "\n{}", kinds.join(", "));
+        let _ = write!(text, "\nfaults by kind: {}", kinds.join(", "));
     }
     text
 }
