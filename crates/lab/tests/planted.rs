@@ -18,7 +18,7 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::ApplyTwice, "three-sites", 1, 10),
     (Bug::ForgetTombstone, "three-sites", 1, 10),
     (Bug::IgnoreCondition, "three-sites", 1, 10),
-    (Bug::DenyDoubt, "three-sites", 170, 100),
+    (Bug::DenyDoubt, "three-sites", 50, 100),
     (Bug::ForgetRequests, "three-sites", 1, 10),
     (Bug::ServeFrozen, "global", 1, 40),
     (Bug::ForgetTail, "global", 40, 40),
