@@ -25,10 +25,11 @@ pub const PROTOCOL_OLDEST: u32 = 1;
 /// The rules by which this build decides the owner of a slot. 1: epochs have failovers in them. A build
 /// without them misreads such epochs, and what is built on them: a link needs both ends to follow rules that
 /// the other one has. 2: a site that has handed its join in and left has left; nodes of one site that decide
-/// this differently apply the same log to different states.
-pub const RULES: u32 = 2;
+/// this differently apply the same log to different states. 3: so do those that differ in whether an earlier
+/// owner's report frees a copy.
+pub const RULES: u32 = 3;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
-pub const RULES_OLDEST: u32 = 2;
+pub const RULES_OLDEST: u32 = 3;
 
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]
