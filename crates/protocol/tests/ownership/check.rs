@@ -46,7 +46,7 @@ impl World {
         all_learn(&mut scene);
         for at in &up {
             if !scene.sites[*at].kept.is_empty() {
-                scene.hand_in(*at);
+                self.hand_in(&mut scene, *at);
             }
         }
         all_learn(&mut scene);

@@ -16,6 +16,7 @@
 //! `cargo test -p protocol --features trial --release --test ownership -- --ignored --nocapture`.
 
 mod check;
+mod recovery;
 mod scene;
 #[path = "../registry/search.rs"]
 mod search;
@@ -109,6 +110,7 @@ fn two_moves_and_a_leave() {
 fn forms_leave_no_state_out() {
     forms_leave_nothing_out(bounds([1, 1, 1, 0, 0]));
     forms_leave_nothing_out(bounds([0, 2, 0, 1, 1]));
+    forms_leave_nothing_out(recovered(bounds([0, 0, 1, 0, 0])));
 }
 
 #[test]
@@ -265,7 +267,11 @@ fn every_bug_is_looked_for() {
 
 /// What played out, and the state that it came to.
 fn play(bounds: Bounds, steps: &[&str]) -> (World, world::State) {
-    let mut world = World::new(bounds, Planted::none());
+    play_with(Planted::none(), bounds, steps)
+}
+
+fn play_with(planted: Planted, bounds: Bounds, steps: &[&str]) -> (World, world::State) {
+    let mut world = World::new(bounds, planted);
     world.settles = false;
     let state = world.play(steps);
     assert_eq!(world.fault(&state), None);
@@ -324,9 +330,15 @@ fn what_an_earlier_owner_reported_as_safe_frees_no_copy() {
     let taken_back = ["write a", "freeze a>b", "suspend b+c", "learn a", "inventory a"];
     let stale = ["install b", "sync b>c", "safe b", "decide", "learn b", "handon b>c", "leave b"];
     let taken = ["suspend a", "learn c", "inventory c", "decide", "learn c"];
-    let all = [&taken_back[..], &stale, &taken, &["hear a"]].concat();
-    let (mut world, state) = play(bounds([1, 1, 2, 0, 1]), &all);
-    assert!(!world.offers(&state, "drop a"), "a has the only copy");
+    let all = [&taken_back[..], &stale, &taken, &["hear a", "learn a"]].concat();
+    let offers = |planted| {
+        let (mut world, state) = play_with(planted, bounds([1, 1, 2, 0, 1]), &all);
+        world.offers(&state, "drop a")
+    };
+    assert!(!offers(Planted::none()), "a has the only copy");
+    if Planted::is_possible() {
+        assert!(offers(Planted::of(Bug::SafeByEarlierOwner)));
+    }
 }
 
 #[test]

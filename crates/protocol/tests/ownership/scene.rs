@@ -2,9 +2,7 @@
 //!
 //! The rules are the real ones (`protocol::global::ownership`); records are sets of writes, a bit each.
 
-use model::{
-    Ballot, DecidedFailover, Epoch, Failovers, OpenFailover, SiteId, SlotSet, Tag, Taken, Term,
-};
+use model::{Ballot, DecidedFailover, Epoch, Failovers, OpenFailover, SiteId, SlotSet, Tag, Taken};
 use protocol::global::ownership::trial::{Bug, Planted};
 use protocol::global::ownership::{Fences, Found, Holding, Records, Token, takeover};
 use std::rc::Rc;
@@ -83,8 +81,6 @@ pub(crate) struct Global {
     /// The term that a recovery ended, and the sites that have promised to take no part in it.
     pub(crate) ended: Option<Rc<(Chain, u8)>>,
     pub(crate) recoveries: u8,
-    /// A trial: what sites have of an ended term is dropped.
-    pub(crate) hands_in_nothing: bool,
     /// The highest copy that an owner reported as safe, and the sites with that copy.
     pub(crate) safe: Option<(Tag, u64, u8)>,
     pub(crate) writes: u8,
@@ -129,11 +125,6 @@ pub(crate) fn later(version: Ballot) -> Ballot {
     Ballot { round: version.round + 1, ..version }
 }
 
-/// The first version of the term that a recovery begins.
-pub(crate) fn recovered(by: usize) -> Ballot {
-    Ballot { term: Term { number: 1, site: id(by) }, round: 1, site: id(by) }
-}
-
 impl Registry {
     /// A site's copy.
     pub(crate) fn of(&self, at: usize) -> Rc<Copied> {
@@ -149,7 +140,7 @@ impl Registry {
     }
 
     /// Adds decisions that sites of the term before have.
-    fn bring(&mut self, version: Ballot, decisions: &[DecidedFailover]) {
+    pub(crate) fn bring(&mut self, version: Ballot, decisions: &[DecidedFailover]) {
         for one in decisions {
             if self.lacks(one) {
                 self.failovers.decided.push(one.clone());
@@ -178,14 +169,6 @@ impl Global {
         let version = registry.version;
         change(&mut registry, version);
         self.chain.registry = Rc::new(registry);
-    }
-
-    /// Exchanges the terms: what comes next is of the one that a recovery ended. `None`: there is none.
-    pub(crate) fn exchanged(mut self) -> Option<Global> {
-        let (ended, promised) = (*self.ended?).clone();
-        self.ended = Some(Rc::new((std::mem::replace(&mut self.chain, ended), promised)));
-        self.truth.reverse();
-        Some(self)
     }
 
     pub(crate) fn fenced(&self) -> u8 {
@@ -267,56 +250,6 @@ impl Scene {
             let is_parted = version.term != decided.term;
             is_old && (is_parted || version < *decided && has(*fenced, at))
         })
-    }
-
-    /// Whether a site has not heard of the recovery.
-    pub(crate) fn is_behind(&self, at: usize) -> bool {
-        self.sites[at].registry.version.term != self.newest().version.term
-    }
-
-    /// Whether all sites but these are in one term, and have handed in what they had of the one before.
-    pub(crate) fn has_met(&self, without: u8) -> bool {
-        let away = without | self.global.chain.registry.left;
-        let mut listed = (0..self.sites.len()).filter(|at| !has(away, *at));
-        listed.all(|at| !self.is_behind(at) && self.sites[at].kept.is_empty())
-    }
-
-    /// The registry of the newest term.
-    fn newest(&self) -> &Rc<Registry> {
-        let other = self.global.ended.as_ref().map(|ended| &ended.0.registry);
-        let own = &self.global.chain.registry;
-        other.filter(|other| other.version > own.version).unwrap_or(own)
-    }
-
-    /// Some sites, which hear nothing of the others, begin a new term of the registry. It goes on from the
-    /// latest version that one of them has, or has accepted.
-    pub(crate) fn recover(&mut self, mask: u8, has_accepted: bool) {
-        let by = (0..self.sites.len()).find(|at| has(mask, *at)).expect("there is one");
-        let latest = (0..self.sites.len()).filter(|at| has(mask, *at));
-        let latest = latest.map(|at| &self.sites[at].registry).max_by_key(|copied| copied.version);
-        let latest = latest.expect("there is one").clone();
-        let registry = self.global.chain.registry.clone();
-        let mut next = (*registry).clone();
-        if !has_accepted {
-            next.failovers.decided.clone_from(&latest.decided);
-            next.version = latest.version;
-        }
-        let (base, version) = (next.version, recovered(by));
-        (next.version, next.base, next.failovers.open) = (version, Some(base), None);
-        next.brought = next.failovers.decided.iter().map(|one| (one.decided, version)).collect();
-        let ended = std::mem::replace(&mut self.global.chain, Chain::of(Rc::new(next)));
-        self.global.ended = Some(Rc::new((ended, mask)));
-        self.global.truth.reverse();
-        self.global.recoveries += 1;
-    }
-
-    /// A site hands in what it has of the term before.
-    pub(crate) fn hand_in(&mut self, at: usize) {
-        let kept = std::mem::take(&mut self.sites[at].kept);
-        if self.global.hands_in_nothing {
-            return;
-        }
-        self.global.change(|registry, version| registry.bring(version, &kept));
     }
 
     pub(crate) fn serves(&self, at: usize) -> bool {

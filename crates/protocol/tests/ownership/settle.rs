@@ -6,7 +6,7 @@
 //! (`forms_leave_no_state_out`).
 
 use super::scene::{Copied, Scene, Site, bit, has, place};
-use model::{Ballot, Epoch};
+use model::{Ballot, DecidedFailover, Epoch, SiteId};
 use protocol::global::ownership::trial::{Bug, Planted};
 use protocol::global::ownership::{Holding, Token};
 use std::rc::Rc;
@@ -16,12 +16,13 @@ impl Scene {
     pub(crate) fn settle(&mut self, planted: Planted, recoveries: u8) {
         self.settle_left();
         self.settle_installs();
-        self.settle_registry();
+        self.settle_decisions();
         self.settle_ended();
         self.settle_copies(recoveries);
         self.settle_truth();
         let forgets = planted.is(Bug::ForgottenOnReturn) || planted.is(Bug::ForgottenOnceTaken);
-        let is_plain = self.global.recoveries == 0;
+        // A recovery goes on from what a site has, and compares versions.
+        let is_plain = recoveries == 0;
         if is_plain && !forgets && !planted.is(Bug::MirrorDropped) {
             self.settle_versions();
         }
@@ -64,26 +65,41 @@ impl Scene {
     }
 
     /// Of a decision, what it fenced and what opened it is of no use any more; and once the taker has it,
-    /// neither is what that goes on from.
-    fn settle_registry(&mut self) {
-        let sites = &self.sites;
-        let registry = &self.global.chain.registry;
-        let is_taken = |by: model::SiteId, decided: Ballot| {
-            let at = place(by);
-            has(registry.left, at) || sites[at].holding.token.epoch() >= Epoch::of_failover(decided)
+    /// neither is what that goes on from. So it is wherever there is a list of them.
+    fn settle_decisions(&mut self) {
+        let left = self.global.chain.registry.left;
+        let epochs: Vec<Epoch> = self.sites.iter().map(|site| site.holding.token.epoch()).collect();
+        let is_taken = |by: SiteId, decided: Ballot| {
+            has(left, place(by)) || epochs[place(by)] >= Epoch::of_failover(decided)
         };
-        let mut decided = registry.failovers.decided.clone();
-        for one in &mut decided {
-            one.without.clear();
-            one.opened = Ballot::FIRST;
-            for taken in &mut one.taken {
-                if is_taken(taken.by, one.decided) {
-                    taken.from = None;
+        let settled = |decisions: &[DecidedFailover]| {
+            let mut settled = decisions.to_vec();
+            for one in &mut settled {
+                one.without.clear();
+                one.opened = Ballot::FIRST;
+                for taken in &mut one.taken {
+                    if is_taken(taken.by, one.decided) {
+                        taken.from = None;
+                    }
                 }
             }
-        }
-        if decided != registry.failovers.decided {
+            (settled != decisions).then_some(settled)
+        };
+        if let Some(decided) = settled(&self.global.chain.registry.failovers.decided) {
             Rc::make_mut(&mut self.global.chain.registry).failovers.decided = decided;
+        }
+        if let Some(ended) = &mut self.global.ended
+            && let Some(decided) = settled(&ended.0.registry.failovers.decided)
+        {
+            Rc::make_mut(&mut Rc::make_mut(ended).0.registry).failovers.decided = decided;
+        }
+        for site in &mut self.sites {
+            if let Some(decided) = settled(&site.registry.decided) {
+                Rc::make_mut(&mut site.registry).decided = decided;
+            }
+            if let Some(kept) = settled(&site.kept) {
+                site.kept = Rc::new(kept);
+            }
         }
     }
 
@@ -91,16 +107,9 @@ impl Scene {
     fn settle_copies(&mut self, recoveries: u8) {
         let is_due = self.global.recoveries < recoveries;
         for at in 0..self.sites.len() {
-            let is_behind = self.is_behind(at);
-            let decided = &self.sites[at].registry.decided;
-            if !decided.is_empty() && !is_due && !is_behind {
+            let is_of_use = is_due || self.is_behind(at);
+            if !is_of_use && !self.sites[at].registry.decided.is_empty() {
                 Rc::make_mut(&mut self.sites[at].registry).decided.clear();
-            } else if decided.iter().any(|one| one.opened != Ballot::FIRST) {
-                let copied = Rc::make_mut(&mut self.sites[at].registry);
-                copied.decided.iter_mut().for_each(|one| {
-                    one.without.clear();
-                    one.opened = Ballot::FIRST;
-                });
             }
         }
     }

@@ -13,7 +13,8 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 const INSTALLS_MAX: usize = 4;
-const OF_ENDED: usize = 16;
+/// Added to a step's first number in a term that a recovery has ended.
+pub(crate) const OF_ENDED: usize = 16;
 
 /// How far the search goes.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +81,7 @@ pub(crate) enum Verb {
 }
 
 pub(crate) struct World {
-    bounds: Bounds,
+    pub(crate) bounds: Bounds,
     pub(crate) planted: Planted,
     sites: Table<Site>,
     globals: Table<Global>,
@@ -148,7 +149,6 @@ impl World {
             chain: Chain::of(registry.clone()),
             ended: None,
             recoveries: 0,
-            hands_in_nothing: self.hands_in_nothing,
             safe: None,
             writes: 0,
             moves: 0,
@@ -197,8 +197,6 @@ impl World {
         }
     }
 
-    /// What a step is called. Those of a term that a recovery has ended have the first number plus
-    /// [`OF_ENDED`].
     fn name(&mut self, verb: Verb, one: usize, other: usize) -> &'static str {
         let key = (verb, one as u8, other as u8);
         self.names.entry(key).or_insert_with(|| {
@@ -239,54 +237,6 @@ impl World {
         self.steps_of_registry(scene, out);
         self.steps_of_recovery(scene, out);
         self.installs(scene, out);
-    }
-
-    /// Some sites begin a new term, and those that have not heard of it go on in the one before.
-    fn steps_of_recovery(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
-        let (sites, majority) = (scene.sites.len(), scene.sites.len() as u32 / 2 + 1);
-        if scene.global.recoveries < self.bounds.recoveries {
-            let current = scene.global.chain.registry.version;
-            for mask in 1..bit(sites) - 1 {
-                let mut recover = |has_accepted: bool, verb: Verb| {
-                    let mut next = scene.clone();
-                    next.recover(mask, has_accepted);
-                    out.push((next, (verb, 0, mask.into())));
-                };
-                let mut there = (0..sites).filter(|at| has(mask, *at));
-                let is_latest = there.any(|at| scene.sites[at].registry.version == current);
-                // A majority has accepted what was chosen.
-                if is_latest || mask.count_ones() < majority {
-                    recover(false, Verb::Recover);
-                }
-                if !is_latest {
-                    recover(true, Verb::RecoverAccepted);
-                }
-            }
-        }
-        for at in (0..sites).filter(|at| !scene.sites[*at].kept.is_empty()) {
-            let mut next = scene.clone();
-            next.hand_in(at);
-            out.push((next, (Verb::HandIn, at, 0)));
-        }
-        let Some(promised) = scene.global.ended.as_ref().map(|ended| ended.1) else { return };
-        let Some(global) = scene.global.clone().exchanged() else { return };
-        let before = Scene { global, ..scene.clone() };
-        let behind: Vec<usize> = (0..sites).filter(|at| before.is_behind(*at)).collect();
-        let mut steps = Vec::new();
-        for at in &behind {
-            if before.sites[*at].registry.version < before.global.chain.registry.version {
-                let mut next = before.clone();
-                next.learn(*at, self.planted);
-                steps.push((next, (Verb::Learn, *at, 0)));
-            }
-        }
-        if behind.iter().filter(|at| !has(promised, **at)).count() as u32 >= majority {
-            self.steps_of_registry(&before, &mut steps);
-        }
-        for (mut next, (verb, one, other)) in steps {
-            next.global = next.global.exchanged().expect("there are two terms");
-            out.push((next, (verb, one + OF_ENDED, other)));
-        }
     }
 
     fn steps_of(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
@@ -595,7 +545,11 @@ impl World {
         }
     }
 
-    fn steps_of_registry(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+    pub(crate) fn steps_of_registry(
+        &self,
+        scene: &Scene,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
         let sites = scene.sites.len();
         let all = bit(sites) - 1;
         let registry = &scene.global.chain.registry;
