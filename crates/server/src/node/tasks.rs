@@ -44,8 +44,8 @@ pub(super) async fn enter_deployment(
 ///
 /// The node counts as current once it has caught up and has asked once for each keyspace that needs no
 /// deployment. If its site `enters` a deployment, it must have that one's keyspaces first: until then a key of
-/// theirs would be one of `default`. What fails then is repeated beside the requests of clients: a full disk must not keep them from
-/// what they have.
+/// theirs would be one of `default`. What fails then is repeated beside the requests of clients: a full disk must
+/// not keep them from what they have.
 pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>, enters: bool) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
