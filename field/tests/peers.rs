@@ -93,18 +93,29 @@ fn frame(message: &[u8]) -> Vec<u8> {
     [&u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
 }
 
-/// The rules by which this version decides the owner of a slot.
-const RULES: u8 = 2;
+/// The key of a hello's field 220, the last one: the rules by which the node decides the owner of a slot.
+const RULES: [u8; 2] = [0xe0, 0x0d];
+
+/// The rules of the node at the other end, of its hello.
+fn rules_of(socket: &mut TcpStream) -> u8 {
+    let mut length = [0; 4];
+    socket.read_exact(&mut length).unwrap();
+    let mut hello = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+    socket.read_exact(&mut hello).unwrap();
+    let [.., first, second, rules] = hello[..] else { panic!("a short hello: {hello:?}") };
+    assert_eq!([first, second], RULES, "the last field of {hello:?}");
+    rules
+}
 
 /// The messages of a node 9 of the site `field` that joins without a proof: a hello, and a request.
-fn says_that_it_is_a_node() -> Vec<u8> {
+fn says_that_it_is_a_node(rules: u8) -> Vec<u8> {
     let hello = [
         &[0x08, 1][..],
         &bytes_field(2, b"field"),
         &[0x18, 9],
         &[0x21, 5, 0, 0, 0, 0, 0, 0, 0],
-        // The rules of ownership, field 220: without them it is refused before any proof is asked for.
-        &[0xe0, 0x0d, RULES],
+        // Without them it is refused before any proof is asked for.
+        &[&RULES[..], &[rules]].concat(),
     ];
     let member = [&[0x08, 9][..], &bytes_field(2, b"127.0.0.1:9"), &[0x19, 5, 0, 0, 0, 0, 0, 0, 0]];
     let request = [&[0x08, 5][..], &bytes_field(3, &member.concat())].concat();
@@ -116,8 +127,9 @@ fn says_that_it_is_a_node() -> Vec<u8> {
 fn stranger(node: &Node) -> String {
     let mut socket = TcpStream::connect(node.options.peer).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let rules = rules_of(&mut socket);
     let mut answer = Vec::new();
-    let _ = socket.write_all(&says_that_it_is_a_node());
+    let _ = socket.write_all(&says_that_it_is_a_node(rules));
     let _ = socket.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -307,7 +319,8 @@ fn loopback_without_any_configuration_is_as_easy_as_ever() {
     client.call(&["SET", "key", "value"]).unwrap();
     // So does a node that cannot prove anything.
     let mut older = TcpStream::connect(first.options.peer).unwrap();
-    older.write_all(&says_that_it_is_a_node()).unwrap();
+    let rules = rules_of(&mut older);
+    older.write_all(&says_that_it_is_a_node(rules)).unwrap();
     eventually(LIMIT, || match first.status()?.members.len() {
         3 => Ok(()),
         count => Err(format!("{count} members")),
