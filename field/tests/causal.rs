@@ -338,7 +338,7 @@ fn the_order_goes_on_without_a_lost_root() {
     shows(&nodes[2], "car:before").unwrap();
     let refused = nodes[1].cli(&["region", "rebuild"]).unwrap_err();
     assert!(refused.contains("a is the root of the region and can be reached"), "{refused}");
-    // What only the root knows of: it has ordered that, and nobody else is up.
+    // What only the root knows of: it has ordered that, and no other site is up.
     nodes[1].kill();
     nodes[2].kill();
     let mut client = connect(&nodes[0]).unwrap();

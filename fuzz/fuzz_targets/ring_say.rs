@@ -2,4 +2,4 @@
 //! it with pointers that a ring can have.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| protocol::global::ring::check_any_say(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| protocol::global::ring::check_any_message(bytes));

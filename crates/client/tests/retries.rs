@@ -291,9 +291,9 @@ async fn a_write_to_a_wrong_port_was_not_sent() {
         let error = client.keyspace("").put("a", "1").await.unwrap_err();
         assert!(matches!(error, Error::Unavailable(_)), "{greeting:?}: {error:?}");
         // With the shortest deadline the error may lack a reason.
-        let told = error.to_string();
-        assert!(told.contains(&address), "{told}");
-        assert!(says == "nothing" || told.contains(says), "{says:?} is not in {told}");
+        let reported = error.to_string();
+        assert!(reported.contains(&address), "{reported}");
+        assert!(says == "nothing" || reported.contains(says), "{says:?} is not in {reported}");
         let cars = KeyspaceSpec::linearizable_site("cars", "car:");
         let error = client.cluster().create_keyspace(&cars).await.unwrap_err();
         assert!(matches!(error, Error::Unavailable(_)), "{greeting:?}: {error:?}");

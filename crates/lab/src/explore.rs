@@ -76,10 +76,10 @@ impl Totals {
 /// Tries one seed of a world.
 #[must_use]
 pub fn one(world: &World, options: &Options) -> Tried {
-    told(world, &run::run(world, options))
+    reported(world, &run::run(world, options))
 }
 
-fn told(world: &World, ran: &Ran) -> Tried {
+fn reported(world: &World, ran: &Ran) -> Tried {
     let mut faults = BTreeMap::new();
     for (fault, _) in ran.faults.iter().filter(|(_, done)| *done) {
         *faults.entry(fault.kind.name().to_owned()).or_default() += 1;

@@ -651,7 +651,7 @@ fn a_restored_site_has_its_own_later_writes_from_the_order() {
     );
 }
 
-/// A session that asks for the position of its write is not told one that may be lost.
+/// A session that asks for the position of its write does not get one that may be lost.
 #[test]
 fn a_position_that_is_lost_with_the_root_is_told_to_nobody() {
     golden(

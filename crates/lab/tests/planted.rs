@@ -86,7 +86,7 @@ const SCRIPTED: [Bug; 16] = [
     Bug::CoveredHeld,
     Bug::AnswersUnheld,
     Bug::ForwardedUnmerged,
-    // A mirror has to lag by thousands of changes: `site::machine::tests::loans_told`.
+    // A mirror has to lag by thousands of changes: `site::machine::tests::loans_reported`.
     Bug::RowsAhead,
 ];
 
@@ -161,7 +161,7 @@ found! {
     a_second_machine_that_evicts_the_first: EvictTheLiving,
     a_failover_that_is_forgotten_too_soon: ForgetFailover,
     a_mirror_that_goes_with_its_backup: DropMirror,
-    a_giver_that_keeps_nothing: RetainNothing,
+    a_source_that_keeps_nothing: RetainNothing,
     an_owner_that_is_not_asked: IgnoreHighestEpoch,
     a_handover_that_is_broken_off_unasked: AbortUnasked,
     maps_that_are_never_compared: MapsUncompared,

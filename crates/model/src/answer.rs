@@ -67,14 +67,14 @@ pub enum Answer {
         /// The registry now.
         registry: Box<Registry>,
     },
-    /// How far a move has come at its receiver.
+    /// How far a move has come at its destination.
     Staged {
-        /// How many pieces it has.
-        pieces: u64,
+        /// How many chunks it has.
+        chunks: u64,
         /// What the last of them said about where to go on.
         resume: Bytes,
     },
-    /// The slots are the receiver's.
+    /// The slots are the destination's.
     Installed,
     /// A stale read was answered by the backup of a site that cannot be reached.
     FromBackup {
@@ -85,8 +85,8 @@ pub enum Answer {
     },
     /// How far a mirror has come.
     Mirrored {
-        /// How many pieces it has.
-        pieces: u64,
+        /// How many chunks it has.
+        chunks: u64,
         /// What the last of them said about where to go on.
         resume: Bytes,
         /// The slots that are whole.

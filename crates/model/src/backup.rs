@@ -43,15 +43,15 @@ pub struct Promotion {
     pub taken: SlotEpochs,
     /// Those of them that begin with what the mirror had; the others begin empty.
     pub mirrored: SlotSet,
-    /// The slots that had come to the lost site too late for the mirror: their givers, who have kept
+    /// The slots that had come to the lost site too late for the mirror: their sources, who have kept
     /// them, hold them again, at these epochs.
     pub kept: Vec<(SiteId, SlotEpochs)>,
 }
 
 impl Promotion {
-    /// The slots that a giver holds again, and their epochs.
+    /// The slots that a source holds again, and their epochs.
     pub fn kept_by(&self, site: SiteId) -> BTreeMap<Slot, Epoch> {
-        let of_site = self.kept.iter().filter(|(giver, _)| *giver == site);
+        let of_site = self.kept.iter().filter(|(source, _)| *source == site);
         of_site.flat_map(|(_, slots)| slots.iter()).collect()
     }
 }
@@ -140,13 +140,13 @@ impl Registry {
 
 /// A step of a mirror, taken by the backup site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mirroring {
+pub enum MirrorStep {
     /// The mirror of this number begins, or goes on: what is not whole is thrown away.
     /// [`crate::Answer::Mirrored`].
     Begin,
-    /// A piece.
-    Piece {
-        /// Pieces are taken in this order, from 0.
+    /// A chunk.
+    Chunk {
+        /// Chunks are taken in this order, from 0.
         sequence: u64,
         /// Where the original goes on after it: opaque here, given back when it asks.
         resume: Bytes,

@@ -1,4 +1,4 @@
-//! What a site's change log tells its consumers.
+//! What a site's change log has for its consumers.
 
 use crate::{Bytes, KeyspaceId, Revision};
 
@@ -42,6 +42,6 @@ pub enum ChangeKind {
     HashAdd,
     /// Every key of the keyspace was removed.
     Clear,
-    /// The group of this tag was lent, or came home: only for what sites tell each other.
+    /// The group of this tag was lent, or came home: only in messages between sites.
     Loan,
 }

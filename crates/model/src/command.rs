@@ -13,7 +13,7 @@ pub use causal::{
     CausalCommand, LastOrdered, OpenRetry, Resync, ResyncItem, RootStep, StandbyStep,
 };
 pub use deployment::{DeploymentCommand, RegistrarStep};
-pub use global::{Giving, GlobalCommand, Lending};
+pub use global::{GlobalCommand, Lending, SourceStep};
 
 use crate::{Bytes, Epoch, KeyspaceId, KeyspaceSpec, Query, RequestId, Revision};
 use std::fmt;

@@ -120,7 +120,7 @@ pub enum RegistryChange {
         /// The site.
         site: SiteId,
         /// Those others.
-        receivers: Vec<SiteId>,
+        destinations: Vec<SiteId>,
     },
     /// The backup of a site, as an operator chooses it.
     Backup(SiteId, BackupChoice),
@@ -167,7 +167,7 @@ pub enum RegistryChange {
         /// The site.
         to: SiteId,
     },
-    /// Nobody has more of a lost root's order than the root of this epoch. It goes on there. Nothing is changed if that
+    /// No site has more of a lost root's order than the root of this epoch. It goes on there. Nothing is changed if that
     /// is settled.
     SettleRebuild {
         /// The region.
@@ -543,9 +543,9 @@ impl Registry {
                 }
                 Ok(site(*id))
             }
-            RegistryChange::RemoveTo { site, receivers } => {
+            RegistryChange::RemoveTo { site, destinations } => {
                 let stays = |id: &SiteId| self.staying().any(|entry| entry.id == *id);
-                if let Some(gone) = receivers.iter().find(|id| !stays(id)) {
+                if let Some(gone) = destinations.iter().find(|id| !stays(id)) {
                     let unnamed = SiteName::new(gone.to_string()).expect("a site's id is a name");
                     let name = self.site(*gone).map_or(unnamed, |entry| entry.name.clone());
                     return Err(RegistryError::ReceiverLeaves(name));

@@ -38,7 +38,7 @@ pub enum Failure {
         /// The key's slot.
         slot: Slot,
     },
-    /// Another site holds the key, and the client asked to be told rather than served.
+    /// Another site holds the key, and the client asked for its name rather than an answer.
     #[error("slot {slot} is served at {address}")]
     Moved {
         /// The key's slot.
@@ -46,7 +46,7 @@ pub enum Failure {
         /// Where a client of the Redis Cluster protocol finds its holder.
         address: String,
     },
-    /// The key's group is lent to another site, and the client asked to be told rather than served. Others of its
+    /// The key's group is lent to another site, and the client asked for its name rather than an answer. Others of its
     /// slot are not.
     #[error("the key of slot {slot} is served at {address} for now")]
     Ask {
@@ -188,11 +188,11 @@ pub enum MoveError {
     /// Too many at once.
     #[error("{max} moves are under way already; wait for one of them", max = limits::MOVES_MAX)]
     TooManyMoves,
-    /// The receiver will not have it.
-    #[error("the receiver has refused this move for ever")]
+    /// The destination will not have it.
+    #[error("the destination has refused this move for ever")]
     Refused,
-    /// The receiver lacks something it must have first.
-    #[error("the receiver is not ready for this step: {0}")]
+    /// The destination lacks something it must have first.
+    #[error("the destination is not ready for this step: {0}")]
     NotReady(&'static str),
 }
 

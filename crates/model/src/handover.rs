@@ -55,35 +55,35 @@ impl SlotEpochs {
     }
 }
 
-/// A step of a handover, taken by the receiving site.
+/// A step of a handover, taken by the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Receiving {
+pub enum DestinationStep {
     /// Slots are going to come: room is made for them.
     Begin {
         /// Which ones, and the epochs they are going to have.
         slots: SlotEpochs,
-        /// The giver has no move open with a lower number.
+        /// The source has no move open with a lower number.
         open_from: u64,
-        /// An operator asked for it: the slots stay at their destination, whatever their home.
+        /// An operator asked for it: the slots stay at their destination, whatever their preferred owner.
         pinned: bool,
     },
-    /// A piece of what the slots hold.
-    Piece {
-        /// Pieces are taken in this order, from the number that the destination answers when it is
+    /// A chunk of what the slots hold.
+    Chunk {
+        /// Chunks are taken in this order, from the number that the destination answers when it is
         /// asked.
         sequence: u64,
-        /// Where the source goes on after this piece: opaque here, given back when it asks.
+        /// Where the source goes on after this chunk: opaque here, given back when it asks.
         resume: Bytes,
         /// What it brings.
         items: Vec<StagedItem>,
     },
-    /// That was all, and the giver serves no more: the slots are the receiver's.
+    /// That was all, and the source serves no more: the slots are the destination's.
     Install {
-        /// The number after that of the last piece.
-        pieces: u64,
-        /// 0. Earlier versions sent the giver's log time, and the receiver moved its own there.
+        /// The number after that of the last chunk.
+        chunks: u64,
+        /// 0. Earlier versions sent the source's log time, and the destination moved its own there.
         log_time_ms: u64,
-        /// The giver's revision; the receiver's never lies behind it from here on, so that no two
+        /// The source's revision; the destination's never lies behind it from here on, so that no two
         /// versions of a key bear one number.
         revision: Revision,
         /// The registry, when the right to change it is among the slots.
@@ -94,13 +94,13 @@ pub enum Receiving {
     /// The same, without a request of the source: it may have taken the slots back before it froze them, and
     /// given them to another site at the epoch of this move. So nothing is recorded of their owner.
     Decline,
-    /// Copies are going to come, from a site that leaves: pieces bring them, as with a move. Whatever else it
+    /// Copies are going to come, from a site that leaves: chunks bring them, as with a move. Whatever else it
     /// began so is thrown away.
     BeginCopies(SlotSet),
-    /// That was all: they are the receiver's, where it has nothing better.
+    /// That was all: they are the destination's, where it has nothing better.
     TakeCopies {
-        /// The number after that of the last piece.
-        pieces: u64,
+        /// The number after that of the last chunk.
+        chunks: u64,
         /// What they are copies of.
         copies: Vec<HandedOn>,
     },
@@ -120,7 +120,7 @@ pub struct HandedOn {
 /// Something that a slot holds, on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StagedItem {
-    /// A key's record, as it lies in the giver's state.
+    /// A key's record, as it lies in the source's state.
     Record {
         /// Where.
         keyspace: KeyspaceId,

@@ -11,7 +11,7 @@ pub enum JobName {
     Balance,
     /// Has a site that owns nothing any more leave its deployment.
     Leave,
-    /// Registers slots that are not at home, so that lookups find them.
+    /// Registers slots that are not at their preferred owner, so that lookups find them.
     Register,
     /// Serves slots again that are frozen for a site which has left.
     Reclaim,

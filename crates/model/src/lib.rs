@@ -1,4 +1,4 @@
-//! The words everybody uses: ids, keys, keyspaces, requests, answers, errors, limits.
+//! The vocabulary of all crates: ids, keys, keyspaces, requests, answers, errors, limits.
 //!
 //! Every other crate depends on this one and it depends on none of them. There is no I/O here, no
 //! clock and no async: only values and what may be said about a value by looking at it.
@@ -42,7 +42,7 @@ mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, RegistrarAnswer, Versioned};
 pub use backup::{
-    BackupChoice, Backups, Fencing, IDS_SKIPPED, Loss, Mirroring, NUMBERS_SKIPPED, Promotion,
+    BackupChoice, Backups, Fencing, IDS_SKIPPED, Loss, MirrorStep, NUMBERS_SKIPPED, Promotion,
     Reached,
 };
 pub use ballot::{Ballot, RegistrarSet, Registrars, Term};
@@ -53,9 +53,9 @@ pub use catalog::Catalog;
 pub use causal::{CausalToken, CausalWrite, Effect, Import, NO_KEYSPACE, NO_SITE, Offer, Position};
 pub use change::{Change, ChangeKind};
 pub use command::{
-    CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
-    GlobalCommand, Guard, LastOrdered, Lending, OpenRetry, Properties, ReadPoint, RegistrarStep,
-    Resync, ResyncItem, RootStep, StandbyStep, Step, Write, excerpt,
+    CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, GlobalCommand,
+    Guard, LastOrdered, Lending, OpenRetry, Properties, ReadPoint, RegistrarStep, Resync,
+    ResyncItem, RootStep, SourceStep, StandbyStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
@@ -64,7 +64,7 @@ pub use deployment::{
 pub use epoch::{Epoch, SlotCopy, Tag};
 pub use failover::{CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover, Taken};
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
-pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
+pub use handover::{DestinationStep, HandedOn, MoveId, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use job::{JobName, JobStatus};
 pub use keyspace::{

@@ -64,9 +64,9 @@ pub const ORDER_REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
 /// When there are too many orders, the oldest is dropped, but none younger than this.
 pub const ORDER_ASKED_AGAIN_MS: u64 = 10 * 60 * 1000;
 /// Bytes of one chunk of a move (the record that exceeds the limit ends it).
-pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
+pub const MOVE_CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Chunks of one move in flight.
-pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
+pub const MOVE_CHUNKS_INFLIGHT_MAX: usize = 16;
 /// Groups of one command that lends them, offers them, reports them or gives them back.
 pub const LOANS_PER_COMMAND_MAX: usize = 256;
 /// Bytes of the groups of one such command (the group that exceeds the limit ends it). A larger group is not lent.

@@ -36,7 +36,7 @@ pub enum OperatorCommand {
         without: Vec<SiteId>,
     },
     /// The same, with the preview that the operator accepted: refused if any slot goes on from less.
-    PromoteAsTold {
+    PromoteAsReported {
         /// Who is lost.
         lost: SiteId,
         /// Who takes over what there is no copy of; `None`: its backup.
@@ -44,7 +44,7 @@ pub enum OperatorCommand {
         /// Sites that are not asked, whatever they may hold.
         without: Vec<SiteId>,
         /// Of [`crate::Answer::Foretold`].
-        told: Vec<Taken>,
+        reported: Vec<Taken>,
     },
 }
 
@@ -53,7 +53,7 @@ impl OperatorCommand {
     pub fn promotes(&self) -> Option<(SiteId, Option<SiteId>)> {
         match self {
             OperatorCommand::Promote { lost, by, .. }
-            | OperatorCommand::PromoteAsTold { lost, by, .. } => Some((*lost, *by)),
+            | OperatorCommand::PromoteAsReported { lost, by, .. } => Some((*lost, *by)),
             _ => None,
         }
     }

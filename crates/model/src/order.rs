@@ -16,11 +16,11 @@ pub struct Ordered {
 /// A move that was begun for an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedMove {
-    /// Its number at the giver.
+    /// Its number at the source.
     pub number: u64,
     /// What it was begun with.
     pub slots: SlotSet,
-    /// What has gone to the receiver, once it is over; `None`: it is under way.
+    /// What has gone to the destination, once it is over; `None`: it is under way.
     pub gone: Option<SlotSet>,
 }
 

@@ -134,7 +134,7 @@ pub struct Decision {
     pub moves: Vec<Move>,
     /// How many more are worth it and exceed the budget or the room.
     pub left: usize,
-    /// The objective now, in milliseconds an access; `None`: nobody uses anything, or not all is known.
+    /// The objective now, in milliseconds an access; `None`: no key is used, or not all is known.
     pub now_ms: Option<f64>,
     /// The objective after the moves.
     pub after_ms: Option<f64>,

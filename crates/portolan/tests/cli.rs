@@ -275,8 +275,8 @@ fn changes_are_told_as_they_happen() {
     // The watch may have begun between two of the changes above; the last one stands for itself.
     node.run(&["del", "car:1"]).out();
     node.run(&["put", "car:2", "b"]).out();
-    let told: Vec<Value> = lines.iter().map(|line| json(&line)).collect();
-    assert_eq!(told.len(), 2, "--limit counts what was shown: {told:?}");
+    let reported: Vec<Value> = lines.iter().map(|line| json(&line)).collect();
+    assert_eq!(reported.len(), 2, "--limit counts what was shown: {reported:?}");
     assert!(watch.wait().unwrap().success());
 
     let after = first["revision"].to_string();
@@ -520,10 +520,10 @@ fn an_error_of_a_file_names_it_and_what_was_tried() {
         (&["demo", "--world", folder], USAGE, "cannot read the world file"),
     ] {
         let mut command = portolan(words);
-        let told = end(command.current_dir(&office)).err(code);
+        let reported = end(command.current_dir(&office)).err(code);
         // Of --tls-ca the flag says which.
-        let names_it = told.contains(folder) || told.contains("--tls-ca");
-        assert!(names_it && told.contains(says), "{words:?}: {told}");
+        let names_it = reported.contains(folder) || reported.contains("--tls-ca");
+        assert!(names_it && reported.contains(says), "{words:?}: {reported}");
     }
 }
 

@@ -283,9 +283,9 @@ fn a_report_says_how_to_run_it_again() {
 fn a_papers_figure_is_run_again_and_shown() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let (page, pieces) = (at("page.html"), at("pieces"));
+    let (page, chunks) = (at("page.html"), at("pieces"));
     let words = ["paper", "edgekv", "--figure", "9", "--quick"];
-    let out = lab(&[&words[..], &["--report", &page, "--csv", &pieces]].concat()).out();
+    let out = lab(&[&words[..], &["--report", &page, "--csv", &chunks]].concat()).out();
     let title = "Figure 9: write latency by the number of clients, local keys";
     assert_says(&out, &[title, "34 % to 60 % lower", "remote update", "written: "]);
     let html = fs::read_to_string(&page).expect("a page");

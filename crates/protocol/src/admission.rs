@@ -274,7 +274,7 @@ pub(crate) fn admit(arrival: &Arrival, context: &impl Context) -> Admission {
                 false => Admission::At(site),
             };
         }
-        // What this site has been told about a slot of another one is of no use to a third one.
+        // What this site has learned about a slot of another one is of no use to a third one.
         (GroupAt::Slot, _) | (GroupAt::At(_, None), Sender::Site) => {}
     }
     if context.serves(slot) {

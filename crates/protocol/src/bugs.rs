@@ -47,7 +47,7 @@ pub enum Bug {
     ForgetMovedAnswers,
     /// A slot that was given away is served as before.
     KeepToken,
-    /// A copy of a remote key is the answer, without its holder's confirmation.
+    /// A copy of a remote key is the answer, without its owner's confirmation.
     TrustCopies,
     /// A site that was lost and comes back goes on serving what its backup has taken over.
     GhostServes,

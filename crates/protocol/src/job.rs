@@ -10,7 +10,7 @@
 //! | mirror | keeps the backup's copy up to date ([`crate::global::mirroring`]) |
 //! | balance | begins handovers of slots that belong elsewhere (`site::balancing`) |
 //! | leave | has a site that owns nothing any more leave its deployment (`site::leaving`) |
-//! | register | registers slots that are not at home (`site::registering`) |
+//! | register | registers slots that are not at their preferred owner (`site::registering`) |
 //! | reclaim | serves slots again that are frozen for a site which has left (`site::stranded`) |
 //! | confirm | confirms the slots of a restored site with the other sites (`site::confirming`) |
 //! | release | asks the owners of slots whether copies may go (`site::release`) |
@@ -28,10 +28,10 @@
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
 //! the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 says why.
 
-use crate::deployment::reach::Reach;
+use crate::deployment::failure_detector::FailureDetector;
 use crate::deployment::versions::Versions;
 use crate::global::backups::Backups;
-use crate::global::homes::Homes;
+use crate::global::preferred_owners::PreferredOwners;
 use crate::global::round_trips::RoundTrips;
 use crate::machine::{Machine, ModeState};
 use crate::origin::Origin;
@@ -42,7 +42,7 @@ use model::{
 };
 use std::time::Duration;
 use storage::state::State;
-use wire::across::AcrossSay;
+use wire::inter_site::InterSite;
 
 /// What a job wants done.
 #[derive(Debug)]
@@ -53,12 +53,12 @@ pub(crate) enum Effect {
     /// matter. It is unknown after `patience`.
     Ask { id: Option<u64>, to: SiteId, command: Command, patience: Duration },
     /// A message to a site, this one perhaps. `awaited`: its silence is counted.
-    Send { to: SiteId, say: AcrossSay, awaited: bool },
+    Send { to: SiteId, message: InterSite, awaited: bool },
     /// A message to this node of a site.
-    SendNode { site: SiteId, node: NodeId, say: AcrossSay },
+    SendNode { site: SiteId, node: NodeId, message: InterSite },
     /// A message to all nodes of a site: which of them leads is not known.
-    SendAll { to: SiteId, say: AcrossSay },
-    /// A site is called; its answer shows in [`View::reach`].
+    SendAll { to: SiteId, message: InterSite },
+    /// A site is called; its answer shows in [`View::failure_detector`].
     Call(SiteId),
     /// A change of the registry, under the number of an operator's command if it has one. Its outcome
     /// shows in the registry, and comes back under `id` if there is one.
@@ -107,9 +107,9 @@ pub(crate) struct View<'a, S: State, M: ModeState = Modes> {
     /// The state.
     pub(crate) machine: &'a Machine<S, M>,
     /// Where slots belong.
-    pub(crate) homes: &'a Homes,
+    pub(crate) preferred_owners: &'a PreferredOwners,
     /// Which other sites answer.
-    pub(crate) reach: &'a Reach,
+    pub(crate) failure_detector: &'a FailureDetector,
     /// How long other sites take to answer.
     pub(crate) round_trips: &'a RoundTrips,
     /// The versions of the registry that other sites have.
@@ -136,16 +136,17 @@ impl<'a, S: State, M: ModeState> View<'a, S, M> {
     /// What a job of a leader sees that has just begun, in a test.
     pub(crate) fn of(machine: &'a Machine<S, M>, now: Duration) -> View<'a, S, M> {
         use std::sync::LazyLock;
-        static HOMES: LazyLock<Homes> = LazyLock::new(Homes::default);
-        static REACH: LazyLock<Reach> = LazyLock::new(Reach::default);
+        static PREFERRED: LazyLock<PreferredOwners> = LazyLock::new(PreferredOwners::default);
+        static FAILURE_DETECTOR: LazyLock<FailureDetector> =
+            LazyLock::new(FailureDetector::default);
         static ROUND_TRIPS: LazyLock<RoundTrips> = LazyLock::new(RoundTrips::default);
         static VERSIONS: LazyLock<Versions> = LazyLock::new(Versions::default);
         static BACKUPS: LazyLock<Backups> = LazyLock::new(Backups::default);
         View {
             now,
             machine,
-            homes: &HOMES,
-            reach: &REACH,
+            preferred_owners: &PREFERRED,
+            failure_detector: &FAILURE_DETECTOR,
             round_trips: &ROUND_TRIPS,
             versions: &VERSIONS,
             standby_has: Position(0),

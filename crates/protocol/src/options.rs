@@ -36,7 +36,7 @@ pub struct Options {
     pub handover_bytes_per_s_max: u64,
     /// Bytes of a region's order that are kept for sites that are away.
     pub causal_kept_bytes_max: u64,
-    /// About how much a piece of causal keyspaces takes that a site gets anew.
+    /// About how much a chunk of causal keyspaces takes that a site gets anew.
     pub causal_resync_bytes_max: usize,
     /// Whether this site has its mirror kept by its backup.
     pub mirrors: bool,

@@ -29,7 +29,7 @@ pub(crate) enum Origin {
     Node { node: NodeId, id: u64 },
     /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
     /// About which slot, if about one.
-    Across {
+    Site {
         site: SiteId,
         node: NodeId,
         id: u64,
@@ -45,14 +45,14 @@ pub(crate) enum Origin {
     /// A change of the registry that this site makes: a step of a registrar.
     Registrar(u64),
     /// None: the site itself, or a request that was already answered as unknown.
-    Nobody,
+    Discard,
 }
 
 impl Origin {
     /// How admission sees it.
     pub(crate) fn sender(&self) -> Sender {
         match self {
-            Origin::Across { .. } => Sender::Site,
+            Origin::Site { .. } => Sender::Site,
             _ => Sender::Client,
         }
     }
@@ -61,8 +61,8 @@ impl Origin {
     pub(crate) fn in_doubt(self) -> Origin {
         match self {
             Origin::Client(ticket) => Origin::Doubtful(ticket),
-            Origin::Across { site, node, id, slot, lent, .. } => {
-                Origin::Across { site, node, id, in_doubt: true, slot, lent }
+            Origin::Site { site, node, id, slot, lent, .. } => {
+                Origin::Site { site, node, id, in_doubt: true, slot, lent }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,

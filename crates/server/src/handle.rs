@@ -194,7 +194,7 @@ impl Handle {
     }
 
     /// The keyspaces, as this node has applied them. Until it [is current](Self::is_current), those that
-    /// clients were told of may be missing.
+    /// clients were answered may be missing.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.reader.catalog()
     }

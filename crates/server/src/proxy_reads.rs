@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
-use wire::across::{Across, AcrossSay, AnsweredAcross};
+use wire::inter_site::{InterSite, InterSiteAnswers, InterSiteMessage};
 use wire::peer::{Forward, ForwardedRequest};
 
 /// How often it is checked whether a node is silent, while anything is on its way.
@@ -66,7 +66,7 @@ impl SharedProxyReads {
         }
         shared.requests_waiting.fetch_sub(count - requests.len(), Ordering::Relaxed);
         for (remote, requests) in sent {
-            peers.send_inter_site(remote, AcrossSay::Forward(Forward { requests }).into());
+            peers.send_inter_site(remote, InterSite::Forward(Forward { requests }).into());
         }
         peers.flush_inter_site();
         self.sent.notify_one();
@@ -77,17 +77,17 @@ impl SharedProxyReads {
         &self,
         peers: &dyn Peers,
         from: Remote,
-        message: Across,
-    ) -> Option<Across> {
-        match message.say {
-            Some(AcrossSay::Forward(Forward { mut requests })) => {
+        message: InterSiteMessage,
+    ) -> Option<InterSiteMessage> {
+        match message.content {
+            Some(InterSite::Forward(Forward { mut requests })) => {
                 self.answer(peers, from, &mut requests);
                 let is_left = !requests.is_empty();
-                is_left.then(|| AcrossSay::Forward(Forward { requests }).into())
+                is_left.then(|| InterSite::Forward(Forward { requests }).into())
             }
-            Some(AcrossSay::Answered(mut answered)) => {
+            Some(InterSite::Answered(mut answered)) => {
                 let is_left = self.hand_out(from.1, &mut answered);
-                is_left.then(|| AcrossSay::Answered(answered).into())
+                is_left.then(|| InterSite::Answered(answered).into())
             }
             _ => Some(message),
         }
@@ -106,12 +106,12 @@ impl SharedProxyReads {
             return;
         }
         let leader = if shared.gate.get().leads() { shared.node.0 } else { 0 };
-        let answered = AcrossSay::Answered(AnsweredAcross { answers, leader });
+        let answered = InterSite::Answered(InterSiteAnswers { answers, leader });
         peers.send_inter_site(from, answered.into());
         peers.flush_inter_site();
     }
 
-    fn hand_out(&self, node: NodeId, answered: &mut AnsweredAcross) -> bool {
+    fn hand_out(&self, node: NodeId, answered: &mut InterSiteAnswers) -> bool {
         self.resume(|reads, now, came| reads.answered(now, node, answered, came))
     }
 

@@ -141,14 +141,14 @@ impl SiteLoop {
                 Input::Message { from, message }
             }
             Event::LinkLost(node) => Input::LinkLost(node),
-            Event::Across { site, node, message } => {
+            Event::InterSite { site, node, message } => {
                 self.peers.taken();
                 if self.shell.is_full() {
                     return None;
                 }
-                Input::Across { site, node, message }
+                Input::InterSite { site, node, message }
             }
-            Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
+            Event::InterSiteLost { site, node } => Input::InterSiteLost { site, node },
             Event::Moved(moved) => Input::Moved(moved),
             Event::SlotMap(asker) => {
                 // Moves are shown beside it and must be as new.
@@ -194,7 +194,7 @@ impl SiteLoop {
             Output::Persist(persist) => drop(self.disk.send(DiskJob::Persist(*persist))),
             Output::CutLog(start) => drop(self.disk.send(DiskJob::Cut(start))),
             Output::Send { to, message } => self.peers.send(to, &message),
-            Output::SendAcross { site, node, message } => {
+            Output::SendInterSite { site, node, message } => {
                 self.peers.send_inter_site((site, node), *message);
             }
             Output::Deployment { own, registry, has_left } => {

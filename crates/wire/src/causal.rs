@@ -9,7 +9,7 @@ use model::{KeyspaceId, Position, Revision, SiteId, limits};
 
 /// A message about the order of causal keys.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CausalSay {
+pub struct CausalMessage {
     /// One step; `None`: one that is unknown to this version.
     #[prost(oneof = "CausalStep", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub step: Option<CausalStep>,
@@ -169,17 +169,17 @@ impl Places {
     }
 }
 
-impl From<CausalStep> for CausalSay {
-    fn from(step: CausalStep) -> CausalSay {
-        CausalSay { step: Some(step) }
+impl From<CausalStep> for CausalMessage {
+    fn from(step: CausalStep) -> CausalMessage {
+        CausalMessage { step: Some(step) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::across::{Across, AcrossSay};
     use crate::entry::{decode_writes, encode_writes};
+    use crate::inter_site::{InterSite, InterSiteMessage};
     use model::{CausalWrite, Effect, KeyspaceId};
     use prost::Message as _;
 
@@ -234,15 +234,15 @@ mod tests {
             (CausalStep::LedBy(7), b"\x40\x07"),
         ];
         for (step, bytes) in cases {
-            let say = CausalSay::from(step);
-            assert_eq!(say.encode_to_vec(), bytes, "{say:?}");
-            assert_eq!(CausalSay::decode(bytes), Ok(say.clone()));
-            let across = Across::from(AcrossSay::Causal(say));
-            assert_eq!(Across::decode(&across.encode_to_vec()[..]), Ok(across));
+            let message = CausalMessage::from(step);
+            assert_eq!(message.encode_to_vec(), bytes, "{message:?}");
+            assert_eq!(CausalMessage::decode(bytes), Ok(message.clone()));
+            let inter_site = InterSiteMessage::from(InterSite::Causal(message));
+            assert_eq!(InterSiteMessage::decode(&inter_site.encode_to_vec()[..]), Ok(inter_site));
         }
         assert_eq!(writes[..], encode_writes(&decode_writes(writes.clone()).unwrap())[..]);
         // A step of a later version.
-        assert_eq!(CausalSay::decode(&b"\xca\x02\x01x"[..]).unwrap().step, None);
+        assert_eq!(CausalMessage::decode(&b"\xca\x02\x01x"[..]).unwrap().step, None);
     }
 
     #[test]

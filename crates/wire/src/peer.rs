@@ -9,7 +9,7 @@
 //!
 //! Commands, answers and failures inside are bytes in the encoding of [`crate::entry`].
 
-use crate::across::{Across, MapSay, Validator};
+use crate::inter_site::{InterSiteMessage, MapMessage, Validator};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
@@ -81,8 +81,8 @@ pub struct Life {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136, 181, 240")]
-    pub say: Option<Say>,
+    #[prost(oneof = "Content", tags = "1, 2, 3, 4, 5, 6, 136, 181, 240")]
+    pub content: Option<Content>,
     /// Of a leader's heartbeats and read indexes: the log time when it was sent.
     #[prost(message, optional, tag = "130")]
     pub clock: Option<Clock>,
@@ -108,7 +108,7 @@ pub struct Clock {
 
 /// The content of a message.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Say {
+pub enum Content {
     /// Consensus.
     #[prost(message, tag = "1")]
     Raft(Raft),
@@ -118,21 +118,21 @@ pub enum Say {
     /// What became of forwarded requests.
     #[prost(message, tag = "3")]
     Answered(Answered),
-    /// Asks for a piece of a snapshot.
+    /// Asks for a chunk of a snapshot.
     #[prost(message, tag = "4")]
     SnapshotWanted(SnapshotWanted),
-    /// A piece of a snapshot.
+    /// A chunk of a snapshot.
     #[prost(message, tag = "5")]
     SnapshotChunk(SnapshotChunk),
     /// To or from a node of another site.
     #[prost(message, tag = "6")]
-    Across(Across),
+    InterSite(InterSiteMessage),
     /// The receiver is not the life of its node that is a member: this one is.
     #[prost(message, tag = "136")]
     Replaced(Life),
     /// The owners of slots, between a site's leader and its other nodes.
     #[prost(message, tag = "181")]
-    Map(MapSay),
+    Map(MapMessage),
     /// Accesses of keys that the site owns, to its leader. A version without it counts none.
     #[prost(message, tag = "240")]
     Accesses(CountedAccesses),
@@ -384,7 +384,7 @@ pub struct ForwardedAnswer {
     pub token: Option<Bytes>,
 }
 
-/// Asks for a piece of a snapshot.
+/// Asks for a chunk of a snapshot.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct SnapshotWanted {
     /// Which snapshot.
@@ -395,19 +395,19 @@ pub struct SnapshotWanted {
     pub offset: u64,
 }
 
-/// A piece of a snapshot.
+/// A chunk of a snapshot.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SnapshotChunk {
     /// Which snapshot.
     #[prost(uint64, tag = "1")]
     pub index: u64,
-    /// Where the piece begins.
+    /// Where the chunk begins.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
     /// The length of the whole.
     #[prost(uint64, tag = "3")]
     pub total_bytes: u64,
-    /// The piece; empty when the snapshot is not there any more.
+    /// The chunk; empty when the snapshot is not there any more.
     #[prost(bytes = "bytes", tag = "4")]
     pub bytes: Bytes,
 }
@@ -428,9 +428,9 @@ pub enum FrameError {
     Malformed(String),
 }
 
-impl From<Say> for Message {
-    fn from(say: Say) -> Message {
-        Message { say: Some(say), clock: None, life: None }
+impl From<Content> for Message {
+    fn from(message: Content) -> Message {
+        Message { content: Some(message), clock: None, life: None }
     }
 }
 
@@ -492,7 +492,7 @@ mod tests {
 
     fn a_message() -> Message {
         let entry = Entry { index: 7, term: 2, kind: 1, payload: Bytes::from_static(b"abc") };
-        Say::Raft(Raft {
+        Content::Raft(Raft {
             kind: 3,
             to: 1,
             from: 2,
@@ -539,7 +539,7 @@ mod tests {
         let frame = split_frame(&mut bytes).unwrap().unwrap();
         assert!(frame.ends_with(b"\x92\x08\x07\x08\xac\x02\x10\x03\x18\x01"), "{frame:02x?}");
         assert_eq!(decode::<Message>(frame), Ok(message));
-        assert_eq!(Message::from(Say::Raft(Raft::default())).clock, None);
+        assert_eq!(Message::from(Content::Raft(Raft::default())).clock, None);
     }
 
     #[test]
@@ -551,7 +551,7 @@ mod tests {
         let frame = split_frame(&mut bytes).unwrap().unwrap();
         assert!(frame.ends_with(b"\xba\x08\x0c\x09\x07\0\0\0\0\0\0\0\x10\xac\x02"), "{frame:02x?}");
         assert_eq!(decode::<Message>(frame), Ok(message));
-        assert_eq!(Message::from(Say::Raft(Raft::default())).life, None);
+        assert_eq!(Message::from(Content::Raft(Raft::default())).life, None);
         // Written by format 1: a member and a greeting without the entry of their membership.
         let member =
             decode::<Member>(Bytes::from_static(b"\x08\x02\x12\x03b:1\x19\x07\0\0\0\0\0\0\0"));

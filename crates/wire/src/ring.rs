@@ -7,19 +7,19 @@
 
 /// One message between two sites.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct RingSay {
+pub struct RingMessage {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6")]
-    pub say: Option<Say>,
+    #[prost(oneof = "Content", tags = "1, 2, 3, 4, 5, 6")]
+    pub content: Option<Content>,
 }
 
 /// The content of a message.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Say {
+pub enum Content {
     /// Asks a virtual node for its pointers.
     #[prost(message, tag = "1")]
     Neighbours(Neighbours),
-    /// Answers [`Say::Neighbours`].
+    /// Answers [`Content::Neighbours`].
     #[prost(message, tag = "2")]
     Pointers(Pointers),
     /// Claims to be the predecessor of a virtual node.
@@ -28,7 +28,7 @@ pub enum Say {
     /// Asks for one step of a lookup.
     #[prost(message, tag = "4")]
     Find(Find),
-    /// Answers [`Say::Find`].
+    /// Answers [`Content::Find`].
     #[prost(message, tag = "5")]
     Found(Found),
     /// Reports to the neighbours that the site has left.
@@ -36,9 +36,9 @@ pub enum Say {
     Leave(Leave),
 }
 
-impl From<Say> for RingSay {
-    fn from(say: Say) -> RingSay {
-        RingSay { say: Some(say) }
+impl From<Content> for RingMessage {
+    fn from(message: Content) -> RingMessage {
+        RingMessage { content: Some(message) }
     }
 }
 
@@ -170,24 +170,24 @@ mod tests {
         // Written once by format 1, never to be changed.
         let find = Find { id: 1, target: 2, without: vec![3, 300] };
         let way = Some(Way::Ask(Member { point: 4, site: 5 }));
-        for (say, bytes) in [
+        for (message, bytes) in [
             (
-                Say::Find(find),
+                Content::Find(find),
                 &b"\x22\x17\x09\x01\0\0\0\0\0\0\0\x11\x02\0\0\0\0\0\0\0\x1a\x03\x03\xac\x02"[..],
             ),
             (
-                Say::Found(Found { id: 1, way }),
+                Content::Found(Found { id: 1, way }),
                 &b"\x2a\x16\x09\x01\0\0\0\0\0\0\0\x22\x0b\x09\x04\0\0\0\0\0\0\0\x10\x05"[..],
             ),
         ] {
-            let say = RingSay::from(say);
+            let message = RingMessage::from(message);
             assert_eq!(
-                say.encode_to_vec(),
+                message.encode_to_vec(),
                 bytes,
                 "this build writes {:02x?}",
-                say.encode_to_vec()
+                message.encode_to_vec()
             );
-            assert_eq!(RingSay::decode(bytes), Ok(say));
+            assert_eq!(RingMessage::decode(bytes), Ok(message));
         }
     }
 }

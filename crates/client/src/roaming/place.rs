@@ -449,13 +449,13 @@ mod tests {
         assert_eq!(tried.read().await, Ok(8));
         assert_eq!((tried.place.site, tried.place.stats.moves), (Some(1), 1));
 
-        let mut told = Tried::of(&[Site::Has(7, 9), Site::Has(7, 1)]);
-        told.rule.nearer = false;
-        assert_eq!(told.read().await, Ok(7));
-        told.ping(0, 9);
-        told.ping(1, 1);
+        let mut reported = Tried::of(&[Site::Has(7, 9), Site::Has(7, 1)]);
+        reported.rule.nearer = false;
+        assert_eq!(reported.read().await, Ok(7));
+        reported.ping(0, 9);
+        reported.ping(1, 1);
         sleep(Duration::from_secs(60)).await;
-        assert_eq!(told.read().await, Ok(7));
-        assert_eq!(told.place.site, Some(0), "only when its site fails");
+        assert_eq!(reported.read().await, Ok(7));
+        assert_eq!(reported.place.site, Some(0), "only when its site fails");
     }
 }

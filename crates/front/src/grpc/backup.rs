@@ -33,7 +33,7 @@ pub(super) async fn stream(
 ) -> Result<ReceiverStream<Result<v1::BackupChunk, Status>>, Status> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = handle.data().join(format!("backup-{number}.sending"));
-    let (pieces, stream) = mpsc::channel(1);
+    let (chunks, stream) = mpsc::channel(1);
     let write = move || {
         let written = Written { path };
         match handle.write_backup(&written.path) {
@@ -46,20 +46,20 @@ pub(super) async fn stream(
     tokio::task::spawn_blocking(move || {
         let _until_sent = written;
         // An error here means that the reader has disconnected.
-        let _ = send(file, &pieces);
+        let _ = send(file, &chunks);
     });
     Ok(ReceiverStream::new(stream))
 }
 
-type Pieces = mpsc::Sender<Result<v1::BackupChunk, Status>>;
+type Chunks = mpsc::Sender<Result<v1::BackupChunk, Status>>;
 
 fn send(
     mut file: File,
-    pieces: &Pieces,
+    chunks: &Chunks,
 ) -> Result<(), mpsc::error::SendError<Result<v1::BackupChunk, Status>>> {
     let total_bytes = match file.metadata() {
         Ok(metadata) => metadata.len(),
-        Err(error) => return pieces.blocking_send(Err(failed(&error))),
+        Err(error) => return chunks.blocking_send(Err(failed(&error))),
     };
     let mut offset = 0;
     while offset < total_bytes {
@@ -67,13 +67,13 @@ fn send(
         let read =
             (&mut file).take(limits::SNAPSHOT_CHUNK_BYTES_MAX as u64).read_to_end(&mut bytes);
         match read {
-            Ok(0) => return pieces.blocking_send(Err(failed(&"the file ended early"))),
+            Ok(0) => return chunks.blocking_send(Err(failed(&"the file ended early"))),
             Ok(count) => {
                 let bytes = Bytes::from(bytes);
-                pieces.blocking_send(Ok(v1::BackupChunk { offset, bytes, total_bytes }))?;
+                chunks.blocking_send(Ok(v1::BackupChunk { offset, bytes, total_bytes }))?;
                 offset += count as u64;
             }
-            Err(error) => return pieces.blocking_send(Err(failed(&error))),
+            Err(error) => return chunks.blocking_send(Err(failed(&error))),
         }
     }
     Ok(())

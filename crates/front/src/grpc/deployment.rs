@@ -4,8 +4,8 @@ use super::call::{Callee, Method, deadline_ms};
 use super::registry::{name_of, names_of, outcome_of, site_named};
 use super::{failovers, orders, placement};
 use model::{
-    Answer, BackupChoice, Body, Command, Giving, GlobalCommand, OperatorCommand, Refusal,
-    RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, StandbyChoice, StandbyRule,
+    Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, RegistryChange,
+    RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice, StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
 use tonic::{Request, Response, Status, async_trait};
@@ -179,7 +179,7 @@ impl v1::deployment_server::Deployment for Callee {
             let requests = orders::requests(&registry, id, &wanted, to, deadline_ms);
             let said = orders::said(&registry, self.handle.call_many(requests).await);
             let hints = self.handle.slot_map().await;
-            Ok(orders::told(&registry, &wanted, to, &said, &hints))
+            Ok(orders::reported(&registry, &wanted, to, &said, &hints))
         })
         .await
     }
@@ -192,9 +192,9 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
-            let step = Giving::Pause(asked.paused);
+            let step = SourceStep::Pause(asked.paused);
             let body =
-                Body::Write(Command::Global(GlobalCommand::Giving { number: asked.number, step }));
+                Body::Write(Command::Global(GlobalCommand::Source { number: asked.number, step }));
             self.ask(body, deadline_ms).await?;
             Ok(v1::PauseMoveResponse {})
         })
@@ -290,18 +290,19 @@ impl v1::deployment_server::Deployment for Callee {
                 }));
             }
             let id = request_id(asked.request)?.filter(|_| asked.accept_loss);
-            let told = match asked.accepted.is_empty() || !asked.accept_loss {
+            let reported = match asked.accepted.is_empty() || !asked.accept_loss {
                 true => None,
                 false => Some(entry::decode_taken(asked.accepted).map_err(|_| {
                     Status::invalid_argument("`accepted` is not what a site has foretold")
                 })?),
             };
-            let body = match (id, told) {
+            let body = match (id, reported) {
                 (Some(id), None) => {
                     Body::Operator { id, command: OperatorCommand::Promote { lost, by, without } }
                 }
-                (Some(id), Some(told)) => {
-                    let command = OperatorCommand::PromoteAsTold { lost, by, without, told };
+                (Some(id), Some(reported)) => {
+                    let command =
+                        OperatorCommand::PromoteAsReported { lost, by, without, reported };
                     Body::Operator { id, command }
                 }
                 (None, None) => Body::Promote { lost, by, without, accept: asked.accept_loss },

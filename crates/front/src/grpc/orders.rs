@@ -6,8 +6,8 @@
 
 use super::registry::name_of;
 use model::{
-    Answer, Body, ClientId, Command, Epoch, Failure, Giving, GlobalCommand, Held, MoveError,
-    Ordered, Registry, RequestId, SiteId, Slot, SlotSet,
+    Answer, Body, ClientId, Command, Epoch, Failure, GlobalCommand, Held, MoveError, Ordered,
+    Registry, RequestId, SiteId, Slot, SlotSet, SourceStep,
 };
 use server::Outcome;
 use std::collections::BTreeMap;
@@ -34,8 +34,8 @@ pub(super) fn requests(
     let whole = deadline_ms.unwrap_or(model::limits::REQUEST_DEADLINE.as_millis() as u64);
     let deadline_ms = Some((whole * 2 / 3).max(1));
     let request = |site: &model::SiteEntry| {
-        let step = Giving::Order { id, slots: slots.clone(), to };
-        let command = Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
+        let step = SourceStep::Order { id, slots: slots.clone(), to };
+        let command = Box::new(Command::Global(GlobalCommand::Source { number: 0, step }));
         let body = Body::AtSite { site: site.id, command };
         model::Request { deadline_ms, ..model::Request::new(body) }
     };
@@ -70,7 +70,7 @@ impl Claim {
 }
 
 /// All answers, put together. `hints`: this node's map, for slots that are in no answer.
-pub(super) fn told(
+pub(super) fn reported(
     registry: &Registry,
     wanted: &SlotSet,
     to: SiteId,
@@ -242,7 +242,7 @@ mod tests {
             (B, holds(vec![holding("0-1", 3, Held::Here)])),
             (C, holds(vec![holding("0-1", 3, Held::Gone(B)), holding("2-4", 2, Held::Here)])),
         ];
-        let response = told(&registry(), &slots("0-10"), B, &said, &[(slots("0-10"), B)]);
+        let response = reported(&registry(), &slots("0-10"), B, &said, &[(slots("0-10"), B)]);
         assert_eq!(response.there, "0-1");
         assert_eq!(
             places(&response),
@@ -267,7 +267,7 @@ mod tests {
         let hints = [(slots("5-6"), C)];
         let said =
             [(A, ordered(None, Held::Leaving(B, 7))), (B, holds(Vec::new())), (C, Err(away))];
-        let response = told(&registry(), &wanted, B, &said, &hints);
+        let response = reported(&registry(), &wanted, B, &said, &hints);
         assert_eq!((&*response.there, response.moves[0].over), ("", false));
         assert_eq!(
             places(&response),
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(response.silent[0].site, "c");
         // Called off, and it was begun for nothing.
         let said = [(A, ordered(Some(SlotSet::default()), Held::Here)), said[1].clone()];
-        let response = told(&registry(), &slots("0-4"), B, &said, &[]);
+        let response = reported(&registry(), &slots("0-4"), B, &said, &[]);
         assert_eq!((response.moves[0].over, &*response.moves[0].gone), (true, ""));
         assert_eq!(response.elsewhere[0].why, "the move was called off");
     }
@@ -289,7 +289,7 @@ mod tests {
         };
         let again = |error| {
             let said = [(A, refused(error)), (B, holds(Vec::new()))];
-            told(&registry(), &slots("0-4"), B, &said, &[]).elsewhere[0].again
+            reported(&registry(), &slots("0-4"), B, &said, &[]).elsewhere[0].again
         };
         assert!(again(MoveError::TooManyMoves));
         assert!(!again(MoveError::NoReceiver));

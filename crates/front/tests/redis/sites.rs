@@ -3,8 +3,8 @@
 use crate::support::Client;
 use front::redis::{Options, RedisFront};
 use model::{
-    Body, Command, Giving, GlobalCommand, KeyspaceSpec, NodeId, Request, SiteId, SiteName, Slot,
-    SlotSet,
+    Body, Command, GlobalCommand, KeyspaceSpec, NodeId, Request, SiteId, SiteName, Slot, SlotSet,
+    SourceStep,
 };
 use server::config::{Config, Ports};
 use server::{Handle, Node};
@@ -231,8 +231,8 @@ impl Deployment {
     fn begins(&self, from: usize, to: usize, slot: Slot) -> bool {
         let status = self.sites[to].handle.status();
         let to = status.deployment.as_ref().unwrap().own;
-        let step = Giving::Begin { slots: SlotSet::from_iter([slot]), to, pinned: true };
-        let begin = Request::write(Command::Global(GlobalCommand::Giving { number: 0, step }));
+        let step = SourceStep::Begin { slots: SlotSet::from_iter([slot]), to, pinned: true };
+        let begin = Request::write(Command::Global(GlobalCommand::Source { number: 0, step }));
         self.runtime.block_on(self.sites[from].handle.call(begin)).is_ok()
     }
 }

@@ -197,9 +197,9 @@ impl<'w> Clients<'w> {
         globals.map(|place| self.ids.of(place, 0))
     }
 
-    /// Requests about global keys go over gateways; `holders`: which site holds each slot.
-    pub fn go_over(&mut self, gateways: Gateways, holders: Vec<usize>) {
-        self.ways = Some(Ways::new(gateways, self.world.sites.len(), holders));
+    /// Requests about global keys go over gateways; `owners`: which site holds each slot.
+    pub fn go_over(&mut self, gateways: Gateways, owners: Vec<usize>) {
+        self.ways = Some(Ways::new(gateways, self.world.sites.len(), owners));
     }
 
     /// Whether no client has anything left to do.

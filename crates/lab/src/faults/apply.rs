@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::{
-    BackupChoice, Body, Command, Giving, GlobalCommand, NodeId, RegistryChange, Request, SiteId,
-    SlotSet, limits,
+    BackupChoice, Body, Command, GlobalCommand, NodeId, RegistryChange, Request, SiteId, SlotSet,
+    SourceStep, limits,
 };
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
@@ -321,8 +321,8 @@ fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
         return Begun::Over;
     }
     // As the ring does it.
-    let step = Giving::Begin { slots, to, pinned: false };
-    let body = Body::Write(Command::Global(GlobalCommand::Giving { number: 0, step }));
+    let step = SourceStep::Begin { slots, to, pinned: false };
+    let body = Body::Write(Command::Global(GlobalCommand::Source { number: 0, step }));
     simulation.ask(leader, Request { deadline_ms: Some(5_000), ..Request::new(body) });
     Begun::Over
 }

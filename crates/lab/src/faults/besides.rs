@@ -4,7 +4,9 @@
 //! Slots are handed to a site that is lost before its backup has them; sites that are cut off together go on
 //! among themselves; the lost site's backup is changed, or leaves, before the promotion.
 
-use model::{BackupChoice, Body, Command, Giving, GlobalCommand, RegistryChange, Request, SlotSet};
+use model::{
+    BackupChoice, Body, Command, GlobalCommand, RegistryChange, Request, SlotSet, SourceStep,
+};
 use protocol::global::backups::backup_of;
 
 use super::Fault;
@@ -132,8 +134,8 @@ fn hand_over<C>(simulation: &mut Simulation<C>, from: usize, to: usize, random: 
     }
     let count = 1 + random.below(SLOTS_MAX as u64);
     let slots: SlotSet = (0..count).map(|_| *random.pick(&used)).collect();
-    let step = Giving::Begin { slots, to, pinned: true };
-    let body = Body::Write(Command::Global(GlobalCommand::Giving { number: 0, step }));
+    let step = SourceStep::Begin { slots, to, pinned: true };
+    let body = Body::Write(Command::Global(GlobalCommand::Source { number: 0, step }));
     simulation.ask(leader, Request { deadline_ms: Some(5_000), ..Request::new(body) });
 }
 

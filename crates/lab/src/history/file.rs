@@ -263,11 +263,11 @@ mod tests {
         assert!(error(&format!("{header}\n{odd}")).starts_with("line 2: unknown field `kee`"));
     }
 
-    /// The first format with lines left out, put twice or exchanged, and with pieces of it put
+    /// The first format with lines left out, put twice or exchanged, and with chunks of it put
     /// anywhere else.
     #[test]
     fn any_text_is_refused_or_is_a_history() {
-        let pieces = [
+        let chunks = [
             "null",
             "1",
             "-1",
@@ -299,9 +299,9 @@ mod tests {
                 let from = *random.pick(&ends);
                 let to = ends.iter().copied().find(|&at| at >= from + random.below(6) as usize);
                 let copied = random.pick(&lines).split('"').nth(random.below(9) as usize);
-                let piece =
-                    copied.filter(|_| random.chance(500)).unwrap_or_else(|| *random.pick(&pieces));
-                text.replace_range(from..to.unwrap_or(text.len()), piece);
+                let chunk =
+                    copied.filter(|_| random.chance(500)).unwrap_or_else(|| *random.pick(&chunks));
+                text.replace_range(from..to.unwrap_or(text.len()), chunk);
             }
             check_any(&text);
             read_whole += u32::from(read(text.as_bytes()).is_ok());

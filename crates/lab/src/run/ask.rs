@@ -15,7 +15,7 @@ use super::{Run, TEND};
 use crate::simulation::Stepped;
 
 /// A question that a site has answered.
-pub(super) struct Told<Q> {
+pub(super) struct Reported<Q> {
     /// The site.
     pub(super) site: usize,
     /// What it was about.
@@ -47,7 +47,7 @@ struct Round<Q> {
     /// When the request to each site is repeated; one entry a turn.
     again: BTreeSet<(Duration, usize)>,
     asked: BTreeMap<Ticket, usize>,
-    told: Vec<Told<Q>>,
+    reported: Vec<Reported<Q>>,
 }
 
 impl<Q> Round<Q> {
@@ -74,10 +74,12 @@ impl Run<'_> {
     /// Asks the leader of one site.
     pub(super) fn ask(&mut self, site: usize, body: Body) -> Result<Answer, String> {
         let mut body = Some(body);
-        let told =
+        let reported =
             self.ask_all(|other| (other == site).then(|| body.take()).flatten().map(|b| ((), b)))?;
-        let told = told.into_iter().next();
-        told.map(|told| told.answer).ok_or_else(|| "a question was not asked".to_owned())
+        let reported = reported.into_iter().next();
+        reported
+            .map(|reported| reported.answer)
+            .ok_or_else(|| "a question was not asked".to_owned())
     }
 
     /// Asks the leader of each site, from beside it, whatever `next` has for that site, until all is
@@ -85,12 +87,12 @@ impl Run<'_> {
     pub(super) fn ask_all<Q>(
         &mut self,
         mut next: impl FnMut(usize) -> Option<(Q, Body)>,
-    ) -> Result<Vec<Told<Q>>, String> {
+    ) -> Result<Vec<Reported<Q>>, String> {
         let mut round = Round {
             turns: BTreeMap::new(),
             again: BTreeSet::new(),
             asked: BTreeMap::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         for site in self.sites_inside() {
             round.begin(site, self.lab.now(), next(site));
@@ -114,8 +116,8 @@ impl Run<'_> {
         match (&self.lab.failure, round.turns.first_key_value()) {
             (Some(why), Some(_)) => Err(why.clone()),
             _ => {
-                round.told.sort_by_key(|told| told.site);
-                Ok(round.told)
+                round.reported.sort_by_key(|reported| reported.site);
+                Ok(round.reported)
             }
         }
     }
@@ -156,7 +158,7 @@ impl Run<'_> {
             Ok(answer) => {
                 let Some(turn) = round.turns.remove(&site) else { return };
                 round.again.remove(&(turn.again_at, site));
-                round.told.push(Told {
+                round.reported.push(Reported {
                     site,
                     about: turn.about,
                     answer,

@@ -41,29 +41,29 @@ impl Run<'_> {
                 keys.push_back((key, keyspace));
             }
         }
-        let told = self.ask_all(|site| {
+        let reported = self.ask_all(|site| {
             let (key, keyspace) = keys.get_mut(&site)?.pop_front()?;
             let query = Query::Get { key: Bytes::from(key.clone()) };
             let consistency = ReadConsistency::Linearizable;
             Some(((key, keyspace), Body::Read { keyspace, query, consistency }))
         });
-        let told = match told {
-            Ok(told) => told,
+        let reported = match reported {
+            Ok(reported) => reported,
             Err(why) => return self.fail(why),
         };
-        self.history.operations.extend(told.into_iter().map(|told| {
-            let name = &self.world.sites[told.site].name;
-            let (key, keyspace) = told.about;
-            let label = self.lab.label(told.site);
+        self.history.operations.extend(reported.into_iter().map(|reported| {
+            let name = &self.world.sites[reported.site].name;
+            let (key, keyspace) = reported.about;
+            let label = self.lab.label(reported.site);
             Operation {
                 client: format!("auditor-{name}"),
                 site: Some(name.to_string()),
                 key: if globals.contains(&keyspace) { key } else { format!("{label}:{key}") },
-                call_us: told.call_us,
+                call_us: reported.call_us,
                 waited_us: 0,
-                return_us: Some(told.return_us),
+                return_us: Some(reported.return_us),
                 action: Action::Get,
-                outcome: clients::understood(told.answer),
+                outcome: clients::understood(reported.answer),
                 stale: false,
             }
         }));

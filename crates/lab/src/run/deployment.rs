@@ -15,7 +15,7 @@ use crate::verdict::{self, Verdict};
 
 /// Which site was seen to own a slot at an epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Holder {
+pub(super) struct Serving {
     /// By its place in the world.
     site: usize,
     /// Which life of it.
@@ -145,38 +145,38 @@ impl Run<'_> {
     }
 
     /// Which site holds each slot now, by the slots' numbers.
-    pub(super) fn holder_of_each_slot(&self) -> Vec<usize> {
-        let mut holders = vec![0; usize::from(Slot::COUNT)];
+    pub(super) fn owner_of_each_slot(&self) -> Vec<usize> {
+        let mut owners = vec![0; usize::from(Slot::COUNT)];
         for site in 0..self.world.sites.len() {
             let leader = self.lab.leader(site);
             let held = leader.map(|leader| self.lab.held_slots(leader).0).unwrap_or_default();
-            held.into_iter().for_each(|slot| holders[usize::from(slot.number())] = site);
+            held.into_iter().for_each(|slot| owners[usize::from(slot.number())] = site);
         }
-        holders
+        owners
     }
 
     /// Writes down the owners of slots from here on; once for each slot and epoch, and again for
     /// another owner.
-    pub(super) fn note_holders(&mut self) {
+    pub(super) fn note_owners(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {
             self.judge_owners(&held);
             let at_us = held.at.as_micros() as u64;
-            let who = Holder { site: held.site, life: held.life, id: held.id, since: held.at };
+            let who = Serving { site: held.site, life: held.life, id: held.id, since: held.at };
             let name = self.world.sites[held.site].name.as_str();
             let name = match held.life {
                 0 | 1 => name.to_owned(),
                 life => format!("{name}#{life}"),
             };
             for (run, epoch) in held.slots.runs() {
-                let holders = self.holders.entry(epoch).or_default();
+                let owners = self.owners.entry(epoch).or_default();
                 let is_new = |run: &SlotRun| {
-                    let known = holders.get(run.first);
+                    let known = owners.get(run.first);
                     known.is_none_or(|known| (known.site, known.life) != (who.site, who.life))
                 };
-                let alike = run.cut(|slot| holders.run_at(slot).0);
+                let alike = run.cut(|slot| owners.run_at(slot).0);
                 let new: Vec<SlotRun> = alike.filter(is_new).collect();
                 for run in new {
-                    holders.set(run, Some(who));
+                    owners.set(run, Some(who));
                     let failovers = &mut self.failovers;
                     let number = failovers.iter().position(|known| *known == epoch.failover);
                     let number = number.unwrap_or_else(|| {

@@ -56,7 +56,7 @@ impl Run<'_> {
         history.operations.append(&mut clients.history.operations);
         history.operations.extend(audited);
         self.declare_lost(&mut history);
-        self.tell_sessions(&mut history);
+        self.report_sessions(&mut history);
         let promises = self.promises(&history);
         history.header = Header {
             source: "lab".to_owned(),
@@ -86,7 +86,7 @@ impl Run<'_> {
                 operations: (history.operations.len() + history.requests.len()) as u64,
                 faults: self.done.iter().filter(|done| **done).count() as u64,
                 elections: self.elections,
-                across_bytes: self.across_bytes,
+                inter_site_bytes: self.inter_site_bytes,
             },
             faults: self.plan.into_iter().zip(self.done).collect(),
             compared: clients.arithmetic.compare(self.world),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use model::{Ballot, Epoch, KeyspaceSpec, SiteId, Slot, SlotCopy, Taken};
 
 use super::Run;
-use super::deployment::Holder;
+use super::deployment::Serving;
 use crate::faults::Kind;
 use crate::history::{History, Lost};
 use crate::simulation::promoted::Promoted;
@@ -121,11 +121,11 @@ impl Run<'_> {
             let had_all = last.any(|(_, who)| {
                 promoted.fences(who.id) && self.lab.was_without_backup(who.id, who.since)
             });
-            let is_gone = |who: &Holder| had_all || promoted.fences(who.id);
+            let is_gone = |who: &Serving| had_all || promoted.fences(who.id);
             let later = owners().filter(|(of, who)| *of > epoch && is_gone(who));
             let later = later.map(|(_, who)| who.since).min();
             let owner = self
-                .holders
+                .owners
                 .get(&epoch)
                 .and_then(|of| of.get(slot))
                 .filter(|_| position != SlotCopy::WHOLE);
@@ -142,8 +142,8 @@ impl Run<'_> {
         &self,
         slot: Slot,
         epoch: Epoch,
-    ) -> impl DoubleEndedIterator<Item = (Epoch, &Holder)> {
-        let before = self.holders.range(..epoch);
+    ) -> impl DoubleEndedIterator<Item = (Epoch, &Serving)> {
+        let before = self.owners.range(..epoch);
         before.filter_map(move |(epoch, of)| Some((*epoch, of.get(slot)?)))
     }
 
@@ -170,8 +170,8 @@ impl Run<'_> {
             Some((to, at)) => (at, is_asked(to)),
             // The source of the handover has it as it was then.
             None => {
-                let (_, giver) = owners.next()?;
-                (owner.since, is_asked(giver.id) && giver.id != lost)
+                let (_, source) = owners.next()?;
+                (owner.since, is_asked(source.id) && source.id != lost)
             }
         };
         // An owner that is to have no backup does without all copies there are.

@@ -34,7 +34,7 @@ pub use protocol::bugs::Bug;
 use protocol::bugs::Planted;
 
 use self::form::PATIENCE;
-use crate::clients::sessions::{self, Sessions, Told};
+use crate::clients::sessions::{self, Reported, Sessions};
 use crate::clients::{self, Clients, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
@@ -132,7 +132,7 @@ pub struct Figures {
     /// Times that a node became leader.
     pub elections: u64,
     /// Bytes sent between sites while clients worked, over links that have a bandwidth.
-    pub across_bytes: u64,
+    pub inter_site_bytes: u64,
 }
 
 impl Ran {
@@ -213,14 +213,14 @@ struct Run<'w> {
     clients: Option<Clients<'w>>,
     sessions: Option<Sessions<'w>>,
     /// Audits of causal keys.
-    told: Vec<Told>,
+    reported: Vec<Reported>,
     plan: Vec<Fault>,
     done: Vec<bool>,
     history: History,
     elections: u64,
-    across_bytes: u64,
+    inter_site_bytes: u64,
     /// Which site was seen to hold a slot at an epoch.
-    holders: BTreeMap<Epoch, BySlot<deployment::Holder>>,
+    owners: BTreeMap<Epoch, BySlot<deployment::Serving>>,
     /// Sites that are lost one at a time, and since when.
     losing: BTreeMap<usize, Duration>,
     /// The failovers of epochs, in the order in which they were seen. The first stands for none.
@@ -276,13 +276,13 @@ impl<'w> Run<'w> {
             lab,
             clients: None,
             sessions: None,
-            told: Vec::new(),
+            reported: Vec::new(),
             done: vec![false; plan.len()],
             plan,
             history: History::default(),
             elections: 0,
-            across_bytes: 0,
-            holders: BTreeMap::new(),
+            inter_site_bytes: 0,
+            owners: BTreeMap::new(),
             losing: BTreeMap::new(),
             failovers: vec![Ballot::FIRST],
             known: Vec::new(),
@@ -313,7 +313,7 @@ impl<'w> Run<'w> {
         let mut sessions = Sessions::new(self.world, self.seed, self.duration, ids.clone());
         let mut clients = Clients::new(self.world, self.seed, self.duration, ids);
         if let Some(gateways) = self.options.gateways {
-            clients.go_over(gateways, self.holder_of_each_slot());
+            clients.go_over(gateways, self.owner_of_each_slot());
         }
         clients.begin(&mut self.lab);
         sessions.begin(&mut self.lab);
@@ -325,9 +325,9 @@ impl<'w> Run<'w> {
             }
         }
         self.lab.call_after(TEND, Call::Tend);
-        let before = self.lab.across_bytes;
+        let before = self.lab.inter_site_bytes;
         self.pass_unless(self.duration, |clients| clients.is_done());
-        self.across_bytes = self.lab.across_bytes - before;
+        self.inter_site_bytes = self.lab.inter_site_bytes - before;
         if !self.plan.is_empty() {
             apply::end_all(&mut self.lab);
             self.pointers.all_end(self.lab.now());
@@ -355,7 +355,7 @@ impl<'w> Run<'w> {
             self.look_at_slots();
             self.look_at_groups();
         }
-        self.note_holders();
+        self.note_owners();
     }
 
     /// The sites that are there, and not on their way.
@@ -420,7 +420,7 @@ impl<'w> Run<'w> {
                 self.note_leaders();
             }
             if !self.lab.held.is_empty() {
-                self.note_holders();
+                self.note_owners();
             }
             if std::mem::take(&mut self.lab.ring_changed) {
                 self.judge_pointers();

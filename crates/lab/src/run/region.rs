@@ -1,5 +1,5 @@
 //! The causal keys of a run in the end: every site has imported the whole order, holds what it says, and what
-//! sessions did is told with the places of the writes.
+//! sessions did is reported with the places of the writes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use model::KeyspaceId;
 
 use super::form::PATIENCE;
 use super::{Run, digest};
-use crate::clients::sessions::{Audit, Ordering, Told, audits, expiring, folded, refuses};
+use crate::clients::sessions::{Audit, Ordering, Reported, audits, expiring, folded, refuses};
 use crate::faults::Kind;
 use crate::history::{History, ReplicaState};
 
@@ -36,26 +36,26 @@ impl Run<'_> {
             };
             audits.retain(|audit| !is_refused(audit));
         }
-        let told = self.ask_all(|site| {
+        let reported = self.ask_all(|site| {
             let audit = left[site].pop_front()?;
             let body = audit.body();
             Some((audit, body))
         });
-        let told = match told {
-            Ok(told) => told,
+        let reported = match reported {
+            Ok(reported) => reported,
             Err(why) => return self.fail(why),
         };
         // By keyspace and site, what was found.
         let mut found: BTreeMap<(KeyspaceId, String), BTreeMap<String, String>> = BTreeMap::new();
-        for one in told {
+        for one in reported {
             let site = self.lab.label(one.site);
             let at = (one.call_us, one.return_us);
             let keyspace = one.about.keyspace();
-            let Some((line, marks)) = one.about.told(&site, at, &one.answer) else {
+            let Some((line, marks)) = one.about.reported(&site, at, &one.answer) else {
                 return self.fail(format!("{site} answers an audit by {:?}", one.answer));
             };
             found.entry((keyspace, site)).or_default().extend(marks);
-            self.told.push(line);
+            self.reported.push(line);
         }
         let at_us = self.now_us();
         let folded = folded(&self.lab.order);
@@ -101,8 +101,8 @@ impl Run<'_> {
             let due_in = Duration::from_millis(ms.saturating_sub(self.root_time_ms()));
             let now = self.lab.now();
             if now >= until && due_in.is_zero() || now >= until + CLOCKS_APART {
-                let told = "did not expire after all faults, by the order; its moment is";
-                return Err(format!("{key} {told} {ms} ms"));
+                let reported = "did not expire after all faults, by the order; its moment is";
+                return Err(format!("{key} {reported} {ms} ms"));
             }
             self.lab.run(STEP);
             if let Some(why) = self.lab.failure.take() {
@@ -148,7 +148,7 @@ impl Run<'_> {
     }
 
     /// What sessions did goes into the history.
-    pub(super) fn tell_sessions(&mut self, history: &mut History) {
+    pub(super) fn report_sessions(&mut self, history: &mut History) {
         let Some(sessions) = &mut self.sessions else { return };
         if let Some(refused) = sessions.refused.take().filter(|_| !self.loses_sites()) {
             self.fail(refused);
@@ -164,9 +164,10 @@ impl Run<'_> {
             of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
         };
         let mut ordering = Ordering::of(&self.lab.order, prefix_of);
-        let told = sessions.take_told().into_iter().chain(std::mem::take(&mut self.told));
-        let told: Vec<Told> = told.collect();
-        history.requests = told.into_iter().map(|one| ordering.request(one)).collect();
+        let reported =
+            sessions.take_reported().into_iter().chain(std::mem::take(&mut self.reported));
+        let reported: Vec<Reported> = reported.collect();
+        history.requests = reported.into_iter().map(|one| ordering.request(one)).collect();
         history.positions = ordering.positions;
         if let Some(wrong) = ordering.wrong {
             self.fail(wrong);

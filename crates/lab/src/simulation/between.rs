@@ -222,7 +222,7 @@ impl<C> Simulation<C> {
     }
 
     /// Breaks what connects a node to nodes of other sites. Both ends notice.
-    pub(super) fn break_across(&mut self, node: NodeIndex) {
+    pub(super) fn break_inter_site(&mut self, node: NodeIndex) {
         for other in self.between.connections.of(node) {
             self.break_connection(node, other);
         }
@@ -252,7 +252,7 @@ impl<C> Simulation<C> {
         for ((node, other), delay) in [(a, b), (b, a)].into_iter().zip(delays) {
             let life = self.nodes[node].life;
             if self.nodes[node].up {
-                self.after(delay, Event::AcrossLost { node, life, other });
+                self.after(delay, Event::InterSiteLost { node, life, other });
             }
         }
     }
@@ -278,7 +278,7 @@ mod tests {
     use crate::faults::{Fault, Kind, apply};
     use crate::link::Latency;
     use crate::simulation::{Down, Settings};
-    use wire::peer::{Say, SnapshotChunk, SnapshotWanted};
+    use wire::peer::{Content, SnapshotChunk, SnapshotWanted};
 
     const MS: Duration = Duration::from_millis(1);
     /// Two nodes of site a, one of b, one of c.
@@ -304,14 +304,19 @@ mod tests {
 
     /// A message that is identified by its number.
     fn message(index: u64) -> Message {
-        Say::SnapshotWanted(SnapshotWanted { index, offset: 0 }).into()
+        Content::SnapshotWanted(SnapshotWanted { index, offset: 0 }).into()
     }
 
     impl Simulation {
         /// Sends messages of these numbers from one node to another.
-        fn say(&mut self, from: NodeIndex, to: NodeIndex, numbers: impl IntoIterator<Item = u64>) {
+        fn send_numbers(
+            &mut self,
+            from: NodeIndex,
+            to: NodeIndex,
+            numbers: impl IntoIterator<Item = u64>,
+        ) {
             for number in numbers {
-                self.send_across(from, to, message(number));
+                self.send_inter_site(from, to, message(number));
             }
         }
 
@@ -336,7 +341,7 @@ mod tests {
         /// Which of all directed pairs of sites reach each other, and after how many ms.
         fn reaches(&mut self) -> String {
             for (from, to) in [(A1, B), (A1, C), (B, A1), (B, C), (C, A1), (C, B)] {
-                self.say(from, to, [0]);
+                self.send_numbers(from, to, [0]);
             }
             let heard = self.heard(MS * 1_000);
             let pair = |line: &str| line.replace("/n1", "").replace(" ⇒ ", "").replace("  0", "");
@@ -348,8 +353,8 @@ mod tests {
         }
     }
 
-    fn lines(told: &[(u64, &str)]) -> Vec<(u64, String)> {
-        told.iter().map(|(ms, line)| (*ms, (*line).to_owned())).collect()
+    fn lines(reported: &[(u64, &str)]) -> Vec<(u64, String)> {
+        reported.iter().map(|(ms, line)| (*ms, (*line).to_owned())).collect()
     }
 
     const ALL_REACH: &str = "ab:10 ac:20 ba:10 bc:10 ca:20 cb:10";
@@ -357,16 +362,16 @@ mod tests {
     #[test]
     fn messages_arrive_after_their_links_delay() {
         let mut sites = sites(1);
-        sites.say(A1, B, [1, 2]);
-        sites.say(A2, C, [3]);
-        sites.say(C, B, [4]);
-        let told = [
+        sites.send_numbers(A1, B, [1, 2]);
+        sites.send_numbers(A2, C, [3]);
+        sites.send_numbers(C, B, [4]);
+        let reported = [
             (10, "a/n1 ⇒ b/n1  1"),
             (10, "a/n1 ⇒ b/n1  2"),
             (10, "c/n1 ⇒ b/n1  4"),
             (20, "a/n2 ⇒ c/n1  3"),
         ];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
         assert_eq!(sites.reaches(), ALL_REACH);
     }
 
@@ -378,7 +383,7 @@ mod tests {
             sites.add_site(["a", "b"][site], Link::constant(1.0));
             sites.add_node(site, false);
         }
-        sites.say(0, 1, [7]);
+        sites.send_numbers(0, 1, [7]);
         assert_eq!(sites.heard(MS * 100), lines(&[(10, "a/n1 ⇒ b/n1  7")]));
     }
 
@@ -392,8 +397,8 @@ mod tests {
             });
             let mut heard = Vec::new();
             for number in 0..100 {
-                sites.say(A1, B, [number]);
-                sites.say(C, B, [number]);
+                sites.send_numbers(A1, B, [number]);
+                sites.send_numbers(C, B, [number]);
                 heard.extend(sites.heard(MS));
             }
             heard.extend(sites.heard(MS * 20_000));
@@ -416,12 +421,12 @@ mod tests {
         sites.set_site_links(|_, _| Link { mbps: Some(8.0), ..Link::constant(10.0) });
         let chunk = |index| {
             let bytes = vec![0; 400_000].into();
-            Say::SnapshotChunk(SnapshotChunk { index, bytes, ..Default::default() }).into()
+            Content::SnapshotChunk(SnapshotChunk { index, bytes, ..Default::default() }).into()
         };
         for index in 1..=5 {
-            sites.send_across(A1, B, chunk(index));
+            sites.send_inter_site(A1, B, chunk(index));
         }
-        sites.say(B, A1, [9]);
+        sites.send_numbers(B, A1, [9]);
         let heard = sites.heard(MS * 5_000);
         let at_ms: Vec<_> = heard.iter().map(|(ms, _)| *ms).collect();
         // More than a second of bytes waits when the fourth comes.
@@ -433,21 +438,21 @@ mod tests {
     #[test]
     fn a_partition_loses_messages_in_flight_and_both_ends_are_notified() {
         let mut sites = sites(1);
-        sites.say(A1, B, [1]);
-        sites.say(A2, C, [2]);
-        sites.say(B, C, [3]);
+        sites.send_numbers(A1, B, [1]);
+        sites.send_numbers(A2, C, [2]);
+        sites.send_numbers(B, C, [3]);
         assert_eq!(sites.heard(MS * 9), []);
         sites.part_site(0);
-        sites.say(A1, B, [4]);
-        sites.say(C, A1, [5]);
-        let told = [
+        sites.send_numbers(A1, B, [4]);
+        sites.send_numbers(C, A1, [5]);
+        let reported = [
             (1, "b/n1 ⇒ c/n1  3"),
             (10, "a/n1 has lost b/n1"),
             (10, "b/n1 has lost a/n1"),
             (20, "a/n2 has lost c/n1"),
             (20, "c/n1 has lost a/n2"),
         ];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
         assert_eq!(sites.reaches(), "bc:10 cb:10");
         sites.rejoin_site(0);
         assert_eq!(sites.reaches(), ALL_REACH);
@@ -459,10 +464,10 @@ mod tests {
         sites.part_sites(0, 1);
         assert_eq!(sites.reaches(), "ac:20 bc:10 ca:20 cb:10");
         sites.mend_sites(0, 1);
-        sites.say(A1, B, [1]);
+        sites.send_numbers(A1, B, [1]);
         sites.part_sites_one_way(0, 1);
-        let told = [(10, "a/n1 has lost b/n1"), (10, "b/n1 has lost a/n1")];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        let reported = [(10, "a/n1 has lost b/n1"), (10, "b/n1 has lost a/n1")];
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
         assert_eq!(sites.reaches(), "ac:20 ba:10 bc:10 ca:20 cb:10");
         sites.mend_sites(0, 1);
         assert_eq!(sites.reaches(), ALL_REACH);
@@ -473,26 +478,28 @@ mod tests {
         let mut sites = sites(1);
         sites.break_site(0);
         assert_eq!(sites.heard(MS * 100), []);
-        sites.say(A1, B, [1]);
+        sites.send_numbers(A1, B, [1]);
         sites.break_site(0);
-        sites.say(A1, B, [2]);
-        let told = [(10, "a/n1 has lost b/n1"), (10, "b/n1 has lost a/n1"), (10, "a/n1 ⇒ b/n1  2")];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        sites.send_numbers(A1, B, [2]);
+        let reported =
+            [(10, "a/n1 has lost b/n1"), (10, "b/n1 has lost a/n1"), (10, "a/n1 ⇒ b/n1  2")];
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
     }
 
     #[test]
     fn a_crash_breaks_what_a_node_had_with_other_sites() {
         let mut sites = sites(1);
-        sites.say(A1, B, [1]);
-        sites.say(A2, B, [2]);
-        sites.say(C, A1, [3]);
+        sites.send_numbers(A1, B, [1]);
+        sites.send_numbers(A2, B, [2]);
+        sites.send_numbers(C, A1, [3]);
         sites.crash(A1, &Down::Killed);
         // One that is down receives nothing, and what comes to it is lost.
-        sites.say(B, A1, [4]);
-        let told = [(10, "a/n2 ⇒ b/n1  2"), (10, "b/n1 has lost a/n1"), (20, "c/n1 has lost a/n1")];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        sites.send_numbers(B, A1, [4]);
+        let reported =
+            [(10, "a/n2 ⇒ b/n1  2"), (10, "b/n1 has lost a/n1"), (20, "c/n1 has lost a/n1")];
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
         sites.start(A1);
-        sites.say(B, A1, [5]);
+        sites.send_numbers(B, A1, [5]);
         assert_eq!(sites.heard(MS * 100), lines(&[(10, "b/n1 ⇒ a/n1  5")]));
     }
 
@@ -500,9 +507,9 @@ mod tests {
     fn what_comes_to_a_paused_node_waits() {
         let mut sites = sites(1);
         sites.pause(B, MS * 50);
-        sites.say(A1, B, [1, 2]);
-        let told = [(50, "a/n1 ⇒ b/n1  1"), (50, "a/n1 ⇒ b/n1  2")];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        sites.send_numbers(A1, B, [1, 2]);
+        let reported = [(50, "a/n1 ⇒ b/n1  1"), (50, "a/n1 ⇒ b/n1  2")];
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
     }
 
     #[test]
@@ -542,10 +549,10 @@ mod tests {
             }
         }
         let mut sites = sites(1);
-        sites.say(A1, C, [1]);
+        sites.send_numbers(A1, C, [1]);
         assert_eq!(apply::begin(&mut sites, &fault(Kind::BreakSites)), apply::Begun::Over);
-        let told = [(20, "a/n1 has lost c/n1"), (20, "c/n1 has lost a/n1")];
-        assert_eq!(sites.heard(MS * 100), lines(&told));
+        let reported = [(20, "a/n1 has lost c/n1"), (20, "c/n1 has lost a/n1")];
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
         assert_eq!(sites.reaches(), ALL_REACH);
     }
 }

@@ -8,7 +8,7 @@ use model::{Failure, NodeId};
 use protocol::site::Input;
 use std::time::Duration;
 use wire::entry;
-use wire::peer::{Forward, ForwardedRequest, Member, Message, Say};
+use wire::peer::{Content, Forward, ForwardedRequest, Member, Message};
 
 impl<C> Simulation<C> {
     /// Starts a node that is down. One whose disk must not be served stays down.
@@ -54,14 +54,14 @@ impl<C> Simulation<C> {
             // A number that only this life of the node has: see `server::links::join`.
             let id = member.incarnation;
             let request = ForwardedRequest { id, join: Some(member), ..Default::default() };
-            self.send(index, to, Say::Forward(Forward { requests: vec![request] }).into());
+            self.send(index, to, Content::Forward(Forward { requests: vec![request] }).into());
         }
         self.after(ASK_AGAIN, Event::Ask { node: index, life });
     }
 
     /// A node that asked to be taken in receives an answer.
     pub(super) fn taken_in(&mut self, index: NodeIndex, message: Message) {
-        let Some(Say::Answered(answered)) = message.say else { return };
+        let Some(Content::Answered(answered)) = message.content else { return };
         let id = self.nodes[index].incarnation;
         let ours = answered.answers.into_iter().find(|answer| answer.id == id);
         let Some(answer) = ours else { return };
@@ -92,7 +92,7 @@ impl<C> Simulation<C> {
         for other in (1..=others).filter(|other| *other != id) {
             self.break_link(site, other, id);
         }
-        self.break_across(index);
+        self.break_inter_site(index);
     }
 
     /// Crashes a node, and starts it again after a while.
@@ -145,7 +145,7 @@ impl<C> Simulation<C> {
             if other != index && self.nodes[other].up {
                 let join = Some(member.clone());
                 let request = ForwardedRequest { id: incarnation, join, ..Default::default() };
-                let message = Say::Forward(Forward { requests: vec![request] }).into();
+                let message = Content::Forward(Forward { requests: vec![request] }).into();
                 self.input(other, Input::Message { from: id, message });
             }
         }

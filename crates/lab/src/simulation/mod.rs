@@ -78,8 +78,8 @@ pub type NodeIndex = usize;
 enum Event<C> {
     Deliver { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
     LinkLost { node: NodeIndex, life: u64, other: u64 },
-    DeliverAcross { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
-    AcrossLost { node: NodeIndex, life: u64, other: NodeIndex },
+    DeliverInterSite { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
+    InterSiteLost { node: NodeIndex, life: u64, other: NodeIndex },
     Disk { node: NodeIndex, life: u64 },
     BackgroundTask { node: NodeIndex, life: u64 },
     Ask { node: NodeIndex, life: u64 },
@@ -95,8 +95,8 @@ impl<C> Event<C> {
         match self {
             Event::Deliver { to: node, .. }
             | Event::LinkLost { node, .. }
-            | Event::DeliverAcross { to: node, .. }
-            | Event::AcrossLost { node, .. }
+            | Event::DeliverInterSite { to: node, .. }
+            | Event::InterSiteLost { node, .. }
             | Event::Disk { node, .. }
             | Event::BackgroundTask { node, .. }
             | Event::Ask { node, .. }
@@ -172,7 +172,7 @@ pub struct Settings {
     pub mirrors: bool,
     /// Bytes of a region's order that are kept for sites that are away.
     pub causal_kept_bytes_max: u64,
-    /// About how much a piece of causal keyspaces takes that a site gets anew.
+    /// About how much a chunk of causal keyspaces takes that a site gets anew.
     pub causal_resync_bytes_max: usize,
     /// The log's files.
     pub log: storage::log::Options,
@@ -251,7 +251,7 @@ pub struct Simulation<C = ()> {
     /// All nodes of all sites.
     pub nodes: Vec<Node>,
     /// Bytes that nodes have sent to other sites, over links that have a bandwidth.
-    pub across_bytes: u64,
+    pub inter_site_bytes: u64,
     /// Answers that came since they were last taken.
     pub answered: Vec<Answered>,
     /// Requests that a crashed node had taken in: their outcome is unknown.
@@ -305,7 +305,7 @@ impl<C> Simulation<C> {
             settings,
             sites: Vec::new(),
             nodes: Vec::new(),
-            across_bytes: 0,
+            inter_site_bytes: 0,
             answered: Vec::new(),
             lost: Vec::new(),
             led: Vec::new(),
@@ -650,13 +650,13 @@ impl<C> Simulation<C> {
             Event::LinkLost { node, life, other } if self.is_current_life(node, life) => {
                 self.input(node, Input::LinkLost(NodeId(other)));
             }
-            Event::DeliverAcross { from, to, connection, message }
+            Event::DeliverInterSite { from, to, connection, message }
                 if self.nodes[to].up && self.between.holds(from, to, connection) =>
             {
-                self.deliver_across(from, to, *message);
+                self.deliver_inter_site(from, to, *message);
             }
-            Event::AcrossLost { node, life, other } if self.is_current_life(node, life) => {
-                self.across_lost(node, other);
+            Event::InterSiteLost { node, life, other } if self.is_current_life(node, life) => {
+                self.inter_site_lost(node, other);
             }
             Event::Disk { node, life } if self.is_current_life(node, life) => self.disk_done(node),
             Event::BackgroundTask { node, life } if self.is_current_life(node, life) => {

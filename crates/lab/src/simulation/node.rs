@@ -47,14 +47,14 @@ impl Down {
     }
 }
 
-/// A piece of work for the log's thread.
+/// A chunk of work for the log's thread.
 #[derive(Debug)]
 pub(super) enum DiskJob {
     Persist(Persist),
     Cut(LogStart),
 }
 
-/// A piece of long work.
+/// A chunk of long work.
 pub(super) enum BackgroundTask {
     Write { head: SnapshotHead, view: MemoryView },
     Finish { index: u64 },

@@ -3,8 +3,8 @@
 
 use super::{NodeIndex, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, Epoch, Failure, Giving, GlobalCommand, Ordered, Request,
-    RequestId, SiteId, Slot, SlotSet,
+    Answer, Body, ClientId, Command, Epoch, Failure, GlobalCommand, Ordered, Request, RequestId,
+    SiteId, Slot, SlotSet, SourceStep,
 };
 use protocol::site::Ticket;
 
@@ -38,8 +38,8 @@ impl<C> Simulation<C> {
         let Wanted { operator, slots, to } = wanted.clone();
         let held = self.held_of(site, slots.iter());
         let number = RequestId { client: ClientId(operator), sequence: 1, acknowledged_below: 0 };
-        let step = Giving::Order { id: number, slots, to };
-        let command = Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
+        let step = SourceStep::Order { id: number, slots, to };
+        let command = Box::new(Command::Global(GlobalCommand::Source { number: 0, step }));
         let body = Body::AtSite { site: id, command };
         let request = Request { deadline_ms: Some(PATIENCE_MS), ..Request::new(body) };
         let Some(ticket) = self.announce(node) else { return };

@@ -7,8 +7,8 @@ use model::{Answer, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request
 use protocol::global::accesses::Asker;
 use protocol::global::proxy_reads::{Came, answer_reads};
 use protocol::site::{Input, Ticket};
-use wire::across::{Across, AcrossSay, AnsweredAcross};
-use wire::peer::{Forward, Say};
+use wire::inter_site::{InterSite, InterSiteAnswers, InterSiteMessage};
+use wire::peer::{Content, Forward};
 
 impl Process {
     /// Answers a query as a front does on its own thread, if that is allowed now: see
@@ -45,7 +45,7 @@ impl<C> Simulation<C> {
         let asked = (now, process.gate);
         let sent = process.proxy_reads.take(asked, &mut requests, &catalog, |a, b| a == b);
         for ((site, other), requests) in sent {
-            self.send_to(node, site, other, AcrossSay::Forward(Forward { requests }).into());
+            self.send_to(node, site, other, InterSite::Forward(Forward { requests }).into());
         }
         requests.pop().map(|(_, request)| request)
     }
@@ -63,12 +63,12 @@ impl<C> Simulation<C> {
         node: NodeIndex,
         site: SiteId,
         other: NodeId,
-        message: Across,
+        message: InterSiteMessage,
     ) {
         let group = self.sites.iter().find(|group| group.id == Some(site));
         let place = (other.0 as usize).wrapping_sub(1);
         if let Some(to) = group.and_then(|group| group.nodes.get(place)).copied() {
-            self.send_across(node, to, Say::Across(message).into());
+            self.send_inter_site(node, to, Content::InterSite(message).into());
         }
     }
 
@@ -77,16 +77,16 @@ impl<C> Simulation<C> {
         &mut self,
         node: NodeIndex,
         (site, other): (SiteId, NodeId),
-        message: Across,
-    ) -> Option<Across> {
+        message: InterSiteMessage,
+    ) -> Option<InterSiteMessage> {
         if !self.settings.answer_at_front {
             return Some(message);
         }
         let now = self.time(node);
         let own = NodeId(self.nodes[node].id);
         let process = self.nodes[node].process.as_mut()?;
-        match message.say {
-            Some(AcrossSay::Forward(Forward { mut requests })) => {
+        match message.content {
+            Some(InterSite::Forward(Forward { mut requests })) => {
                 let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
                     let failover = process.site.reader().served_failover(keyspace, query);
                     let asker = Some(site);
@@ -95,18 +95,18 @@ impl<C> Simulation<C> {
                 });
                 let leader = if process.gate.leads() { own.0 } else { 0 };
                 if !answers.is_empty() {
-                    let answered = AnsweredAcross { answers, leader };
-                    self.send_to(node, site, other, AcrossSay::Answered(answered).into());
+                    let answered = InterSiteAnswers { answers, leader };
+                    self.send_to(node, site, other, InterSite::Answered(answered).into());
                 }
                 let is_left = !requests.is_empty();
-                is_left.then(|| AcrossSay::Forward(Forward { requests }).into())
+                is_left.then(|| InterSite::Forward(Forward { requests }).into())
             }
-            Some(AcrossSay::Answered(mut answered)) => {
+            Some(InterSite::Answered(mut answered)) => {
                 let mut came = Vec::new();
                 let proxy_reads = &mut process.proxy_reads;
                 let is_left = proxy_reads.answered(now.monotonic, other, &mut answered, &mut came);
                 self.settle_proxy_reads(node, came);
-                is_left.then(|| AcrossSay::Answered(answered).into())
+                is_left.then(|| InterSite::Answered(answered).into())
             }
             _ => Some(message),
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use storage::log::{LogError, LogWriter};
 use storage::snapshot::Snapshots;
 use storage::state::memory::MemoryView;
-use wire::across::{Across, AcrossSay};
-use wire::peer::{Message, Say};
+use wire::inter_site::{InterSite, InterSiteMessage};
+use wire::peer::{Content, Message};
 
 /// What every message carries besides its content: frame and headers, in bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 60;
@@ -75,17 +75,17 @@ impl<C> Simulation<C> {
 
     /// A message with the token of [`super::Settings::answers_token`] beside each answer in it.
     fn with_tokens(&self, mut message: Message) -> Message {
-        if let (Some(token), Some(Say::Answered(answered))) =
-            (self.settings.answers_token, &mut message.say)
+        if let (Some(token), Some(Content::Answered(answered))) =
+            (self.settings.answers_token, &mut message.content)
         {
             answered.answers.iter_mut().for_each(|one| one.token = Some(token.into()));
         }
         message
     }
 
-    fn with_across_tokens(&self, mut message: Across) -> Across {
-        if let (Some(token), Some(AcrossSay::Answered(answered))) =
-            (self.settings.answers_token, &mut message.say)
+    fn with_inter_site_tokens(&self, mut message: InterSiteMessage) -> InterSiteMessage {
+        if let (Some(token), Some(InterSite::Answered(answered))) =
+            (self.settings.answers_token, &mut message.content)
         {
             answered.answers.iter_mut().for_each(|one| one.token = Some(token.into()));
         }
@@ -118,8 +118,7 @@ impl<C> Simulation<C> {
                 self.disk_job(node, DiskJob::Cut(start));
             }
             Output::Send { to, message } => {
-                let lets_lead =
-                    matches!(&message.say, Some(Say::Raft(raft)) if raft.kind == MSG_TIMEOUT_NOW);
+                let lets_lead = matches!(&message.content, Some(Content::Raft(raft)) if raft.kind == MSG_TIMEOUT_NOW);
                 if lets_lead {
                     self.see_gate(node, ReadGate::Stale, "lets another node lead");
                 }
@@ -129,8 +128,8 @@ impl<C> Simulation<C> {
                     self.send(node, to, message);
                 }
             }
-            Output::SendAcross { site, node: other, message } => {
-                let message = self.with_across_tokens(*message);
+            Output::SendInterSite { site, node: other, message } => {
+                let message = self.with_inter_site_tokens(*message);
                 self.send_to(node, site, other, message);
             }
             Output::Deployment { own, registry, has_left } => {
@@ -265,7 +264,7 @@ impl<C> Simulation<C> {
     // ---- other sites -----------------------------------------------------------------------------
 
     /// Sends a message to a node of another site.
-    pub(super) fn send_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
+    pub(super) fn send_inter_site(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
         if let Some(message) = self.hold_back(from, to, message) {
             self.send_now(from, to, message);
         }
@@ -276,30 +275,30 @@ impl<C> Simulation<C> {
         debug_assert_ne!(sender.1, receiver.1, "nodes of one site have links of their own");
         let link = self.between.link(sender.1, receiver.1);
         let bytes = bytes_over(&link, &message);
-        self.across_bytes += bytes as u64;
+        self.inter_site_bytes += bytes as u64;
         match self.between.send(sender, receiver, self.now, bytes, &link) {
             Some((arrival, connection)) => {
                 let message = Box::new(message);
-                self.queue.push(arrival, Event::DeliverAcross { from, to, connection, message });
+                self.queue.push(arrival, Event::DeliverInterSite { from, to, connection, message });
             }
             None => self.note_message(from, "✗", to, &message),
         }
     }
 
     /// A message from a node of another site is there.
-    pub(super) fn deliver_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
+    pub(super) fn deliver_inter_site(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
         self.note_message(from, "⇒", to, &message);
         let site = self.sites[self.nodes[from].site].id;
-        if let (Some(site), Some(Say::Across(message))) = (site, message.say) {
+        if let (Some(site), Some(Content::InterSite(message))) = (site, message.content) {
             let node = NodeId(self.nodes[from].id);
             if let Some(message) = self.receive_inter_site(to, (site, node), message) {
-                self.input(to, Input::Across { site, node, message });
+                self.input(to, Input::InterSite { site, node, message });
             }
         }
     }
 
     /// A node is notified that its connection to a node of another site is broken.
-    pub(super) fn across_lost(&mut self, node: NodeIndex, other: NodeIndex) {
+    pub(super) fn inter_site_lost(&mut self, node: NodeIndex, other: NodeIndex) {
         if self.trace.is_some() {
             let line = format!("{} has lost {}", self.nodes[node].name, self.nodes[other].name);
             self.note(|| line);
@@ -307,7 +306,7 @@ impl<C> Simulation<C> {
         if let Some(site) = self.sites[self.nodes[other].site].id {
             let other = NodeId(self.nodes[other].id);
             self.proxy_reads_lost(node, (site, other));
-            self.input(node, Input::AcrossLost { site, node: other });
+            self.input(node, Input::InterSiteLost { site, node: other });
         }
     }
 

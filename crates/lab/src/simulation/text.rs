@@ -5,10 +5,10 @@ use model::{
     SessionToken, SlotEpochs, excerpt,
 };
 use protocol::replica::raft::Persist;
-use wire::across::{Across, AcrossSay};
 use wire::causal::CausalStep;
 use wire::entry;
-use wire::peer::{self, MemberChangeKind, Say};
+use wire::inter_site::{InterSite, InterSiteMessage};
+use wire::peer::{self, Content, MemberChangeKind};
 
 /// The bytes of a message on the wire, without its frame.
 pub(super) fn size_bytes(message: &peer::Message) -> usize {
@@ -33,9 +33,9 @@ pub(super) fn persist(persist: &Persist) -> String {
 
 /// A message in a line. `None`: a heartbeat that contains nothing new, or its answer.
 pub(super) fn message(message: &peer::Message) -> Option<String> {
-    Some(match message.say.as_ref()? {
-        Say::Raft(message) => return raft(message),
-        Say::Forward(forward) => {
+    Some(match message.content.as_ref()? {
+        Content::Raft(message) => return raft(message),
+        Content::Forward(forward) => {
             let requests = forward.requests.iter().map(|one| match &one.join {
                 Some(member) => format!("join n{}", member.node),
                 None => {
@@ -45,56 +45,56 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
             });
             format!("Forward {}", requests.collect::<Vec<_>>().join(", "))
         }
-        Say::Answered(answered) => {
+        Content::Answered(answered) => {
             let answers = answered.answers.iter().map(|one| {
                 let outcome = entry::decode_reply(one.outcome.clone()).expect("a reply");
                 self::outcome(&outcome)
             });
             format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
         }
-        Say::Replaced(_) => "Replaced".to_owned(),
-        Say::SnapshotWanted(wanted) => {
+        Content::Replaced(_) => "Replaced".to_owned(),
+        Content::SnapshotWanted(wanted) => {
             format!("SnapshotWanted {} from byte {}", wanted.index, wanted.offset)
         }
-        Say::SnapshotChunk(chunk) => {
+        Content::SnapshotChunk(chunk) => {
             let (from, until) = (chunk.offset, chunk.offset + chunk.bytes.len() as u64);
             format!("SnapshotChunk {} bytes {from}..{until} of {}", chunk.index, chunk.total_bytes)
         }
-        Say::Map(_) => return None,
-        Say::Accesses(counted) => format!("Accesses of {} groups", counted.groups.len()),
-        Say::Across(message) => return across(message),
+        Content::Map(_) => return None,
+        Content::Accesses(counted) => format!("Accesses of {} groups", counted.groups.len()),
+        Content::InterSite(message) => return inter_site(message),
     })
 }
 
 /// A message between sites in a line. `None`: it only contains a version.
-fn across(message: &Across) -> Option<String> {
-    Some(match message.say.as_ref()? {
-        AcrossSay::Forward(forward) => {
+fn inter_site(message: &InterSiteMessage) -> Option<String> {
+    Some(match message.content.as_ref()? {
+        InterSite::Forward(forward) => {
             let requests = forward.requests.iter().map(|one| {
                 let request = entry::decode_request(one.request.clone()).expect("a request");
                 self::request(&request)
             });
             format!("Forward {}", requests.collect::<Vec<_>>().join(", "))
         }
-        AcrossSay::Answered(answered) => {
+        InterSite::Answered(answered) => {
             let answers = answered.answers.iter().map(|one| {
                 if one.unchanged {
                     return "unchanged".to_owned();
                 }
                 let outcome = entry::decode_reply(one.outcome.clone()).expect("a reply");
-                match one.holder {
+                match one.owner {
                     0 => self::outcome(&outcome),
-                    holder => format!("s{holder} at e{} holds it", one.epoch),
+                    owner => format!("s{owner} at e{} holds it", one.epoch),
                 }
             });
             format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
         }
-        AcrossSay::Registry(news) if news.registry.is_empty() => return None,
-        AcrossSay::Registry(news) => format!("Registry {}", news.version),
-        AcrossSay::Ring(_) => "Ring".to_owned(),
-        AcrossSay::Alive(_) | AcrossSay::Map(_) | AcrossSay::Latencies(_) => return None,
-        AcrossSay::Mirror(_) | AcrossSay::Copies(_) => return None,
-        AcrossSay::Causal(say) => causal(say.step.as_ref()?),
+        InterSite::Registry(news) if news.registry.is_empty() => return None,
+        InterSite::Registry(news) => format!("Registry {}", news.version),
+        InterSite::Ring(_) => "Ring".to_owned(),
+        InterSite::Alive(_) | InterSite::Map(_) | InterSite::Latencies(_) => return None,
+        InterSite::Mirror(_) | InterSite::Copies(_) => return None,
+        InterSite::Causal(message) => causal(message.step.as_ref()?),
     })
 }
 
@@ -104,14 +104,14 @@ fn causal(step: &CausalStep) -> String {
     match step {
         CausalStep::Writes(writes) => format!("Writes of s{}", writes.site),
         CausalStep::Where(_) => "Where".to_owned(),
-        CausalStep::Reached(say) => format!("Reached {}", at(say.applied)),
+        CausalStep::Reached(message) => format!("Reached {}", at(message.applied)),
         CausalStep::Places(places) => {
             format!("Places after {}: {}", at(places.after), places.sites.len())
         }
         CausalStep::Pull(pull) => format!("Pull {}", pull.positions.len()),
-        CausalStep::Resolve(say) => format!("Resolve s{} r{}", say.site, say.revision),
-        CausalStep::Resolved(say) => {
-            format!("Resolved s{} r{}: {}", say.site, say.revision, at(say.position))
+        CausalStep::Resolve(message) => format!("Resolve s{} r{}", message.site, message.revision),
+        CausalStep::Resolved(message) => {
+            format!("Resolved s{} r{}: {}", message.site, message.revision, at(message.position))
         }
         CausalStep::LedBy(node) => format!("LedBy n{node}"),
     }
@@ -230,15 +230,15 @@ pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
             RegistrarAnswer::Accepted => "accepted".to_owned(),
             RegistrarAnswer::Refused(ballot) => format!("refused, has promised {ballot}"),
         },
-        Ok(Answer::Ordered(ordered)) => told(ordered),
-        Ok(Answer::Staged { pieces, .. }) => format!("has {pieces} pieces"),
+        Ok(Answer::Ordered(ordered)) => reported(ordered),
+        Ok(Answer::Staged { chunks, .. }) => format!("has {chunks} pieces"),
         Ok(other) => format!("{other:?}"),
         Err(failure) => format!("failed: {failure}"),
     }
 }
 
 /// What came of an order at a site.
-fn told(ordered: &Ordered) -> String {
+fn reported(ordered: &Ordered) -> String {
     let mut said = Vec::new();
     for one in &ordered.moves {
         said.push(match &one.gone {

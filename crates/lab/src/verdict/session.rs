@@ -25,7 +25,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Verdict, Violation, answered, failed, told};
+use super::{Verdict, Violation, answered, failed, reported};
 use crate::history::{Action, History, Operation, Outcome, Promise};
 
 /// Judges a history by one of the four promises; counts the reads and writes with a version.
@@ -131,12 +131,13 @@ impl<'h> Seen<'h> {
             for (place, &index) in chain.iter().enumerate() {
                 let operation = &history.operations[index];
                 match version(operation, &deletes) {
-                    Told::Nothing => {}
-                    Told::NoVersion => {
-                        let why = || format!("an answer carries no version: {}", told(operation));
+                    Reported::Nothing => {}
+                    Reported::NoVersion => {
+                        let why =
+                            || format!("an answer carries no version: {}", reported(operation));
                         seen.problem.get_or_insert_with(why);
                     }
-                    Told::Read(found) => {
+                    Reported::Read(found) => {
                         seen.found[index] = Some(found);
                         let key = seen.keys.entry(&operation.key).or_default();
                         note(
@@ -146,18 +147,18 @@ impl<'h> Seen<'h> {
                         );
                         seen.examined += 1;
                     }
-                    Told::Written(version) => {
+                    Reported::Written(version) => {
                         seen.written[index] = Some(version);
                         let key = seen.keys.entry(&operation.key).or_default();
                         note(&mut key.written, session, Mark { place, version, operation: index });
                         if let Some((_, _, other)) =
                             key.writers.insert(version, (session, place, index))
                         {
-                            let other = told(&history.operations[other]);
+                            let other = reported(&history.operations[other]);
                             let why = format!(
                                 "two writes of key {:?} have version {version}: {other}, and {}",
                                 operation.key,
-                                told(operation)
+                                reported(operation)
                             );
                             seen.problem.get_or_insert(why);
                         }
@@ -189,30 +190,30 @@ fn before(marks: &[Mark], place: usize) -> Option<Mark> {
 }
 
 /// What an answer shows about versions.
-enum Told {
+enum Reported {
     Nothing,
     NoVersion,
     Read(Found),
     Written(u64),
 }
 
-fn version(operation: &Operation, deletes: &HashMap<&str, Vec<(u64, u64)>>) -> Told {
+fn version(operation: &Operation, deletes: &HashMap<&str, Vec<(u64, u64)>>) -> Reported {
     if !answered(operation) || operation.stale {
-        return Told::Nothing;
+        return Reported::Nothing;
     }
     match &operation.outcome {
         Outcome::Value { version: Some(version), .. } => {
-            Told::Read(Found { low: *version, high: *version })
+            Reported::Read(Found { low: *version, high: *version })
         }
         Outcome::Value { value: None, version: None } => {
             let deletes = deletes.get(operation.key.as_str()).map_or(&[][..], Vec::as_slice);
             let may = deletes.iter().filter(|&&(call_us, _)| Some(call_us) <= operation.return_us);
             let high = may.map(|&(_, version)| version).max().unwrap_or(0);
-            Told::Read(Found { low: 0, high })
+            Reported::Read(Found { low: 0, high })
         }
-        Outcome::Value { .. } | Outcome::Written { version: None } => Told::NoVersion,
-        Outcome::Written { version: Some(version) } => Told::Written(*version),
-        _ => Told::Nothing,
+        Outcome::Value { .. } | Outcome::Written { version: None } => Reported::NoVersion,
+        Outcome::Written { version: Some(version) } => Reported::Written(*version),
+        _ => Reported::Nothing,
     }
 }
 
@@ -277,9 +278,9 @@ impl<'h> Judge<'h> {
                 "a session's read is older than what it had {}: first {}, with version {}, then {}, \
                  with version {}.",
                 if self.promise == Promise::ReadYourWrites { "written" } else { "read" },
-                told(&self.history.operations[mark.operation]),
+                reported(&self.history.operations[mark.operation]),
                 mark.version,
-                told(&self.history.operations[index]),
+                reported(&self.history.operations[index]),
                 found.high
             );
             Some(self.violation(what, &[mark.operation, index]))
@@ -298,9 +299,9 @@ impl<'h> Judge<'h> {
                 "a session's write has version {version}, which is not later than what it had {} \
                  before: first {}, with version {}, then {}.",
                 if self.promise == Promise::MonotonicWrites { "written" } else { "read" },
-                told(&self.history.operations[mark.operation]),
+                reported(&self.history.operations[mark.operation]),
                 mark.version,
-                told(&self.history.operations[index]),
+                reported(&self.history.operations[index]),
             );
             Some(self.violation(what, &[mark.operation, index]))
         })
@@ -338,17 +339,17 @@ impl<'h> Judge<'h> {
     }
 
     fn missed(&self, mark: Mark, write: usize, by: usize, index: usize, found: Found) -> Violation {
-        let told = |index: usize| told(&self.history.operations[index]);
+        let reported = |index: usize| reported(&self.history.operations[index]);
         let what = format!(
             "a session {} version {} of a key, {}, and then wrote {}. A client saw that write, {}, and \
              after it found only version {} of the key: {}.",
             if self.promise == Promise::MonotonicWrites { "wrote" } else { "read" },
             mark.version,
-            told(mark.operation),
-            told(write),
-            told(by),
+            reported(mark.operation),
+            reported(write),
+            reported(by),
             found.high,
-            told(index)
+            reported(index)
         );
         self.violation(what, &[mark.operation, write, by, index])
     }

@@ -137,7 +137,7 @@ pub enum RootStep {
 /// ([`crate::Answer::Staged`]), or that the site needs nothing ([`crate::Answer::Installed`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resync {
-    /// Begins, or goes on. Pieces are numbered anew.
+    /// Begins, or goes on. Chunks are numbered anew.
     Begin {
         /// The epoch of the root.
         epoch: u16,
@@ -151,7 +151,7 @@ pub enum Resync {
         resume: Bytes,
     },
     /// Some of it.
-    Piece {
+    Chunk {
         /// Which resync.
         start: Position,
         /// Its number.
@@ -165,8 +165,8 @@ pub enum Resync {
     Switch {
         /// Which resync.
         start: Position,
-        /// How many pieces there are.
-        pieces: u64,
+        /// How many chunks there are.
+        chunks: u64,
         /// The position of the order that it shows.
         upto: Position,
     },
@@ -191,7 +191,7 @@ pub struct OpenRetry {
     pub keys: Vec<Bytes>,
 }
 
-/// What a piece of a resync brings.
+/// What a chunk of a resync brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResyncItem {
     /// A record of the root.
@@ -263,7 +263,7 @@ impl CausalCommand {
             CausalCommand::Ordered { sites, .. } => {
                 Properties::new(true, true).carrying(size_of_val(&sites[..]))
             }
-            CausalCommand::Resync(Resync::Piece { items, .. }) => Properties::new(true, true)
+            CausalCommand::Resync(Resync::Chunk { items, .. }) => Properties::new(true, true)
                 .carrying(items.iter().map(ResyncItem::payload_bytes).sum()),
             CausalCommand::Resync(_) => Properties::new(true, true),
         }
@@ -302,11 +302,11 @@ impl fmt::Display for CausalCommand {
             CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {
                 write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")
             }
-            CausalCommand::Resync(Resync::Piece { start, sequence, items, .. }) => {
+            CausalCommand::Resync(Resync::Chunk { start, sequence, items, .. }) => {
                 write!(f, "resync from {start}: piece {sequence}, {} items", items.len())
             }
-            CausalCommand::Resync(Resync::Switch { start, pieces, upto }) => {
-                write!(f, "resync from {start}: switch to {upto} with {pieces} pieces")
+            CausalCommand::Resync(Resync::Switch { start, chunks, upto }) => {
+                write!(f, "resync from {start}: switch to {upto} with {chunks} pieces")
             }
         }
     }

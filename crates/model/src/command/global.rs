@@ -2,8 +2,8 @@
 
 use super::Properties;
 use crate::{
-    Ballot, Fencing, Group, Loan, LoanClaim, LoanOffer, LoanReport, LoanState, LoanTaken,
-    Mirroring, MoveId, Promotion, Receiving, Registry, RequestId, Revision, SiteId, SlotEpochs,
+    Ballot, DestinationStep, Fencing, Group, Loan, LoanClaim, LoanOffer, LoanReport, LoanState,
+    LoanTaken, MirrorStep, MoveId, Promotion, Registry, RequestId, Revision, SiteId, SlotEpochs,
     SlotSet, StagedItem,
 };
 use std::fmt;
@@ -12,11 +12,11 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GlobalCommand {
     /// Registers the owner of slots, for lookups of others. Only higher epochs count.
-    Register { holder: SiteId, slots: SlotEpochs },
+    Register { owner: SiteId, slots: SlotEpochs },
     /// A step of slots leaving this site. [`crate::Answer::Done`].
-    Giving { number: u64, step: Giving },
+    Source { number: u64, step: SourceStep },
     /// A step of slots coming to this site.
-    Receiving { id: MoveId, step: Receiving },
+    Destination { id: MoveId, step: DestinationStep },
     /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere. The site that had it
     /// is fed until [`GlobalCommand::EndMirror`].
     SetMirror { to: Option<SiteId> },
@@ -24,7 +24,7 @@ pub enum GlobalCommand {
     /// no more, and at the backup it is not taken any more.
     EndMirror { of: SiteId, number: u64 },
     /// A step of the mirror of another site, kept here.
-    Mirror { from: SiteId, number: u64, step: Mirroring },
+    Mirror { from: SiteId, number: u64, step: MirrorStep },
     /// A step of a fence against a site that may be lost, for the promotion of its backup.
     Fence { lost: SiteId, by: SiteId, number: u64, step: Fencing },
     /// Takes over from a lost site that had the right to change the registry, which goes on from
@@ -66,9 +66,9 @@ pub enum Lending {
     Follow { owner: SiteId, revision: Revision, states: Vec<LoanState> },
 }
 
-/// A step of a handover, taken by the giving site.
+/// A step of a handover, taken by the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Giving {
+pub enum SourceStep {
     /// Begins to hand to a site what this one holds of these slots; the command's number counts for
     /// nothing, the move gets its own.
     /// [`crate::Answer::Done`] with that number as revision.
@@ -79,17 +79,17 @@ pub enum Giving {
     Order { id: RequestId, slots: SlotSet, to: SiteId },
     /// The slots are not served here any more.
     Freeze,
-    /// The receiver serves them: what is here is read no more, but kept until the receiver's mirror
+    /// The destination serves them: what is here is read no more, but kept until the destination's mirror
     /// has it, too.
     Release,
-    /// The slots are served here again: the receiver has refused for ever, or they were never frozen.
+    /// The slots are served here again: the destination has refused for ever, or they were never frozen.
     TakeBack { refused: bool },
-    /// The slots are served here again, at these epochs: the receiver has left, and no site owns them. A move
+    /// The slots are served here again, at these epochs: the destination has left, and no site owns them. A move
     /// that has no slot left is over.
     Reclaim { slots: SlotEpochs },
     /// Stops copying for the time being, or goes on.
     Pause(bool),
-    /// The receiver's mirror has the slots, or it has none: what was kept of them is forgotten.
+    /// The destination's mirror has the slots, or it has none: what was kept of them is forgotten.
     Forget,
 }
 
@@ -99,16 +99,16 @@ impl GlobalCommand {
             GlobalCommand::Register { .. }
             | GlobalCommand::Inventory { .. }
             | GlobalCommand::DiscardCopies { .. }
-            | GlobalCommand::Receiving { .. }
+            | GlobalCommand::Destination { .. }
             | GlobalCommand::Mirror { .. } => Properties::new(true, true)
                 .carrying(self.items().iter().map(StagedItem::payload_bytes).sum()),
-            GlobalCommand::Giving { step, .. } => match step {
-                Giving::Order { .. } | Giving::Forget => Properties::new(true, true),
-                Giving::Begin { .. } | Giving::Pause(_) => Properties::new(false, true),
-                Giving::Freeze
-                | Giving::Release
-                | Giving::TakeBack { .. }
-                | Giving::Reclaim { .. } => Properties::new(false, false),
+            GlobalCommand::Source { step, .. } => match step {
+                SourceStep::Order { .. } | SourceStep::Forget => Properties::new(true, true),
+                SourceStep::Begin { .. } | SourceStep::Pause(_) => Properties::new(false, true),
+                SourceStep::Freeze
+                | SourceStep::Release
+                | SourceStep::TakeBack { .. }
+                | SourceStep::Reclaim { .. } => Properties::new(false, false),
             },
             GlobalCommand::SetMirror { .. } => Properties::new(false, false),
             GlobalCommand::Lending(step) => step.properties(),
@@ -119,11 +119,11 @@ impl GlobalCommand {
         }
     }
 
-    /// What a piece brings.
+    /// What a chunk brings.
     fn items(&self) -> &[StagedItem] {
         match self {
-            GlobalCommand::Receiving { step: Receiving::Piece { items, .. }, .. }
-            | GlobalCommand::Mirror { step: Mirroring::Piece { items, .. }, .. } => items,
+            GlobalCommand::Destination { step: DestinationStep::Chunk { items, .. }, .. }
+            | GlobalCommand::Mirror { step: MirrorStep::Chunk { items, .. }, .. } => items,
             _ => &[],
         }
     }
@@ -188,41 +188,47 @@ impl fmt::Display for GlobalCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GlobalCommand::Lending(step) => write!(f, "{step}"),
-            GlobalCommand::Giving { number, step } => match step {
-                Giving::Begin { slots, to, .. } => write!(f, "give {slots} to {to}"),
-                Giving::Order { slots, to, .. } => write!(f, "give {slots} to {to} as ordered"),
-                Giving::Pause(true) => write!(f, "give {number} pause"),
-                Giving::Pause(false) => write!(f, "give {number} go on"),
-                Giving::Freeze => write!(f, "give {number} freeze"),
-                Giving::Release => write!(f, "give {number} release"),
-                Giving::Forget => write!(f, "give {number} forget"),
-                Giving::TakeBack { refused: true } => write!(f, "give {number} take back, refused"),
-                Giving::TakeBack { refused: false } => write!(f, "give {number} take back"),
-                Giving::Reclaim { slots } => write!(f, "give {number} reclaim {}", slots.slots()),
+            GlobalCommand::Source { number, step } => match step {
+                SourceStep::Begin { slots, to, .. } => write!(f, "give {slots} to {to}"),
+                SourceStep::Order { slots, to, .. } => write!(f, "give {slots} to {to} as ordered"),
+                SourceStep::Pause(true) => write!(f, "give {number} pause"),
+                SourceStep::Pause(false) => write!(f, "give {number} go on"),
+                SourceStep::Freeze => write!(f, "give {number} freeze"),
+                SourceStep::Release => write!(f, "give {number} release"),
+                SourceStep::Forget => write!(f, "give {number} forget"),
+                SourceStep::TakeBack { refused: true } => {
+                    write!(f, "give {number} take back, refused")
+                }
+                SourceStep::TakeBack { refused: false } => write!(f, "give {number} take back"),
+                SourceStep::Reclaim { slots } => {
+                    write!(f, "give {number} reclaim {}", slots.slots())
+                }
             },
-            GlobalCommand::Register { holder, slots } => {
+            GlobalCommand::Register { owner, slots } => {
                 let slots = slots.iter().map(|(slot, epoch)| format!("{slot} at {epoch}"));
-                write!(f, "register {holder}: {}", slots.collect::<Vec<_>>().join(", "))
+                write!(f, "register {owner}: {}", slots.collect::<Vec<_>>().join(", "))
             }
             GlobalCommand::Mirror {
                 from,
                 number,
-                step: Mirroring::Piece { sequence, items, .. },
+                step: MirrorStep::Chunk { sequence, items, .. },
             } => {
                 write!(f, "mirror {from}/{number} piece {sequence}, {} items", items.len())
             }
-            GlobalCommand::Receiving { id: MoveId { from, number }, step } => match step {
-                Receiving::Piece { sequence, items, .. } => {
+            GlobalCommand::Destination { id: MoveId { from, number }, step } => match step {
+                DestinationStep::Chunk { sequence, items, .. } => {
                     write!(f, "receive {from}/{number} piece {sequence}, {} items", items.len())
                 }
-                Receiving::Begin { slots, .. } => {
+                DestinationStep::Begin { slots, .. } => {
                     write!(f, "receive {from}/{number} begin {}", slots.slots())
                 }
-                Receiving::Install { .. } => write!(f, "receive {from}/{number} install"),
-                Receiving::Refuse => write!(f, "receive {from}/{number} refuse"),
-                Receiving::Decline => write!(f, "receive {from}/{number} decline"),
-                Receiving::BeginCopies(slots) => write!(f, "receive {from} begin copies {slots}"),
-                Receiving::TakeCopies { .. } => write!(f, "receive {from} take copies"),
+                DestinationStep::Install { .. } => write!(f, "receive {from}/{number} install"),
+                DestinationStep::Refuse => write!(f, "receive {from}/{number} refuse"),
+                DestinationStep::Decline => write!(f, "receive {from}/{number} decline"),
+                DestinationStep::BeginCopies(slots) => {
+                    write!(f, "receive {from} begin copies {slots}")
+                }
+                DestinationStep::TakeCopies { .. } => write!(f, "receive {from} take copies"),
             },
             other => write!(f, "{other:?}"),
         }

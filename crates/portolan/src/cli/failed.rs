@@ -53,7 +53,7 @@ impl Failed {
         Failed { code: UNAVAILABLE, message: Some(cause.to_string()) }
     }
 
-    /// Tells the user, and the shell.
+    /// Reports it to the user, and to the shell.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {
             // If even this cannot be written, the exit code is left.

@@ -63,7 +63,7 @@ struct Account {
     before: Option<SlotSet>,
     /// By its last one.
     there: SlotSet,
-    /// What was begun, by giver and number.
+    /// What was begun, by source and number.
     moves: BTreeMap<(String, u64), v1::BegunMove>,
     elsewhere: Vec<v1::SlotsElsewhere>,
     silent: Vec<v1::SilentSite>,
@@ -113,17 +113,17 @@ impl Account {
     }
 
     /// Notes an answer.
-    fn take(&mut self, told: v1::MoveSlotsResponse, to: &str) {
-        let is_silent = told.silent.iter().any(|one| one.site == to);
+    fn take(&mut self, reported: v1::MoveSlotsResponse, to: &str) {
+        let is_silent = reported.silent.iter().any(|one| one.site == to);
         if !is_silent {
-            self.there = set(&told.there);
+            self.there = set(&reported.there);
             self.before.get_or_insert_with(|| self.there.clone());
         }
-        for one in told.moves {
+        for one in reported.moves {
             self.moves.insert((one.from.clone(), one.number), one);
         }
-        self.elsewhere = told.elsewhere;
-        self.silent = told.silent;
+        self.elsewhere = reported.elsewhere;
+        self.silent = reported.silent;
     }
 
     /// What grows while it goes on.
@@ -179,7 +179,7 @@ impl Account {
         self.elsewhere.iter().filter(counts).map(|one| set(&one.slots).len()).sum()
     }
 
-    /// What each giver has handed over.
+    /// What each source has handed over.
     fn gone(&self) -> BTreeMap<&str, SlotSet> {
         let mut gone: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
         for one in self.moves.values().filter(|one| one.over) {
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn it_waits_until_all_that_was_begun_is_over() {
         let mut account = Account::new(set("0-9"));
-        let told = v1::MoveSlotsResponse {
+        let reported = v1::MoveSlotsResponse {
             moves: vec![begun("a", 7, "0-4", None)],
             there: "5-6".into(),
             elsewhere: vec![
@@ -278,17 +278,17 @@ mod tests {
             ],
             silent: Vec::new(),
         };
-        account.take(told, "b");
+        account.take(reported, "b");
         assert!(account.waits("b", false));
         assert!(!account.waits("b", true), "it has begun");
         assert_eq!((account.left("b", false), account.left("b", true)), (8, 3));
-        let told = v1::MoveSlotsResponse {
+        let reported = v1::MoveSlotsResponse {
             moves: vec![begun("a", 7, "0-4", Some("0-4"))],
             there: "0-6".into(),
             elsewhere: vec![elsewhere("7-9", "c", "", "it has too many moves under way")],
             silent: Vec::new(),
         };
-        account.take(told, "b");
+        account.take(reported, "b");
         assert!(!account.waits("b", false));
         assert_eq!(account.left("b", false), 3);
         assert_eq!(
@@ -303,14 +303,15 @@ mod tests {
     fn a_silent_site_is_asked_again_unless_nothing_is_missing() {
         let mut account = Account::new(set("0-9"));
         let silent = vec![v1::SilentSite { site: "c".into(), why: "late".into() }];
-        let mut told = v1::MoveSlotsResponse { there: "0-8".into(), silent, ..Default::default() };
-        told.elsewhere = vec![elsewhere("9", "c", "", "it does not answer")];
-        account.take(told.clone(), "b");
+        let mut reported =
+            v1::MoveSlotsResponse { there: "0-8".into(), silent, ..Default::default() };
+        reported.elsewhere = vec![elsewhere("9", "c", "", "it does not answer")];
+        account.take(reported.clone(), "b");
         assert!(account.waits("b", true));
         let unknown = account.verdict("b", false);
         assert!(unknown.is_err_and(|failed| failed != Failed::no(None)));
-        (told.there, told.elsewhere) = ("0-9".into(), Vec::new());
-        account.take(told, "b");
+        (reported.there, reported.elsewhere) = ("0-9".into(), Vec::new());
+        account.take(reported, "b");
         assert!(!account.waits("b", false));
         assert_eq!(account.verdict("b", false), Ok(()));
     }

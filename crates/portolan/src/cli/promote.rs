@@ -80,7 +80,7 @@ impl Promote {
                 ..Default::default()
             };
             let loss = client.deployment().promote_backup(preview.clone()).await?;
-            show::print(told(&name, &loss, &without))?;
+            show::print(reported(&name, &loss, &without))?;
             if client.deployment().sites().await?.sites.len() == 2 {
                 show::print(format!(
                     "{name} is one of two sites that hold the registry together: it goes on without {name}. \
@@ -135,7 +135,7 @@ impl Promote {
 }
 
 /// What may be lost, for the operator who is to accept it.
-fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> String {
+fn reported(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> String {
     let mut lines = Vec::new();
     let v1::PromoteBackupResponse { by, holds, mirrored, keys, revision, .. } = loss;
     lines.push(format!(
@@ -163,7 +163,7 @@ fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> Str
     for site in without {
         lines.push(format!(
             "{site} is not asked: what {name} handed to it since the mirror last got anything is lost, and slots \
-             that neither the mirror nor their giver has are not served until {site} is back, if it has \
+             that neither the mirror nor their source has are not served until {site} is back, if it has \
              them; what only {name} has of them it gives up when it comes back."
         ));
     }

@@ -26,7 +26,7 @@ pub(crate) enum Step {
     /// Writes of no site, for the same.
     Writes(SiteId, NodeId, Vec<CausalWrite>),
     /// A site is asked where it is. `again`: it has not answered the last time.
-    Ask { to: SiteId, say: Where, again: bool },
+    Ask { to: SiteId, message: Where, again: bool },
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Distribute {
             let Some(node) = cursor.node else {
                 if cursor.asked.is_none_or(|at| at + AGAIN <= now) {
                     let again = cursor.asked.replace(now).is_some();
-                    steps.push(Step::Ask { to: *site, say: Where { epoch }, again });
+                    steps.push(Step::Ask { to: *site, message: Where { epoch }, again });
                 }
                 continue;
             };
@@ -116,13 +116,18 @@ impl Distribute {
     }
 
     /// A site's leader reports.
-    pub(crate) fn reached(&mut self, (site, node): (SiteId, NodeId), say: Reached, now: Duration) {
-        if say.epoch != u32::from(self.epoch) {
+    pub(crate) fn reached(
+        &mut self,
+        (site, node): (SiteId, NodeId),
+        message: Reached,
+        now: Duration,
+    ) {
+        if message.epoch != u32::from(self.epoch) {
             return;
         }
         let cursor = self.cursors.entry(site).or_default();
-        let (applied, taken) = (Position(say.applied), Position(say.taken));
-        if cursor.node != Some(node) || say.again {
+        let (applied, taken) = (Position(message.applied), Position(message.taken));
+        if cursor.node != Some(node) || message.again {
             cursor.sent = taken;
         }
         cursor.sent = cursor.sent.max(taken);
@@ -130,7 +135,7 @@ impl Distribute {
         cursor.node = Some(node);
         cursor.asked = None;
         cursor.since = now;
-        cursor.wants_answer |= say.again;
+        cursor.wants_answer |= message.again;
     }
 
     /// A node leads its site no more: the site is asked where it is.
@@ -262,8 +267,8 @@ mod tests {
         assert_eq!(sent(&distribute.poll(at(60), &store, &region)).len(), 2);
         distribute.reached((SiteId(3), NodeId(8)), reached(3, 3, false), at(70));
         let steps = distribute.poll(at(1_060), &store, &region);
-        let say = Where { epoch: 1 };
-        assert_eq!(steps, [Step::Ask { to: SiteId(2), say, again: false }]);
+        let message = Where { epoch: 1 };
+        assert_eq!(steps, [Step::Ask { to: SiteId(2), message, again: false }]);
         // It had lost the message.
         distribute.reached((SiteId(2), NodeId(6)), reached(2, 2, true), at(1_070));
         assert_eq!(sent(&distribute.poll(at(1_070), &store, &region)).len(), 1);

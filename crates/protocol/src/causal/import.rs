@@ -32,7 +32,7 @@ pub(crate) enum Step {
     /// A command of this site.
     Propose(CausalCommand),
     /// A report for the root's leader. `silent`: it has not answered the last one.
-    Report { say: Reached, silent: bool },
+    Report { message: Reached, silent: bool },
     /// A question for a node of the root.
     Pull(Pull),
 }
@@ -204,8 +204,8 @@ impl Import {
             self.wants_again = false;
         }
         let (applied, taken) = (applied.0, self.taken.0);
-        let say = Reached { epoch: u32::from(self.epoch), applied, taken, again };
-        Some(Step::Report { say, silent })
+        let message = Reached { epoch: u32::from(self.epoch), applied, taken, again };
+        Some(Step::Report { message, silent })
     }
 
     /// The root's leader asks where this site is.
@@ -338,9 +338,11 @@ mod tests {
 
     fn report(steps: &[Step]) -> Option<(u64, u64, bool)> {
         steps.iter().find_map(|step| match step {
-            Step::Report { say, .. } => {
-                Some((Position(say.applied).count(), Position(say.taken).count(), say.again))
-            }
+            Step::Report { message, .. } => Some((
+                Position(message.applied).count(),
+                Position(message.taken).count(),
+                message.again,
+            )),
             _ => None,
         })
     }

@@ -114,7 +114,7 @@ pub(crate) trait Durable {
     fn is_restored(&self) -> bool;
     /// Whether this own write may be missing here.
     fn lacks_own(&self, revision: Revision) -> bool;
-    /// A piece of about so many bytes of the records behind one, of keyspaces that are asked for, and the last of them;
+    /// A chunk of about so many bytes of the records behind one, of keyspaces that are asked for, and the last of them;
     /// `None`: there are no more.
     fn records(
         &self,

@@ -104,8 +104,8 @@ impl Rebuild {
     }
 
     /// A site's leader reports.
-    pub(super) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        self.reports.reached(site, say, now);
+    pub(super) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        self.reports.reached(site, message, now);
     }
 
     /// What it waits for, for people.
@@ -143,8 +143,8 @@ mod tests {
 
     fn report(rebuild: &mut Rebuild, site: u32, count: u64, at: Duration) {
         let applied = if count == 0 { 0 } else { Position::new(1, count).0 };
-        let say = Reached { epoch: 65, applied, taken: applied, again: true };
-        rebuild.reached(SiteId(site), say, at);
+        let message = Reached { epoch: 65, applied, taken: applied, again: true };
+        rebuild.reached(SiteId(site), message, at);
     }
 
     /// Site 1 of three, in the place of a lost root, with so much of the order.

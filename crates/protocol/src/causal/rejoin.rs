@@ -123,8 +123,8 @@ impl Rejoin {
     }
 
     /// A site's leader reports.
-    pub(super) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        self.reports.reached(site, say, now);
+    pub(super) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        self.reports.reached(site, message, now);
     }
 
     /// What it waits for, for people.
@@ -215,11 +215,11 @@ mod tests {
         let asked = |steps: &[Step]| steps.iter().filter(|one| matches!(one, Step::Ask(_))).count();
         let steps = job.poll(AT(10), &region, &mut last);
         assert_eq!((asked(&steps), steps.len()), (2, 2));
-        let say = |count| {
+        let message = |count| {
             let applied = Position::new(1, count).0;
             Reached { epoch: 1, applied, taken: applied, again: true }
         };
-        job.reached(OTHER, say(5), AT(20));
+        job.reached(OTHER, message(5), AT(20));
         assert!(job.poll(AT(20), &region, &mut last).is_empty());
         assert!(job.waits_for().contains("until all others"));
         // The standby in sync has all that was released.
@@ -231,8 +231,8 @@ mod tests {
         };
         assert_eq!(job.poll(AT(30), &of_other, &mut last), rebuild(2));
         job.answered(2, &Err(Failure::NoLeader));
-        job.reached(SiteId(3), say(4), AT(2_040));
-        job.reached(OTHER, say(5), AT(2_040));
+        job.reached(SiteId(3), message(4), AT(2_040));
+        job.reached(OTHER, message(5), AT(2_040));
         let steps = job.poll(AT(2_040), &region, &mut last);
         assert_eq!(steps.last(), rebuild(3).last());
         (region.epoch, region.is_rebuilding) = (65, true);

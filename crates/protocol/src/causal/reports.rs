@@ -1,4 +1,4 @@
-//! How far each site is in the order, as its leader has said: asked for once a second while somebody needs it, as
+//! How far each site is in the order, as its leader has reported: asked for once a second while it is needed, as
 //! nothing flows in a region without writes.
 //!
 //! A report is durable where it comes from, and a site has no less than it said: old ones do no harm. One that was restored from a
@@ -17,7 +17,7 @@ const FRESH: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ask {
     pub(super) to: SiteId,
-    pub(super) say: Where,
+    pub(super) message: Where,
     pub(super) again: bool,
 }
 
@@ -70,15 +70,15 @@ impl Reports {
         }
         self.asked.insert(to, now);
         let again = at.is_some() && !self.is_fresh(to, now);
-        Some(Ask { to, say: Where { epoch: u32::from(self.epoch) }, again })
+        Some(Ask { to, message: Where { epoch: u32::from(self.epoch) }, again })
     }
 
     /// A site's leader reports.
-    pub(super) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        if say.epoch == u32::from(self.epoch) {
+    pub(super) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        if message.epoch == u32::from(self.epoch) {
             let heard = self.heard.entry(site).or_default();
             let known = self.known.get(&site).map(|(applied, _)| *applied).unwrap_or_default();
-            let applied = heard.hear(known, Position(say.applied), now);
+            let applied = heard.hear(known, Position(message.applied), now);
             self.known.insert(site, (applied, now));
         }
     }

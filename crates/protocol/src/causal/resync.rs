@@ -8,7 +8,7 @@
 //! it gets its keys anew. The root itself has imported all that goes.
 //!
 //! *Resync.* A site that reports a position below the trimmed part is sent the root's records, key by key, and
-//! the order from the beginning on, a piece of each in turn, as a stream ([`crate::stream`]); what the site
+//! the order from the beginning on, a chunk of each in turn, as a stream ([`crate::stream`]); what the site
 //! does with them is in `site::machine::causal::resync`. Three rules make what it has in the end the order up
 //! to one position:
 //!
@@ -150,8 +150,8 @@ struct Report {
 pub(crate) struct Sizes {
     /// Of the order, for sites that are away.
     pub(crate) kept_bytes_max: u64,
-    /// Of the records and of the order in a piece, each, about.
-    pub(crate) piece_bytes_max: usize,
+    /// Of the records and of the order in a chunk, each, about.
+    pub(crate) chunk_bytes_max: usize,
 }
 
 /// What a root's leader knows of the sites, for trimming and resyncs.
@@ -216,7 +216,7 @@ impl Resync {
             let mut out =
                 Outbox { now, to: *to, last_id: &mut self.last_id, effects: &mut effects };
             let before = transfer.sender.sent_bytes();
-            transfer.poll(&mut out, state, region, self.sizes.piece_bytes_max, self.planted);
+            transfer.poll(&mut out, state, region, self.sizes.chunk_bytes_max, self.planted);
             self.sent_bytes += transfer.sender.sent_bytes() - before;
         }
         effects.extend(self.trim(now, state, region));
@@ -272,10 +272,10 @@ impl Resync {
     }
 
     /// A site's leader reports.
-    pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        if say.epoch == u32::from(self.epoch) {
+    pub(crate) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        if message.epoch == u32::from(self.epoch) {
             let report = self.reports.entry(site).or_default();
-            let applied = report.heard.hear(report.applied, Position(say.applied), now);
+            let applied = report.heard.hear(report.applied, Position(message.applied), now);
             (report.applied, report.at) = (applied, now);
         }
     }
@@ -285,7 +285,7 @@ impl Resync {
         let found = self.transfers.iter_mut().find(|(_, transfer)| transfer.sender.has(id));
         let Some((site, transfer)) = found else { return };
         match outcome {
-            Ok(Answer::Staged { pieces, resume }) => transfer.taken(id, *pieces, resume, now),
+            Ok(Answer::Staged { chunks, resume }) => transfer.taken(id, *chunks, resume, now),
             Ok(Answer::Installed) => {
                 let report = self.reports.entry(*site).or_default();
                 // That is for sure. What it has beyond, it reports itself.
@@ -375,7 +375,7 @@ impl Transfer {
                     *records += items.iter().filter(is_record).count() as u64;
                     let bytes = items.iter().map(ResyncItem::payload_bytes).sum();
                     let (start, resume, mark) = (place.start, place.encode(), place.sent);
-                    let command = command(Step::Piece { start, sequence, resume, items });
+                    let command = command(Step::Chunk { start, sequence, resume, items });
                     Ok::<_, ()>(Some(Chunk { command, bytes, mark, pause: Duration::ZERO }))
                 });
                 if sent != Ok(true) || !place.is_complete(state, region.own, end, planted) {
@@ -383,21 +383,21 @@ impl Transfer {
                 }
                 if self.sender.is_acknowledged() && !self.sender.has_gap() {
                     let (start, upto) = (place.start, place.sent);
-                    let pieces = self.sender.chunks();
-                    self.sender.ask(out, command(Step::Switch { start, pieces, upto }));
+                    let chunks = self.sender.chunks();
+                    self.sender.ask(out, command(Step::Switch { start, chunks, upto }));
                 }
             }
         }
     }
 
-    fn taken(&mut self, id: u64, pieces: u64, resume: &Bytes, now: Duration) {
+    fn taken(&mut self, id: u64, chunks: u64, resume: &Bytes, now: Duration) {
         let is_switch = self.sender.stage(now) == Some(Stage::Asked);
-        match self.sender.acknowledged(id, pieces, now) {
+        match self.sender.acknowledged(id, chunks, now) {
             (Event::Begun, _) => match Place::decode(resume) {
                 Some(place) => {
                     self.acknowledged = place.sent;
                     (self.place, self.end) = (place, None);
-                    self.sender.resume(pieces);
+                    self.sender.resume(chunks);
                 }
                 None => self.sender.restart(now + AGAIN),
             },

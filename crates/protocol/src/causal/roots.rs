@@ -56,7 +56,7 @@ pub(crate) enum Step {
     /// A command of this site.
     Propose(CausalCommand),
     /// A site is asked where it is.
-    Ask { to: SiteId, say: Where, again: bool },
+    Ask { to: SiteId, message: Where, again: bool },
     /// A command of the site that is to be the root. Its answer comes back under `id`.
     Hand { id: u64, to: SiteId, command: CausalCommand },
     /// A change of the registry.
@@ -235,10 +235,10 @@ impl Roots {
     }
 
     /// A site's leader reports.
-    pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        self.reports.reached(site, say, now);
+    pub(crate) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        self.reports.reached(site, message, now);
         if let Some(rebuild) = &mut self.rebuild {
-            rebuild.reached(site, say, now);
+            rebuild.reached(site, message, now);
         }
     }
 
@@ -288,8 +288,8 @@ impl Roots {
     }
 }
 
-fn asked(Ask { to, say, again }: Ask) -> Step {
-    Step::Ask { to, say, again }
+fn asked(Ask { to, message, again }: Ask) -> Step {
+    Step::Ask { to, message, again }
 }
 
 #[cfg(test)]
@@ -303,8 +303,8 @@ mod tests {
 
     fn report(roots: &mut Roots, site: u32, count: u64, at: Duration) {
         let applied = Position::new(1, count).0;
-        let say = Reached { epoch: 1, applied, taken: applied, again: true };
-        roots.reached(SiteId(site), say, at);
+        let message = Reached { epoch: 1, applied, taken: applied, again: true };
+        roots.reached(SiteId(site), message, at);
     }
 
     fn done(steps: Vec<Step>) -> Vec<Step> {

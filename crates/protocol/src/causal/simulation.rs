@@ -227,7 +227,7 @@ impl Durable for Store {
 enum Message {
     Order { id: u64, from: (SiteId, NodeId), offer: Offer },
     Ordered { id: u64, to: NodeId, outcome: Revision },
-    Say { from: (SiteId, NodeId), say: CausalStep },
+    Content { from: (SiteId, NodeId), message: CausalStep },
 }
 
 struct Site {
@@ -324,9 +324,9 @@ impl World {
         }
     }
 
-    fn say(&mut self, from: usize, to: usize, say: CausalStep) {
+    fn send_step(&mut self, from: usize, to: usize, message: CausalStep) {
         let from_node = (self.sites[from].store.own, self.sites[from].node);
-        self.send(from, to, Message::Say { from: from_node, say });
+        self.send(from, to, Message::Content { from: from_node, message });
     }
 
     /// Polls the parts of a site.
@@ -352,7 +352,7 @@ impl World {
                     let writes = encode_writes(&writes);
                     for to in (1..3).filter(|to| *to != at) {
                         let site = region.own.0;
-                        self.say(
+                        self.send_step(
                             at,
                             to,
                             CausalStep::Writes(Writes { site, writes: writes.clone() }),
@@ -365,11 +365,11 @@ impl World {
         for step in site.distribute.poll(now, &site.store, &region) {
             match step {
                 distribute::Step::Places(to, _, places) => {
-                    self.say(at, to.0 as usize - 1, CausalStep::Places(places));
+                    self.send_step(at, to.0 as usize - 1, CausalStep::Places(places));
                 }
                 distribute::Step::Writes(..) => unreachable!("every write has a site"),
-                distribute::Step::Ask { to, say, .. } => {
-                    self.say(at, to.0 as usize - 1, CausalStep::Where(say));
+                distribute::Step::Ask { to, message, .. } => {
+                    self.send_step(at, to.0 as usize - 1, CausalStep::Where(message));
                 }
             }
         }
@@ -380,13 +380,15 @@ impl World {
                     self.sites[at].store.take_import(from, upto, entries);
                 }
                 import::Step::Propose(_) => unreachable!("it imports"),
-                import::Step::Report { say, .. } => self.say(at, 0, CausalStep::Reached(say)),
-                import::Step::Pull(pull) => self.say(at, 0, CausalStep::Pull(pull)),
+                import::Step::Report { message, .. } => {
+                    self.send_step(at, 0, CausalStep::Reached(message))
+                }
+                import::Step::Pull(pull) => self.send_step(at, 0, CausalStep::Pull(pull)),
             }
         }
         let site = &mut self.sites[at];
         for ((to, _), answer) in site.questions.poll(now, &site.store, site.store.order_last()) {
-            self.say(at, to.0 as usize - 1, CausalStep::Resolved(answer));
+            self.send_step(at, to.0 as usize - 1, CausalStep::Resolved(answer));
         }
     }
 
@@ -404,21 +406,21 @@ impl World {
                     site.export.answered(id, &Ok(Answer::Done(outcome)), now);
                 }
             }
-            Message::Say { from, say } => self.take_say(at, from, say),
+            Message::Content { from, message } => self.take_message(at, from, message),
         }
     }
 
-    fn take_say(&mut self, at: usize, from: (SiteId, NodeId), say: CausalStep) {
+    fn take_message(&mut self, at: usize, from: (SiteId, NodeId), message: CausalStep) {
         let now = self.now;
         let site = &mut self.sites[at];
         let back = from.0.0 as usize - 1;
-        match say {
+        match message {
             CausalStep::Writes(writes) => {
                 let all = decode_writes(writes.writes).expect("writes");
                 site.import.take_writes(SiteId(writes.site), all);
             }
-            CausalStep::Where(say) => site.import.asked(say.epoch),
-            CausalStep::Reached(say) => site.distribute.reached(from, say, now),
+            CausalStep::Where(message) => site.import.asked(message.epoch),
+            CausalStep::Reached(message) => site.distribute.reached(from, message, now),
             CausalStep::Places(places) => {
                 let region = region(site.store.own.0);
                 site.import.take_places(&places, now, &region);
@@ -429,7 +431,7 @@ impl World {
                     let found = store.ordered(Position(position - 1), 1).into_iter().next();
                     let (_, of, write) = found.expect("it has a place");
                     let writes = encode_writes(&vec![write]);
-                    self.say(at, back, CausalStep::Writes(Writes { site: of.0, writes }));
+                    self.send_step(at, back, CausalStep::Writes(Writes { site: of.0, writes }));
                 }
             }
             CausalStep::Resolve(question) => {
@@ -437,7 +439,7 @@ impl World {
                 let answer =
                     site.questions.asked(from, question, (now, false), &site.store, released);
                 if let Some(answer) = answer {
-                    self.say(at, back, CausalStep::Resolved(answer));
+                    self.send_step(at, back, CausalStep::Resolved(answer));
                 }
             }
             CausalStep::Resolved(answer) => {
@@ -462,7 +464,7 @@ impl World {
                 if client.asked.is_none_or(|asked| asked + super::AGAIN <= self.now) {
                     self.clients[one].asked = Some(self.now);
                     let question = Resolve { site: site.0, revision: revision.0 };
-                    self.say(at, 0, CausalStep::Resolve(question));
+                    self.send_step(at, 0, CausalStep::Resolve(question));
                 }
                 return false;
             }

@@ -55,7 +55,7 @@ pub(crate) enum Step {
     /// A command of this site.
     Propose(CausalCommand),
     /// A site is asked where it is.
-    Ask { to: SiteId, say: Where, again: bool },
+    Ask { to: SiteId, message: Where, again: bool },
     /// A command of the standby. Its answer comes back under `id`.
     Hand { id: u64, to: SiteId, command: CausalCommand },
     /// A change of the registry. Its answer comes back under `id`, if there is one.
@@ -66,7 +66,7 @@ pub(crate) enum Step {
 
 /// What a leader sees of other sites.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sight {
+pub(crate) struct Context {
     /// Those that cannot be reached.
     pub(crate) lost: BTreeSet<SiteId>,
     /// At the root, where it chooses: the best standby beside the present one.
@@ -129,7 +129,7 @@ impl Standbys {
         now: Duration,
         state: &impl Durable,
         region: &Region,
-        sight: &Sight,
+        context: &Context,
     ) -> Vec<Step> {
         let since = region.standby.map(|standby| standby.since);
         if (self.epoch, self.since) != (region.epoch, since) {
@@ -138,15 +138,15 @@ impl Standbys {
             let unsynced = region.standby.filter(|standby| !standby.in_sync);
             unsynced.into_iter().for_each(|standby| self.reports.forget(standby.site));
         }
-        self.has_registrars = sight.has_registrars;
+        self.has_registrars = context.has_registrars;
         if state.is_restored() {
             return self.rejoin(now, region);
         }
         self.rejoin = None;
         match region.standby {
-            _ if region.orders() => self.at_root(now, state, region, sight),
+            _ if region.orders() => self.at_root(now, state, region, context),
             Some(standby) if standby.site == region.own && !region.is_rebuilding => {
-                self.at_standby(now, state, (region, standby), sight).into_iter().collect()
+                self.at_standby(now, state, (region, standby), context).into_iter().collect()
             }
             _ => Vec::new(),
         }
@@ -168,7 +168,7 @@ impl Standbys {
     fn rejoin(&mut self, now: Duration, region: &Region) -> Vec<Step> {
         let rejoin = self.rejoin.get_or_insert_with(Rejoin::default);
         let step = |step| match step {
-            rejoin::Step::Ask(Ask { to, say, again }) => Step::Ask { to, say, again },
+            rejoin::Step::Ask(Ask { to, message, again }) => Step::Ask { to, message, again },
             rejoin::Step::Change { id, change } => Step::Change { id: Some(id), change },
             rejoin::Step::Propose(command) => Step::Propose(command),
         };
@@ -182,10 +182,10 @@ impl Standbys {
         now: Duration,
         state: &impl Durable,
         region: &Region,
-        sight: &Sight,
+        context: &Context,
     ) -> Vec<Step> {
         let Some(standby) = region.standby else {
-            return self.name(now, region, sight).into_iter().collect();
+            return self.name(now, region, context).into_iter().collect();
         };
         self.acknowledged = self.reports.applied(standby.site);
         let last = state.order_last();
@@ -195,7 +195,7 @@ impl Standbys {
         let mut steps = Vec::new();
         if is_asked || is_unknown {
             let asks = self.reports.ask_one(standby.site, now);
-            steps.extend(asks.map(|Ask { to, say, again }| Step::Ask { to, say, again }));
+            steps.extend(asks.map(|Ask { to, message, again }| Step::Ask { to, message, again }));
         }
         let is_late = waited.is_some_and(|waited| waited >= AWAITED);
         let step = if is_late {
@@ -203,8 +203,8 @@ impl Standbys {
             self.sync(now, region, standby, false)
         } else if standby.in_sync {
             None
-        } else if sight.lost.contains(&standby.site) && !region.holds() {
-            self.name(now, region, sight)
+        } else if context.lost.contains(&standby.site) && !region.holds() {
+            self.name(now, region, context)
         } else {
             self.lost = None;
             self.bring_in_sync(now, state, region, standby)
@@ -269,11 +269,11 @@ impl Standbys {
     }
 
     /// The registry is to have a standby, or another one, if that is left to the root.
-    fn name(&mut self, now: Duration, region: &Region, sight: &Sight) -> Option<Step> {
+    fn name(&mut self, now: Duration, region: &Region, context: &Context) -> Option<Step> {
         let since = *self.lost.get_or_insert(now);
         let is_due = region.standby.is_none() || since + REPLACED_AFTER <= now;
         let is_free = region.standby_rule.choice == StandbyChoice::Nearest && is_due;
-        let site = sight.nearest.filter(|_| is_free)?;
+        let site = context.nearest.filter(|_| is_free)?;
         let (region, epoch) = (region.id, region.epoch);
         self.change(now, RegistryChange::NameStandby { region, epoch, site })
     }
@@ -285,13 +285,13 @@ impl Standbys {
         now: Duration,
         state: &impl Durable,
         (region, standby): (&Region, Standby),
-        sight: &Sight,
+        context: &Context,
     ) -> Vec<Step> {
         if region.is_frozen {
             let (id, epoch, since) = (region.id, region.epoch, standby.since);
             let is_called = self.call(now, region.root);
             // The root is back: it stays, and no other site needs its keys anew. This one is in sync again later.
-            let is_needed = region.next == Some(region.own) || sight.lost.contains(&region.root);
+            let is_needed = region.next == Some(region.own) || context.lost.contains(&region.root);
             let change = match is_needed {
                 true => {
                     let cut = state.applied();
@@ -306,7 +306,7 @@ impl Standbys {
             return Vec::new();
         }
         let mut steps: Vec<Step> = self.call(now, region.root).into_iter().collect();
-        if !sight.lost.contains(&region.root) {
+        if !context.lost.contains(&region.root) {
             self.lost = None;
             return steps;
         }
@@ -314,7 +314,7 @@ impl Standbys {
         let is_wanted = region.next == Some(region.own);
         let by_itself = !region.standby_rule.by_hand && since + LOST_FOR <= now;
         // Without the registrars it would be frozen for as long as they are away, though the root be back before.
-        if (is_wanted || by_itself) && sight.has_registrars {
+        if (is_wanted || by_itself) && context.has_registrars {
             steps.extend(self.commit(now, standby, StandbyStep::Freeze));
         }
         steps
@@ -347,10 +347,10 @@ impl Standbys {
     }
 
     /// A site's leader reports.
-    pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        self.reports.reached(site, say, now);
+    pub(crate) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        self.reports.reached(site, message, now);
         if let Some(rejoin) = &mut self.rejoin {
-            rejoin.reached(site, say, now);
+            rejoin.reached(site, message, now);
         }
     }
 
@@ -469,8 +469,8 @@ mod tests {
         vec![Step::Change { id: None, change }]
     }
 
-    fn sight(lost: &[SiteId]) -> Sight {
-        Sight { lost: lost.iter().copied().collect(), nearest: None, has_registrars: true }
+    fn context(lost: &[SiteId]) -> Context {
+        Context { lost: lost.iter().copied().collect(), nearest: None, has_registrars: true }
     }
 
     /// A root that has ordered five writes.
@@ -484,7 +484,7 @@ mod tests {
     fn a_standby_is_in_sync_once_it_has_what_was_released_without_it() {
         let (mut standbys, mut store) = (Standbys::default(), store());
         let mut region = Region { standby: standby(1, false), ..region(1) };
-        let none = sight(&[]);
+        let none = context(&[]);
         let steps = standbys.poll(AT(0), &store, &region, &none);
         assert!(matches!(steps[..], [Step::Ask { to: OTHER, .. }]), "{steps:?}");
         report(&mut standbys, 3, AT(10));
@@ -514,7 +514,7 @@ mod tests {
         let (mut standbys, store) = (Standbys::default(), store());
         let gate = Some(Position::new(1, 4));
         let mut region = Region { standby: standby(2, true), gate, ..region(1) };
-        let none = sight(&[]);
+        let none = context(&[]);
         standbys.poll(AT(0), &store, &region, &none);
         report(&mut standbys, 4, AT(2_000));
         assert!(done(standbys.poll(AT(2_000), &store, &region, &none)).is_empty());
@@ -543,11 +543,11 @@ mod tests {
         let (mut standbys, mut store) = (Standbys::default(), Store::of(2));
         store.applied = Position::new(1, 4);
         let mut region = Region { standby: standby(2, true), ..region(2) };
-        let lost = sight(&[ROOT]);
-        let steps = standbys.poll(AT(0), &store, &region, &sight(&[]));
+        let lost = context(&[ROOT]);
+        let steps = standbys.poll(AT(0), &store, &region, &context(&[]));
         assert_eq!(steps, [Step::Call(ROOT)]);
         assert!(done(standbys.poll(AT(5_000), &store, &region, &lost)).is_empty());
-        assert!(done(standbys.poll(AT(6_000), &store, &region, &sight(&[]))).is_empty());
+        assert!(done(standbys.poll(AT(6_000), &store, &region, &context(&[]))).is_empty());
         assert!(done(standbys.poll(AT(10_000), &store, &region, &lost)).is_empty());
         let freeze = commit(2, StandbyStep::Freeze);
         assert_eq!(done(standbys.poll(AT(15_000), &store, &region, &lost)), freeze);
@@ -558,12 +558,12 @@ mod tests {
         assert_eq!(done(over), [Step::Change { id: None, change: change.clone() }]);
         assert!(standbys.waits_for(AT(15_010), &region).is_some());
         // The root is back: it goes on, if that comes first, and the standby imports again.
-        assert!(done(standbys.poll(AT(16_000), &store, &region, &sight(&[]))).is_empty());
-        let back = standbys.poll(AT(17_010), &store, &region, &sight(&[]));
+        assert!(done(standbys.poll(AT(16_000), &store, &region, &context(&[]))).is_empty());
+        let back = standbys.poll(AT(17_010), &store, &region, &context(&[]));
         assert_eq!(done(back), sync(2, false));
         // An operator wants the standby as the root.
         region.next = Some(OTHER);
-        let over = standbys.poll(AT(19_010), &store, &region, &sight(&[]));
+        let over = standbys.poll(AT(19_010), &store, &region, &context(&[]));
         assert_eq!(done(over), [Step::Change { id: None, change }]);
     }
 
@@ -571,12 +571,12 @@ mod tests {
     fn a_standby_that_reaches_no_registrars_imports_on() {
         let (mut standbys, store) = (Standbys::default(), Store::of(2));
         let region = Region { standby: standby(2, true), ..region(2) };
-        let alone = Sight { has_registrars: false, ..sight(&[ROOT]) };
+        let alone = Context { has_registrars: false, ..context(&[ROOT]) };
         standbys.poll(AT(0), &store, &region, &alone);
         assert!(done(standbys.poll(AT(60_000), &store, &region, &alone)).is_empty());
         let why = standbys.waits_for(AT(60_000), &region);
         assert!(why.is_some_and(|why| why.contains("registrars")), "{why:?}");
-        let freeze = standbys.poll(AT(60_001), &store, &region, &sight(&[ROOT]));
+        let freeze = standbys.poll(AT(60_001), &store, &region, &context(&[ROOT]));
         assert_eq!(done(freeze), commit(2, StandbyStep::Freeze));
     }
 
@@ -585,7 +585,7 @@ mod tests {
         let (mut standbys, store) = (Standbys::default(), Store::of(2));
         let standby_rule = StandbyRule { by_hand: true, ..StandbyRule::default() };
         let mut region = Region { standby: standby(2, true), standby_rule, ..region(2) };
-        let lost = sight(&[ROOT]);
+        let lost = context(&[ROOT]);
         standbys.poll(AT(0), &store, &region, &lost);
         assert!(done(standbys.poll(AT(60_000), &store, &region, &lost)).is_empty());
         assert!(
@@ -604,7 +604,7 @@ mod tests {
     fn a_root_chooses_its_standby_if_that_is_left_to_it() {
         let (mut standbys, store) = (Standbys::default(), store());
         let mut region = region(1);
-        let sees = |lost: &[SiteId]| Sight { nearest: Some(SiteId(3)), ..sight(lost) };
+        let sees = |lost: &[SiteId]| Context { nearest: Some(SiteId(3)), ..context(lost) };
         assert!(
             standbys.poll(AT(0), &store, &region, &sees(&[])).is_empty(),
             "no standby is wanted"

@@ -2,8 +2,8 @@
 //!
 //! - [`registry`]: one value that all sites agree on, held by a few of them;
 //! - `versions`: which version of it each site has;
-//! - `reach`: which sites answer.
+//! - `failure_detector`: which sites answer.
 
-pub(crate) mod reach;
+pub(crate) mod failure_detector;
 pub mod registry;
 pub(crate) mod versions;

@@ -5,7 +5,7 @@
 use model::{Ballot, NodeId, SiteId, limits};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::across::AcrossSay;
+use wire::inter_site::InterSite;
 
 /// The interval at which a site is at most sent, or asked for, one version.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
@@ -35,16 +35,16 @@ pub(crate) struct Ahead {
     pub(crate) version: Ballot,
     pub(crate) until: Duration,
     pub(crate) bytes: usize,
-    pub(crate) say: AcrossSay,
+    pub(crate) message: InterSite,
 }
 
 impl Versions {
     /// Queues a message, unless there is no room.
-    pub(crate) fn push(&mut self, one: Ahead) -> Option<AcrossSay> {
+    pub(crate) fn push(&mut self, one: Ahead) -> Option<InterSite> {
         let is_full = self.ahead.len() >= limits::MESSAGES_AHEAD_MAX
             || self.ahead_bytes + one.bytes > limits::MESSAGES_AHEAD_BYTES_MAX;
         if is_full {
-            return Some(one.say);
+            return Some(one.message);
         }
         self.ahead_bytes += one.bytes;
         self.ahead.push_back(one);
@@ -111,8 +111,8 @@ mod tests {
 
     fn ahead(round: u64, until_ms: u64, bytes: usize) -> Ahead {
         let (site, node, until) = (SiteId(2), NodeId(1), Duration::from_millis(until_ms));
-        let say = AcrossSay::Forward(Forward::default());
-        Ahead { site, node, version: version(round), until, bytes, say }
+        let message = InterSite::Forward(Forward::default());
+        Ahead { site, node, version: version(round), until, bytes, message }
     }
 
     #[test]

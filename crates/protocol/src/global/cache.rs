@@ -1,21 +1,21 @@
 //! Copies of keys that other sites own, kept by a node of whatever it has asked for.
 //!
 //! A copy is the answer to a question about one key, together with its *validator*: the epoch of the
-//! key's slot and the key's version when the holder answered. The holder of a slot numbers what is done
+//! key's slot and the key's version when the owner answered. The owner of a slot numbers what is done
 //! to its keys, and takes the count over along with the slot, so a version never comes twice for a
 //! key; an absent key has version 0 and always the same answer. So equal validators mean equal answers.
 //! The epoch would not be needed for that, as long as every slot is handed over whole. It is there for
-//! a slot that comes to its next holder in any other way, and might bring an older count.
+//! a slot that comes to its next owner in any other way, and might bring an older count.
 //!
 //! A copy is used in two ways (`model::Cache`):
 //!
-//! - *validated*: a read takes the validator along to the holder, which reads as usual and answers
+//! - *validated*: a read takes the validator along to the owner, which reads as usual and answers
 //!   "unchanged" instead of the value. That saves bytes and no way;
 //! - *stale*: a read that may be stale is answered here while the copy is young. Its age counts from
 //!   when it was asked for, so it is never younger than that.
 //!
 //! Not copied: what depends on the clock (when a key expires), questions about several keys, refusals.
-//! A write that goes to the holder through this node drops the copies of its keys when it leaves and
+//! A write that goes to the owner through this node drops the copies of its keys when it leaves and
 //! when it is answered, and what was asked before that is not kept: clients that stay at a node see in
 //! its copies what they wrote. Everything here is volatile, and bounded in bytes; of a keyspace's
 //! copies the one that was used longest ago goes first.
@@ -24,8 +24,8 @@ use model::{Answer, Bytes, Epoch, Failure, Keyspace, KeyspaceId, Query, Revision
 use model::{Cache as Setting, Step, Write};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::across;
 use wire::entry;
+use wire::inter_site;
 
 /// What a copy takes beside its bytes, about: two entries of maps.
 const OVERHEAD_BYTES: u64 = 200;
@@ -41,20 +41,21 @@ pub(crate) struct Validator {
 
 impl Validator {
     /// As it travels.
-    pub(crate) fn told(self) -> across::Validator {
+    pub(crate) fn reported(self) -> inter_site::Validator {
         let Epoch { failover, count: epoch } = self.epoch;
-        across::Validator {
+        inter_site::Validator {
             epoch,
             version: self.version.0,
-            failover: across::put_failover(failover),
+            failover: inter_site::put_failover(failover),
         }
     }
 
     /// From how it travels; `None`: the sender has no copy.
-    pub(crate) fn heard(told: across::Validator) -> Option<Validator> {
-        let failover = across::take_failover(told.failover);
-        let epoch = Epoch { failover, count: told.epoch };
-        (epoch != Epoch::default()).then_some(Validator { epoch, version: Revision(told.version) })
+    pub(crate) fn heard(reported: inter_site::Validator) -> Option<Validator> {
+        let failover = inter_site::take_failover(reported.failover);
+        let epoch = Epoch { failover, count: reported.epoch };
+        (epoch != Epoch::default())
+            .then_some(Validator { epoch, version: Revision(reported.version) })
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Place {
     query: Bytes,
 }
 
-/// A read that is on its way to the holder of a key that may be copied.
+/// A read that is on its way to the owner of a key that may be copied.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// What is asked.
@@ -86,7 +87,7 @@ pub(crate) struct Asked {
     pub(crate) since: Duration,
     /// Before or after which writes: [`Cache::turn`].
     pub(crate) turn: u64,
-    /// Its copy went while the holder was asked about it: now for the value.
+    /// Its copy went while the owner was asked about it: now for the value.
     pub(crate) anew: bool,
 }
 
@@ -95,9 +96,9 @@ pub(crate) struct Asked {
 pub struct Counted {
     /// Stale reads that were answered from a copy, without a request to another site.
     pub hits: u64,
-    /// Reads that the holder answered with "unchanged".
+    /// Reads that the owner answered with "unchanged".
     pub unchanged: u64,
-    /// Reads of keyspaces with a cache that a holder answered with the value.
+    /// Reads of keyspaces with a cache that a owner answered with the value.
     pub misses: u64,
     /// Copies that gave way to others.
     pub evictions: u64,
@@ -195,7 +196,7 @@ impl Cache {
         Some(Place { keyspace, slot, key: Bytes::copy_from_slice(key), query })
     }
 
-    /// The validator of this node's copy of a key, for its holder to compare.
+    /// The validator of this node's copy of a key, for its owner to compare.
     pub(crate) fn known(&self, place: &Place) -> Option<Validator> {
         let copied = self.spaces.get(&place.keyspace)?.copies.get(place)?;
         Some(copied.validator)
@@ -214,7 +215,7 @@ impl Cache {
         Some(answer)
     }
 
-    /// The answer that the holder has confirmed; `None`: it is not here any more.
+    /// The answer that the owner has confirmed; `None`: it is not here any more.
     pub(crate) fn confirmed(&mut self, asked: &Asked, validator: Validator) -> Option<Answer> {
         let space = self.spaces.get_mut(&asked.place.keyspace)?;
         let copied = space.copies.get_mut(&asked.place)?;
@@ -235,7 +236,7 @@ impl Cache {
         self.spaces.get_mut(&place.keyspace)?.take(place, &mut self.uses)
     }
 
-    /// The holder answered with the value.
+    /// The owner answered with the value.
     pub(crate) fn missed(&mut self) {
         self.counted.misses += 1;
     }
@@ -264,7 +265,7 @@ impl Cache {
         }
     }
 
-    /// A write goes to its holder through this node, or was answered there.
+    /// A write goes to its owner through this node, or was answered there.
     pub(crate) fn written(&mut self, keyspace: KeyspaceId, write: &Write) {
         let turn = self.turn();
         let Some(space) = self.spaces.get_mut(&keyspace) else { return };

@@ -46,7 +46,7 @@ enum Stage {
     Gathering {
         opened: Option<Ballot>,
         missing: BTreeSet<SiteId>,
-        told: BTreeMap<SiteId, Inventory>,
+        reported: BTreeMap<SiteId, Inventory>,
         /// The highest loan that a site has a part in, of each group.
         claims: BTreeMap<Group, LoanClaim>,
     },
@@ -70,7 +70,7 @@ struct Failover {
     deadline: Duration,
     stage: Stage,
     /// What the operator was shown would be taken.
-    told: Option<Vec<Taken>>,
+    reported: Option<Vec<Taken>>,
     /// From what each slot goes on at least: by what the operator was shown, or else by the reports from
     /// before it was opened.
     accepted: BTreeMap<Slot, Option<(Epoch, u64)>>,
@@ -87,14 +87,14 @@ pub(crate) struct Wanted {
     pub(crate) accept: bool,
     /// What the operator was shown would be taken; `None`: whatever the reports before it is opened say is
     /// accepted.
-    pub(crate) told: Option<Vec<Taken>>,
+    pub(crate) reported: Option<Vec<Taken>>,
     /// The operator's number for it: a repetition under it returns the outcome.
     pub(crate) id: Option<RequestId>,
     pub(crate) deadline: Duration,
 }
 
 /// What a step reads of the site.
-pub(crate) struct Sight<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) now: Duration,
     pub(crate) own: SiteId,
     pub(crate) registry: &'a Registry,
@@ -125,7 +125,7 @@ impl<S: State> Job<S> for FailoverJobs {
     /// Operators wait for those that are under way.
     fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let under_way: Vec<SiteId> = self.under_way.keys().copied().collect();
-        let advance = |lost| with_sight(view, lost, |sight| self.advance(lost, sight));
+        let advance = |lost| with_context(view, lost, |context| self.advance(lost, context));
         under_way.into_iter().flat_map(advance).collect()
     }
 
@@ -136,7 +136,7 @@ impl<S: State> Job<S> for FailoverJobs {
         view: &View<'_, S>,
     ) -> Vec<Effect> {
         let Some((lost, _)) = self.asked.get(&id) else { return Vec::new() };
-        with_sight(view, *lost, |sight| self.take_answer(id, outcome, sight))
+        with_context(view, *lost, |context| self.take_answer(id, outcome, context))
     }
 
     /// This node leads no more: its operators retry at the next leader.
@@ -154,18 +154,18 @@ impl<S: State> Job<S> for FailoverJobs {
     }
 }
 
-fn with_sight<S: State>(
+fn with_context<S: State>(
     view: &View<'_, S>,
     lost: SiteId,
-    act: impl FnOnce(&Sight<'_>) -> Vec<Effect>,
+    act: impl FnOnce(&Context<'_>) -> Vec<Effect>,
 ) -> Vec<Effect> {
     let Some(member) = view.machine.membership() else { return Vec::new() };
-    act(&Sight {
+    act(&Context {
         now: view.now,
         own: member.own,
         registry: &member.registry,
         in_step_ms: view.backups.in_step_ms(lost, view.machine, view.log_now_ms, view.wall_ms),
-        heard_since: &|site, since| view.reach.is_heard_since(site, since),
+        heard_since: &|site, since| view.failure_detector.is_heard_since(site, since),
     })
 }
 
@@ -177,11 +177,11 @@ impl FailoverJobs {
 
     /// A request of an operator.
     pub(crate) fn request<S: State>(&mut self, wanted: Wanted, view: &View<'_, S>) -> Vec<Effect> {
-        with_sight(view, wanted.lost, |sight| self.want(wanted, sight))
+        with_context(view, wanted.lost, |context| self.want(wanted, context))
     }
 
-    pub(crate) fn want(&mut self, wanted: Wanted, view: &Sight<'_>) -> Vec<Effect> {
-        let Wanted { origin, lost, by, without, accept, told, id: request, deadline } = wanted;
+    pub(crate) fn want(&mut self, wanted: Wanted, view: &Context<'_>) -> Vec<Effect> {
+        let Wanted { origin, lost, by, without, accept, reported, id: request, deadline } = wanted;
         let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
         if let Some(known) = request.and_then(|id| view.registry.outcome(id)) {
             let outcome = match known {
@@ -198,7 +198,8 @@ impl FailoverJobs {
             return vec![refuse(origin, BackupError::Answers(lost))];
         }
         if let Some(one) = self.under_way.get_mut(&lost) {
-            let is_same = (one.accept, &one.without, &one.told) == (accept, &without, &told);
+            let is_same =
+                (one.accept, &one.without, &one.reported) == (accept, &without, &reported);
             if !is_same || one.origins.len() >= WAITING_MAX {
                 return vec![refuse(origin, BackupError::Fenced(view.own))];
             }
@@ -209,8 +210,17 @@ impl FailoverJobs {
         let stage = Stage::Calling { since: view.now, until: view.now + CALL };
         let origins = vec![origin];
         let accepted = BTreeMap::new();
-        let one =
-            Failover { origins, loss, without, accept, request, deadline, stage, told, accepted };
+        let one = Failover {
+            origins,
+            loss,
+            without,
+            accept,
+            request,
+            deadline,
+            stage,
+            reported,
+            accepted,
+        };
         let calls = view.registry.sites.iter().map(|site| site.id);
         let calls = calls.filter(|site| *site != view.own).map(Effect::Call).collect();
         self.under_way.insert(lost, one);
@@ -218,7 +228,7 @@ impl FailoverJobs {
     }
 
     /// Goes on with one.
-    pub(crate) fn advance(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
+    pub(crate) fn advance(&mut self, lost: SiteId, view: &Context<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         if one.deadline <= view.now {
             let failure = match one.stage {
@@ -252,13 +262,13 @@ impl FailoverJobs {
     }
 
     /// Asks every site that is not fenced, or would not be, what it has.
-    fn gather(&mut self, lost: SiteId, opened: Option<Ballot>, view: &Sight<'_>) -> Vec<Effect> {
+    fn gather(&mut self, lost: SiteId, opened: Option<Ballot>, view: &Context<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let is_silent = |site: &SiteId| opened.is_none() && one.loss.silent.contains(site);
         let missing: BTreeSet<SiteId> =
             asked(view, lost, &one.without).filter(|site| !is_silent(site)).collect();
-        let (told, claims) = (BTreeMap::new(), BTreeMap::new());
-        one.stage = Stage::Gathering { opened, missing: missing.clone(), told, claims };
+        let (reported, claims) = (BTreeMap::new(), BTreeMap::new());
+        one.stage = Stage::Gathering { opened, missing: missing.clone(), reported, claims };
         let mut effects = Vec::new();
         for site in missing {
             let registry = Box::new(view.registry.clone());
@@ -280,22 +290,22 @@ impl FailoverJobs {
         &mut self,
         id: u64,
         outcome: Result<Answer, Failure>,
-        view: &Sight<'_>,
+        view: &Context<'_>,
     ) -> Vec<Effect> {
         let Some((lost, site)) = self.asked.remove(&id) else { return Vec::new() };
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         match (&mut one.stage, outcome) {
-            (Stage::Gathering { missing, told, .. }, Ok(Answer::Inventory(inventory))) => {
+            (Stage::Gathering { missing, reported, .. }, Ok(Answer::Inventory(inventory))) => {
                 missing.remove(&site);
-                told.insert(site, *inventory);
+                reported.insert(site, *inventory);
                 if missing.is_empty() { self.gathered(lost, view) } else { Vec::new() }
             }
             (
-                Stage::Gathering { missing, told, claims, .. },
+                Stage::Gathering { missing, reported, claims, .. },
                 Ok(Answer::InventoryOfLoans(inventory, more)),
             ) => {
                 missing.remove(&site);
-                told.insert(site, *inventory);
+                reported.insert(site, *inventory);
                 for (group, claim) in more {
                     let known = claims.get(&group).copied();
                     claims.extend(LoanClaim::higher(known, Some(claim)).map(|one| (group, one)));
@@ -327,15 +337,15 @@ impl FailoverJobs {
     }
 
     /// The inventories of all sites that were asked are there.
-    fn gathered(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
+    fn gathered(&mut self, lost: SiteId, view: &Context<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
-        let Stage::Gathering { opened, told, claims, .. } = &mut one.stage else {
+        let Stage::Gathering { opened, reported, claims, .. } = &mut one.stage else {
             return Vec::new();
         };
         let (opened, claims) = (*opened, std::mem::take(claims));
         let has_left = |site| view.registry.has_left(site);
         let all_asked = one.without.is_empty();
-        let taken = plan(told, &mut one.loss, all_asked, has_left, self.planted);
+        let taken = plan(reported, &mut one.loss, all_asked, has_left, self.planted);
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
             if taken.is_empty() && view.registry.is_lost(lost) {
@@ -348,7 +358,7 @@ impl FailoverJobs {
                 let loss = Box::new(one.loss.clone());
                 return self.end(lost, view, Ok(Answer::Foretold { loss, taken }));
             }
-            one.accepted = by_slot(one.told.as_ref().unwrap_or(&taken));
+            one.accepted = by_slot(one.reported.as_ref().unwrap_or(&taken));
             if is_worse(&one.accepted, &by_slot(&taken)) {
                 return self.end(lost, view, Err(failed(BackupError::Worse)));
             }
@@ -373,7 +383,7 @@ impl FailoverJobs {
         lost: SiteId,
         (opened, taken): (Ballot, Vec<Taken>),
         claims: BTreeMap<Group, LoanClaim>,
-        view: &Sight<'_>,
+        view: &Context<'_>,
     ) -> Vec<Effect> {
         let mut by_taker: BTreeMap<SiteId, Vec<(Group, LoanClaim)>> = BTreeMap::new();
         for (group, claim) in claims {
@@ -396,7 +406,7 @@ impl FailoverJobs {
         if effects.is_empty() { self.decide(lost, view) } else { effects }
     }
 
-    fn decide(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
+    fn decide(&mut self, lost: SiteId, view: &Context<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let Stage::Preparing { opened, taken, .. } = &mut one.stage else { return Vec::new() };
         let change =
@@ -410,7 +420,7 @@ impl FailoverJobs {
     fn end(
         &mut self,
         lost: SiteId,
-        view: &Sight<'_>,
+        view: &Context<'_>,
         outcome: Result<Answer, Failure>,
     ) -> Vec<Effect> {
         let Some(one) = self.under_way.remove(&lost) else { return Vec::new() };
@@ -438,7 +448,7 @@ impl FailoverJobs {
 
 /// The sites that are asked: all that are listed, but for those that are fenced.
 fn asked<'a>(
-    view: &'a Sight<'_>,
+    view: &'a Context<'_>,
     lost: SiteId,
     without: &'a [SiteId],
 ) -> impl Iterator<Item = SiteId> + 'a {
@@ -475,7 +485,7 @@ fn refuse(origin: Origin, error: BackupError) -> Effect {
 /// that is the only site that was not asked. One that a recovery has excluded may still be there and
 /// hand its join in: its slots are its own.
 fn plan(
-    told: &BTreeMap<SiteId, Inventory>,
+    reported: &BTreeMap<SiteId, Inventory>,
     loss: &mut Loss,
     all_asked: bool,
     has_left: impl Fn(SiteId) -> bool,
@@ -483,7 +493,7 @@ fn plan(
 ) -> Vec<Taken> {
     let lost = loss.lost;
     let mut found: BTreeMap<Slot, Found> = BTreeMap::new();
-    for (site, inventory) in told {
+    for (site, inventory) in reported {
         for (owner, slots) in &inventory.owners {
             for (slot, epoch) in slots.iter() {
                 let report = Report { owner: Some((epoch, *owner)), copy: None };
@@ -529,7 +539,7 @@ fn plan(
         from,
     };
     let taken: Vec<Taken> = runs.into_iter().map(take).collect();
-    loss.keys = taken.iter().map(|one| keys_taken(told, one)).sum();
+    loss.keys = taken.iter().map(|one| keys_taken(reported, one)).sum();
     name_taker(loss, &taken);
     taken
 }
@@ -574,8 +584,8 @@ fn is_worse(
 }
 
 /// How many keys come with what a site takes; about, if it takes a part of a run.
-fn keys_taken(told: &BTreeMap<SiteId, Inventory>, one: &Taken) -> u64 {
-    let Some(inventory) = told.get(&one.by) else { return 0 };
+fn keys_taken(reported: &BTreeMap<SiteId, Inventory>, one: &Taken) -> u64 {
+    let Some(inventory) = reported.get(&one.by) else { return 0 };
     let is_it = |run: &&model::CopyRun| Some((run.copy.tag.epoch, run.copy.position)) == one.from;
     let runs = inventory.copies.iter().filter(is_it);
     runs.map(|run| {
@@ -604,11 +614,11 @@ mod tests {
         CopyRun { copy, slots: text.parse().unwrap(), keys: 100 }
     }
 
-    fn planned(told: Vec<(SiteId, Inventory)>, all_asked: bool) -> (Vec<Taken>, Loss) {
+    fn planned(reported: Vec<(SiteId, Inventory)>, all_asked: bool) -> (Vec<Taken>, Loss) {
         let mut loss = Loss::of(LOST, B);
         let has_left = |site: SiteId| site.0 == 9;
-        let told = told.into_iter().collect();
-        let taken = plan(&told, &mut loss, all_asked, has_left, Planted::none());
+        let reported = reported.into_iter().collect();
+        let taken = plan(&reported, &mut loss, all_asked, has_left, Planted::none());
         (taken, loss)
     }
 
@@ -630,7 +640,7 @@ mod tests {
 
     #[test]
     fn copies_are_taken_where_they_lie_and_the_rest_begins_empty() {
-        let told = || {
+        let reported = || {
             vec![
                 (
                     B,
@@ -655,7 +665,7 @@ mod tests {
                 ),
             ]
         };
-        let (taken, loss) = planned(told(), true);
+        let (taken, loss) = planned(reported(), true);
         let by = |site, from| {
             let one = taken.iter().find(|one| one.by == site && one.from == from);
             one.map(|one| one.slots.to_string()).unwrap_or_default()
@@ -665,7 +675,7 @@ mod tests {
         assert_eq!(by(B, None), "5-8,10-19,16382-16383", "no other site can have it");
         assert_eq!((loss.holds, loss.mirrored, loss.empty), (21, 5, 16));
         assert_eq!((loss.keys, loss.revision, loss.by), (180, Revision(7), B));
-        let (taken, loss) = planned(told(), false);
+        let (taken, loss) = planned(reported(), false);
         assert!(taken.iter().all(|one| one.from.is_some()) && loss.empty == 0);
     }
 
@@ -703,24 +713,24 @@ mod tests {
         let mut now = Duration::ZERO;
         let mut jobs = FailoverJobs::default();
         let wanted = |accept, now: Duration| Wanted {
-            origin: Origin::Nobody,
+            origin: Origin::Discard,
             lost: LOST,
             by: B,
             without: Vec::new(),
             accept,
-            told: None,
+            reported: None,
             deadline: now + 10 * second,
             id: None,
         };
         let heard_since = |site: SiteId, _| site != LOST;
-        let view = |registry, now| Sight {
+        let view = |registry, now| Context {
             now,
             own: B,
             registry,
             in_step_ms: 0,
             heard_since: &heard_since,
         };
-        let told = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
+        let reported = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
         let before = Inventory {
             owners: vec![(LOST, slots("0-16383", 2))],
             copies: vec![mirror("0-16383", 2, 7)],
@@ -740,7 +750,7 @@ mod tests {
         let effects = jobs.advance(LOST, &view(&registry, now));
         for site in [B, C] {
             let id = asked_of(&effects, site);
-            let more = jobs.take_answer(id, told(&before), &view(&registry, now));
+            let more = jobs.take_answer(id, reported(&before), &view(&registry, now));
             if let Some(effect) = more.into_iter().next() {
                 let Effect::Change { id, change, .. } = effect else { panic!("{effect:?}") };
                 let version = Ballot { round: 9, ..registry.version };
@@ -753,10 +763,10 @@ mod tests {
                 );
                 let own = asked_of(&effects, B);
                 asked_of(&effects, C);
-                assert!(jobs.take_answer(own, told(&before), &view(&after, now)).is_empty());
+                assert!(jobs.take_answer(own, reported(&before), &view(&after, now)).is_empty());
                 // Meanwhile the lost site had handed its slots to C, which has not reported that
                 // yet.
-                let effects = jobs.take_answer(late, told(&before), &view(&after, now));
+                let effects = jobs.take_answer(late, reported(&before), &view(&after, now));
                 assert!(effects.is_empty(), "decided without C's inventory: {effects:?}");
                 return;
             }
@@ -768,11 +778,11 @@ mod tests {
     #[test]
     fn a_failover_is_not_opened_if_more_would_be_lost_than_its_operator_was_told() {
         let registry = registry();
-        let outcome = |told: Option<Vec<Taken>>, position: u64| {
+        let outcome = |reported: Option<Vec<Taken>>, position: u64| {
             let mut jobs = FailoverJobs::default();
             let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
             let heard_since = |site: SiteId, _| site != LOST;
-            let view = |now| Sight {
+            let view = |now| Context {
                 now,
                 own: B,
                 registry: &registry,
@@ -780,12 +790,12 @@ mod tests {
                 heard_since: &heard_since,
             };
             let wanted = Wanted {
-                origin: Origin::Nobody,
+                origin: Origin::Discard,
                 lost: LOST,
                 by: B,
                 without: Vec::new(),
                 accept: true,
-                told,
+                reported,
                 deadline: now + 10 * second,
                 id: None,
             };
@@ -799,12 +809,12 @@ mod tests {
             };
             let mut last = Vec::new();
             for site in [B, C] {
-                let told = Ok(Answer::Inventory(Box::new(inventory.clone())));
-                last = jobs.take_answer(asked_of(&effects, site), told, &view(now));
+                let reported = Ok(Answer::Inventory(Box::new(inventory.clone())));
+                last = jobs.take_answer(asked_of(&effects, site), reported, &view(now));
             }
             last.pop().expect("an effect")
         };
-        let told = || {
+        let reported = || {
             let from = Some((Epoch::counted(2), 7));
             Some(vec![Taken { by: B, slots: "0-16383".parse().unwrap(), from }])
         };
@@ -812,8 +822,8 @@ mod tests {
             let Effect::Change { change, .. } = effect else { return false };
             matches!(change, RegistryChange::OpenFailover { .. })
         };
-        assert!(is_opened(&outcome(told(), 7)) && is_opened(&outcome(told(), 8)));
-        let worse = outcome(told(), 6);
+        assert!(is_opened(&outcome(reported(), 7)) && is_opened(&outcome(reported(), 8)));
+        let worse = outcome(reported(), 6);
         let is_refused = matches!(
             &worse,
             Effect::Settle(_, Err(Failure::Refused(Refusal::Backup(BackupError::Worse))))

@@ -25,12 +25,12 @@
 use crate::bugs::{Bug, Planted};
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
-use crate::site::machine::copying::{self, Piece, Position};
-use crate::site::machine::giving::Move;
+use crate::site::machine::copying::{self, CopiedChunk, Position};
+use crate::site::machine::source::Move;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
-    Answer, Command, Failure, Giving, GlobalCommand, MoveError, MoveId, Receiving, Refusal,
-    Registry,
+    Answer, Command, DestinationStep, Failure, GlobalCommand, MoveError, MoveId, Refusal, Registry,
+    SourceStep,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -125,9 +125,9 @@ impl<S: State> Job<S> for Handovers {
         let (machine, now) = (view.machine, view.now);
         let transfer = self.transfers.iter_mut().find(|(_, one)| one.sender.has(id));
         let Some((&number, transfer)) = transfer else { return Vec::new() };
-        let Some(one) = machine.giving().get(&number) else { return Vec::new() };
+        let Some(one) = machine.outgoing().get(&number) else { return Vec::new() };
         match outcome {
-            Ok(Answer::Staged { pieces: chunks, resume }) => {
+            Ok(Answer::Staged { chunks, resume }) => {
                 let (event, _) = transfer.sender.acknowledged(id, chunks, now);
                 if matches!(event, Event::Begun | Event::Gap) {
                     transfer.sender.resume(chunks);
@@ -142,12 +142,12 @@ impl<S: State> Job<S> for Handovers {
                 transfer.installed.get_or_insert(now);
                 let slots = machine.epochs_to_give(number, one);
                 let served = Effect::Owned { slots, by: one.to };
-                vec![served, give(number, Giving::Release)]
+                vec![served, give(number, SourceStep::Release)]
             }
             // It never installs them.
             Ok(_) | Err(Failure::Refused(Refusal::Move(MoveError::Refused))) => {
                 transfer.sender.restart(now + TIMEOUT);
-                vec![give(number, Giving::TakeBack { refused: true })]
+                vec![give(number, SourceStep::TakeBack { refused: true })]
             }
             Err(failure) => {
                 let was_install = transfer.sender.failed(id, now) && !transfer.is_refusing;
@@ -167,7 +167,7 @@ impl<S: State> Job<S> for Handovers {
     }
 
     fn progress(&self, view: &View<'_, S>) -> job::Progress {
-        let left = view.machine.giving().values().map(|one| one.slots.len() as u64).sum();
+        let left = view.machine.outgoing().values().map(|one| one.slots.len() as u64).sum();
         let sent = self.transfers.values().map(|one| one.sender.sent_bytes()).sum::<u64>();
         job::Progress { left, sent_bytes: self.done.bytes + sent }
     }
@@ -200,7 +200,7 @@ impl Handovers {
         if view.disk_is_full {
             self.transfers.clear();
         }
-        let moves = machine.giving();
+        let moves = machine.outgoing();
         let is_idle = moves.is_empty() && self.transfers.is_empty();
         let Some(member) = machine.membership().filter(|_| !is_idle && !view.disk_is_full) else {
             return effects;
@@ -235,17 +235,17 @@ impl Handovers {
             let is_gone = member.registry.site(one.to).is_none();
             if is_silent && !is_gone && self.planted.is(Bug::AbortUnasked) {
                 transfer.sender.wait_until(now + TIMEOUT);
-                out.effects.push(give(number, Giving::TakeBack { refused: true }));
+                out.effects.push(give(number, SourceStep::TakeBack { refused: true }));
             } else if is_gone || transfer.is_refusing {
                 transfer.sender.wait_until(now + TIMEOUT);
                 match one.frozen {
                     // Nothing was ever sent that could be installed.
-                    None => out.effects.push(give(number, Giving::TakeBack { refused: false })),
+                    None => out.effects.push(give(number, SourceStep::TakeBack { refused: false })),
                     Some(_) if is_gone => {}
                     Some(_) => {
-                        let refuse = Command::Global(GlobalCommand::Receiving {
+                        let refuse = Command::Global(GlobalCommand::Destination {
                             id,
-                            step: Receiving::Refuse,
+                            step: DestinationStep::Refuse,
                         });
                         transfer.sender.ask(&mut out, refuse);
                     }
@@ -253,8 +253,8 @@ impl Handovers {
             } else if stage == Stage::Ask {
                 let open_from = machine.open_from().unwrap_or(number);
                 let slots = machine.epochs_to_give(number, one);
-                let step = Receiving::Begin { slots, open_from, pinned: one.pinned };
-                let begin = Command::Global(GlobalCommand::Receiving { id, step });
+                let step = DestinationStep::Begin { slots, open_from, pinned: one.pinned };
+                let begin = Command::Global(GlobalCommand::Destination { id, step });
                 transfer.sender.begin(&mut out, begin);
             } else if stage == Stage::Sending {
                 transfer.send(machine, id, one, share, &mut out);
@@ -270,7 +270,7 @@ impl Handovers {
 
     /// How far the moves have come.
     pub(crate) fn progress<S: State>(&self, machine: &Machine<S>) -> Vec<Progress> {
-        let moves = machine.giving().iter();
+        let moves = machine.outgoing().iter();
         let progress = moves.map(|(&number, one)| {
             let transfer = self.transfers.get(&number);
             Progress {
@@ -335,13 +335,13 @@ impl Transfer {
             sender.pause_until(out.now);
         }
         let sent = sender.send(out, bytes_per_s_max, |sequence| {
-            let Piece { items, next, bytes } = machine.piece(number, one, at)?;
+            let CopiedChunk { items, next, bytes } = machine.chunk(number, one, at)?;
             *at = next;
             if items.is_empty() {
                 return Ok(None);
             }
-            let step = Receiving::Piece { sequence, resume: at.encode(), items };
-            let command = Command::Global(GlobalCommand::Receiving { id, step });
+            let step = DestinationStep::Chunk { sequence, resume: at.encode(), items };
+            let command = Command::Global(GlobalCommand::Destination { id, step });
             Ok(Some(Chunk { command, bytes, mark: (), pause }))
         });
         match sent {
@@ -360,7 +360,7 @@ impl Transfer {
                     && machine.lag(number, at) <= LAG_MAX;
                 if is_near && has_expired {
                     sender.wait_until(out.now + TIMEOUT);
-                    out.effects.push(give(number, Giving::Freeze));
+                    out.effects.push(give(number, SourceStep::Freeze));
                 }
             }
             Some(frozen) => {
@@ -369,22 +369,22 @@ impl Transfer {
                 }
                 // The last chunks are on their way yet: what is sent in order comes in order, mostly, and
                 // what is not there is not installed.
-                if self.expired.is_some_and(|upto| machine.is_told(number, at, upto)) {
+                if self.expired.is_some_and(|upto| machine.is_reported(number, at, upto)) {
                     let member = machine.membership();
                     let member = member.filter(|_| one.slots.contains(Registry::slot()));
-                    let step = Receiving::Install {
-                        pieces: sender.chunks(),
+                    let step = DestinationStep::Install {
+                        chunks: sender.chunks(),
                         log_time_ms: 0,
                         revision: machine.revision(),
                         registry: member.map(|member| Box::new((*member.registry).clone())),
                     };
-                    sender.ask(out, Command::Global(GlobalCommand::Receiving { id, step }));
+                    sender.ask(out, Command::Global(GlobalCommand::Destination { id, step }));
                 }
             }
         }
     }
 }
 
-fn give(number: u64, step: Giving) -> Effect {
-    Effect::Propose(Command::Global(GlobalCommand::Giving { number, step }))
+fn give(number: u64, step: SourceStep) -> Effect {
+    Effect::Propose(Command::Global(GlobalCommand::Source { number, step }))
 }

@@ -21,12 +21,12 @@
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::Stopped;
-use crate::site::machine::copying::{Gathered, SlotPlace, Told, must_begin_anew};
+use crate::site::machine::copying::{Gathered, Reported, SlotPlace, must_begin_anew};
 use crate::site::machine::mirroring::OwnMirror;
 use crate::site::machine::tokens::Token;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
-    Answer, BackupError, BySlot, Command, Epoch, Failure, GlobalCommand, KeyspaceId, Mirroring,
+    Answer, BackupError, BySlot, Command, Epoch, Failure, GlobalCommand, KeyspaceId, MirrorStep,
     Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ struct Transfer {
     sender: Sender<Option<CaughtUp>>,
     source: Source,
     /// What the backup has for sure.
-    acknowledged: Told,
+    acknowledged: Reported,
     last_cursor: Duration,
     /// The last moment of which the backup has acknowledged everything.
     caught_up: Option<Duration>,
@@ -69,7 +69,7 @@ struct Transfer {
 /// What is sent.
 #[derive(Debug, Default)]
 struct Source {
-    sent: Told,
+    sent: Reported,
     /// Slots that this site holds.
     held: BySlot<Epoch>,
     held_set: SlotSet,
@@ -177,9 +177,9 @@ impl<S: State> Job<S> for MirrorDriver {
         let mirror = transfer.mirror;
         let is_former = machine.former_mirror() == Some(mirror);
         match outcome {
-            Ok(Answer::Mirrored { pieces: chunks, resume, whole }) => {
+            Ok(Answer::Mirrored { chunks, resume, whole }) => {
                 let (event, mark) = transfer.sender.acknowledged(id, chunks, now);
-                transfer.acknowledged = Told::decode(&resume).unwrap_or_default();
+                transfer.acknowledged = Reported::decode(&resume).unwrap_or_default();
                 if let Some(Some(mark)) = mark {
                     transfer.caught_up = Some(mark.at);
                     transfer.safe = transfer.safe.max(Some(mark));
@@ -294,7 +294,8 @@ impl MirrorDriver {
             return Progress { to, number, holds: 0, whole: 0, behind, in_step_ago, sent_bytes: 0 };
         };
         let is_caught_up = transfer.is_caught_up(machine);
-        let behind = revision.saturating_sub(machine.mirror_told(mirror, &transfer.acknowledged));
+        let behind =
+            revision.saturating_sub(machine.mirror_reported(mirror, &transfer.acknowledged));
         let ago = transfer.caught_up.map(|at| now.saturating_sub(at));
         Progress {
             to,
@@ -331,7 +332,7 @@ impl Transfer {
             mirror,
             sender: Sender::new(now),
             source: Source { last_chunk: now, ..Source::default() },
-            acknowledged: Told::default(),
+            acknowledged: Reported::default(),
             last_cursor: now,
             caught_up: None,
             safe: None,
@@ -352,7 +353,7 @@ impl Transfer {
             Some(Stage::Ask) => {
                 // All tokens are looked at when it has answered.
                 self.tokens_changed = SlotSet::default();
-                let (number, step) = (self.mirror.number, Mirroring::Begin);
+                let (number, step) = (self.mirror.number, MirrorStep::Begin);
                 let begin = GlobalCommand::Mirror { from, number, step };
                 self.sender.begin(out, Command::Global(begin));
             }
@@ -430,7 +431,8 @@ impl Transfer {
 
     fn is_caught_up<S: State>(&self, machine: &Machine<S>) -> bool {
         let (sender, source) = (&self.sender, &self.source);
-        let has_all = |told| machine.mirror_told(self.mirror, told) >= machine.revision().0;
+        let has_all =
+            |reported| machine.mirror_reported(self.mirror, reported) >= machine.revision().0;
         let has_all =
             has_all(&self.acknowledged) || sender.is_acknowledged() && has_all(&source.sent);
         let is_complete = source.queue.is_empty() && source.copied.is_empty();
@@ -449,7 +451,7 @@ impl Transfer {
 impl Source {
     /// What the backup has reported: everything up to there, of slots that are complete.
     fn resume<S: State>(
-        sent: Told,
+        sent: Reported,
         chunks: u64,
         complete: &SlotEpochs,
         machine: &Machine<S>,
@@ -524,7 +526,7 @@ impl Source {
         sequence: u64,
         machine: &Machine<S>,
         now: Duration,
-    ) -> Result<Option<(Mirroring, usize, bool)>, Stopped> {
+    ) -> Result<Option<(MirrorStep, usize, bool)>, Stopped> {
         let mut gathered = Gathered::default();
         let mut sent = self.sent.clone();
         let mut copied = Vec::new();
@@ -540,7 +542,7 @@ impl Source {
             copied.push(*slot);
         }
         // A chunk with a very large record has no room for another.
-        let has_room = gathered.bytes <= 2 * limits::MOVE_PIECE_BYTES_MAX;
+        let has_room = gathered.bytes <= 2 * limits::MOVE_CHUNK_BYTES_MAX;
         let is_all =
             has_room && machine.mirror_changes(mirror, &self.held_set, &mut sent, &mut gathered)?;
         let is_new = !gathered.items.is_empty()
@@ -571,8 +573,8 @@ impl Source {
         if changes_complete {
             self.complete_since = sequence;
         }
-        machine.say_time(&mut gathered.items);
-        let step = Mirroring::Piece {
+        machine.report_time(&mut gathered.items);
+        let step = MirrorStep::Chunk {
             sequence,
             resume: self.sent.encode(),
             gone: std::mem::take(&mut self.gone),

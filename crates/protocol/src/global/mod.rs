@@ -16,7 +16,7 @@
 //! - [`backups`]: which site is the backup of which;
 //! - [`mirroring`]: this site's mirror, sent to its backup;
 //! - [`failover`]: others take over from a lost site;
-//! - [`homes`]: which site a slot belongs to, by the hash;
+//! - [`preferred_owners`]: which site a slot belongs to, by the hash;
 //! - [`ring`]: how a site without a fact about a slot finds a site that has one.
 //!
 //! EdgeKV (Sonbol and others, 2020) keeps global data so: groups of edge nodes, one truth a group,
@@ -28,10 +28,10 @@ pub mod cache;
 pub mod failover;
 pub(crate) mod groups;
 pub mod handover;
-pub mod homes;
 pub mod map;
 pub mod mirroring;
 pub mod ownership;
+pub mod preferred_owners;
 pub mod proxy_reads;
 pub mod ring;
 pub mod round_trips;
@@ -39,15 +39,15 @@ pub mod routing;
 
 use backups::Backups;
 use cache::Cache;
-use homes::Homes;
 use model::{ClientId, SiteId};
+use preferred_owners::PreferredOwners;
 use routing::Routing;
 
 /// What a node holds of global keys beside the state: requests on their way, copies, and backups.
 pub(crate) struct Global {
     pub(crate) routing: Routing,
     pub(crate) cache: Cache,
-    pub(crate) homes: Homes,
+    pub(crate) preferred_owners: PreferredOwners,
     /// The site that is to keep this one's mirror.
     pub(crate) backup: Option<SiteId>,
     pub(crate) backups: Backups,
@@ -59,7 +59,7 @@ impl Global {
         Global {
             routing: Routing::new(process),
             cache: Cache::default(),
-            homes: Homes::default(),
+            preferred_owners: PreferredOwners::default(),
             backup: None,
             backups: Backups::default(),
         }

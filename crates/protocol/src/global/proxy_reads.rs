@@ -42,8 +42,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use wire::across::{AnswerAcross, AnsweredAcross, put_failover};
 use wire::entry;
+use wire::inter_site::{InterSiteAnswer, InterSiteAnswers, put_failover};
 use wire::peer::ForwardedRequest;
 
 /// What tells the numbers of these reads, at another site, from those of a core's requests.
@@ -132,8 +132,8 @@ pub struct Moved {
     pub slot: Slot,
     /// The site that answers.
     pub by: SiteId,
-    /// The holder in that site's map, and since which epoch. Site 0: none is known.
-    pub holder: (SiteId, Epoch),
+    /// The owner in that site's map, and since which epoch. Site 0: none is known.
+    pub owner: (SiteId, Epoch),
 }
 
 /// The reads of a node that passed the core and are not answered.
@@ -285,7 +285,7 @@ impl ProxyReads {
         &mut self,
         now: Duration,
         node: NodeId,
-        answered: &mut AnsweredAcross,
+        answered: &mut InterSiteAnswers,
         came: &mut Vec<Came>,
     ) -> bool {
         if answered.answers.iter().all(|answer| answer.id & PROXY == 0) {
@@ -302,11 +302,17 @@ impl ProxyReads {
         !answered.answers.is_empty() || ![0, node.0].contains(&answered.leader)
     }
 
-    fn settle(&mut self, now: Duration, asked: Sent, answer: AnswerAcross, came: &mut Vec<Came>) {
-        let holder = (SiteId(answer.holder), answer.known_epoch());
+    fn settle(
+        &mut self,
+        now: Duration,
+        asked: Sent,
+        answer: InterSiteAnswer,
+        came: &mut Vec<Came>,
+    ) {
+        let owner = (SiteId(answer.owner), answer.known_epoch());
         match entry::decode_reply(answer.outcome) {
             Ok(Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
-                came.push(Came::Moved(Moved { slot, by: asked.place.0, holder }));
+                came.push(Came::Moved(Moved { slot, by: asked.place.0, owner }));
                 came.push(self.give_back(now, asked));
             }
             // What is wrong with the read itself is as wrong the other way.
@@ -376,7 +382,7 @@ impl ProxyReads {
 pub fn answer_reads(
     requests: &mut Vec<ForwardedRequest>,
     mut answer: impl FnMut(KeyspaceId, &Query, ReadConsistency) -> Option<(Outcome, Ballot)>,
-) -> Vec<AnswerAcross> {
+) -> Vec<InterSiteAnswer> {
     let mut answers = Vec::new();
     for request in requests.iter() {
         // A node that keeps copies needs a validator beside the answer, a session a token.
@@ -390,7 +396,7 @@ pub fn answer_reads(
         let Some((outcome, failover)) = answer(keyspace, &query, consistency) else { break };
         let (id, outcome) = (request.id, entry::encode_reply(&outcome));
         let served = put_failover(failover);
-        answers.push(AnswerAcross { id, outcome, served, ..AnswerAcross::default() });
+        answers.push(InterSiteAnswer { id, outcome, served, ..InterSiteAnswer::default() });
     }
     requests.drain(..answers.len());
     answers
@@ -478,11 +484,11 @@ mod tests {
         assert_eq!(by(ReadGate::Lease(Duration::ZERO), true), 0, "it has run out");
     }
 
-    fn answers(id: u64, outcome: &Outcome) -> AnsweredAcross {
+    fn answers(id: u64, outcome: &Outcome) -> InterSiteAnswers {
         let outcome = entry::encode_reply(outcome);
-        let answer = AnswerAcross { id, outcome, ..AnswerAcross::default() };
-        let of_core = AnswerAcross { id: 7, ..AnswerAcross::default() };
-        AnsweredAcross { answers: vec![of_core, answer], leader: 1 }
+        let answer = InterSiteAnswer { id, outcome, ..InterSiteAnswer::default() };
+        let of_core = InterSiteAnswer { id: 7, ..InterSiteAnswer::default() };
+        InterSiteAnswers { answers: vec![of_core, answer], leader: 1 }
     }
 
     #[test]
@@ -522,8 +528,8 @@ mod tests {
         let (now, mut came) = (Duration::from_millis(200), Vec::new());
         reads.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
         let left = Request { deadline_ms: Some(4_800), ..get("a") };
-        let told = Moved { slot, by: PLACE.0, holder: (SiteId(0), Epoch::counted(0)) };
-        assert_eq!(came, [Came::Moved(told), Came::Back(Ticket(3), left)]);
+        let reported = Moved { slot, by: PLACE.0, owner: (SiteId(0), Epoch::counted(0)) };
+        assert_eq!(came, [Came::Moved(reported), Came::Back(Ticket(3), left)]);
         assert_eq!(reads.routes().of(slot), None, "nobody else goes there");
     }
 

@@ -1,7 +1,7 @@
 //! Requests about global keys, from a node to the site that holds their slot.
 //!
-//! A request goes straight to the holder, as far as it is known; a site that does not hold the slot
-//! redirects to the holder in its own map. The map of slots ([`super::map`]) contains facts, of
+//! A request goes straight to the owner, as far as it is known; a site that does not hold the slot
+//! redirects to the owner in its own map. The map of slots ([`super::map`]) contains facts, of
 //! which the highest epoch counts, and guesses. A request about a slot that changes hands just now
 //! waits and is sent on.
 //!
@@ -11,10 +11,10 @@
 //! have a number is sent once.
 //!
 //! An answer of another site is handed out once it is certain that no site had taken over from that
-//! one when the request left ([`told`]).
+//! one when the request left ([`reported`]).
 
 mod copies;
-mod told;
+mod reported;
 
 use super::cache::{Asked, Copies};
 use super::groups::Borrowers;
@@ -22,17 +22,17 @@ use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::proxy_reads::Routes;
 use super::round_trips::RoundTrips;
 use crate::admission::{Arrival, Target};
-pub(crate) use crate::deployment::reach::PATIENCE;
+pub(crate) use crate::deployment::failure_detector::PATIENCE;
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
 use model::{
     Body, ClientId, Epoch, Failure, Group, KeyspaceId, NodeId, OperatorCommand, Query,
     ReadConsistency, Request, RequestId, SiteId, Slot, limits,
 };
+pub(crate) use reported::Reported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use told::Told;
 use wire::entry;
 use wire::peer::ForwardedRequest;
 
@@ -54,7 +54,7 @@ enum At {
     /// With a node of another site, since then.
     Sent(SiteId, NodeId, Duration),
     /// That has answered; the answer is not handed out yet.
-    Told(SiteId, NodeId),
+    Reported(SiteId, NodeId),
     /// Waiting until then.
     Resting(Duration),
 }
@@ -87,8 +87,8 @@ struct Routed {
     copies: Copies,
     /// The read index that its answer waits for; 0: none.
     index: u64,
-    /// The answer, at [`At::Told`].
-    told: Option<Told>,
+    /// The answer, at [`At::Reported`].
+    reported: Option<Reported>,
     /// The group that it is about, if that may be lent.
     group: Option<Group>,
     /// Whether it was sent to the borrower of that.
@@ -116,7 +116,7 @@ pub(crate) struct Routing {
     /// The node to ask at a site: its last known leader.
     near: BTreeMap<SiteId, NodeId>,
     /// Those with an answer, by the read index that it waits for.
-    told: BTreeSet<(u64, u64)>,
+    reported: BTreeSet<(u64, u64)>,
     /// Requests about slots that ended at other sites: those that went to the owner at once, and all
     /// others, since the start.
     pub(crate) direct: u64,
@@ -138,7 +138,7 @@ impl Routing {
             routes: Arc::default(),
             borrowers: Borrowers::default(),
             near: BTreeMap::new(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             direct: 0,
             redirected: 0,
         }
@@ -188,7 +188,7 @@ impl Routing {
         self.last_id += 1;
         let (at, in_doubt, returns) = (At::Due, false, 0);
         let (asked, copies) = (None, Copies::None);
-        let (index, told) = (0, None);
+        let (index, reported) = (0, None);
         let one = Routed {
             origin,
             body,
@@ -200,7 +200,7 @@ impl Routing {
             asked,
             copies,
             index,
-            told,
+            reported,
             group: None,
             to_borrower: false,
         };
@@ -407,7 +407,7 @@ impl Routing {
         }
     }
 
-    /// A stale read leaves for a node of its holder's backup.
+    /// A stale read leaves for a node of its owner's backup.
     pub(crate) fn go_to_backup(
         &mut self,
         id: u64,
@@ -471,7 +471,7 @@ impl Routing {
     ) -> Option<(Origin, Outcome)> {
         let one = self.routed.get_mut(&id)?;
         let not_held = matches!(outcome, Err(Failure::Refused(model::Refusal::NotHeld(_))));
-        if not_held && !matches!(one.origin, Origin::Across { .. }) {
+        if not_held && !matches!(one.origin, Origin::Site { .. }) {
             if in_doubt && !one.body.is_repeatable() {
                 let why = "its slot moved on while a leader was lost that may have carried it out";
                 return self.settle(id, Err(Failure::Unknown { why }));
@@ -492,7 +492,7 @@ impl Routing {
     ) -> Option<(Origin, Outcome)> {
         let id = self.id_here(wire_id);
         let one = self.routed.get_mut(&id)?;
-        let (At::Sent(site, ..) | At::Told(site, _)) = one.at else { return None };
+        let (At::Sent(site, ..) | At::Reported(site, _)) = one.at else { return None };
         if let (At::Sent(_, _, since), Body::Read { .. }) = (one.at, &one.body) {
             self.routes.round_trips().measured(site, now.saturating_sub(since), now);
         }
@@ -603,7 +603,7 @@ impl Routing {
             let failure = match (one.at, one.target) {
                 // Its own path answers it, at the same deadline.
                 (At::Here, _) if !is_read => continue,
-                (At::Sent(..) | At::Told(..), _) if !is_read => Failure::Unknown {
+                (At::Sent(..) | At::Reported(..), _) if !is_read => Failure::Unknown {
                     why: "its deadline passed before its slot's holder answered",
                 },
                 (_, Target::Slot(slot)) => Failure::Unreachable { slot },
@@ -618,7 +618,7 @@ impl Routing {
     /// A request has its outcome.
     fn settle(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
         let mut one = self.routed.remove(&id)?;
-        self.told.remove(&(one.index, id));
+        self.reported.remove(&(one.index, id));
         let number = one.body.request_id_mut().and_then(|request| *request);
         let outcome = match number.is_some_and(|number| number.client == self.client) {
             true => forgotten_is_unknown(outcome),
@@ -683,7 +683,7 @@ impl Routing {
     /// The same of any request: where it came from before it was routed.
     pub(crate) fn asker(&self, origin: Origin) -> Origin {
         match origin {
-            Origin::Routed { id, .. } => self.origin(id).unwrap_or(Origin::Nobody),
+            Origin::Routed { id, .. } => self.origin(id).unwrap_or(Origin::Discard),
             origin => origin,
         }
     }
@@ -706,7 +706,7 @@ fn says_nothing_done(failure: &Failure) -> bool {
 }
 
 /// Whether a request may come from another site at all.
-pub(crate) fn may_come_across(body: &Body) -> bool {
+pub(crate) fn may_cross_sites(body: &Body) -> bool {
     match body {
         Body::Read {
             consistency:
@@ -717,7 +717,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
         | Body::ExplainPlacement { .. }
         | Body::ListLostWrites { .. }
         | Body::Operator {
-            command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
+            command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsReported { .. },
             ..
         } => true,
         Body::Write(command) => command.properties().crosses_sites,
@@ -729,7 +729,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
 mod tests {
     use super::*;
     use crate::origin::Ticket;
-    use model::{Command, Giving, GlobalCommand, Refusal, Write};
+    use model::{Command, GlobalCommand, Refusal, SourceStep, Write};
 
     const AT: (SiteId, NodeId) = (SiteId(2), NodeId(1));
     const DEADLINE: Duration = Duration::from_secs(10);
@@ -745,8 +745,8 @@ mod tests {
     }
 
     fn once_only() -> Command {
-        let step = Giving::Begin { slots: "0-9".parse().unwrap(), to: SiteId(3), pinned: true };
-        Command::Global(GlobalCommand::Giving { number: 0, step })
+        let step = SourceStep::Begin { slots: "0-9".parse().unwrap(), to: SiteId(3), pinned: true };
+        Command::Global(GlobalCommand::Source { number: 0, step })
     }
 
     #[test]
@@ -787,8 +787,8 @@ mod tests {
         assert!(matches!(outcome(None), Err(Failure::Unknown { .. })));
         let client = ClientId(8);
         let request = RequestId { client, sequence: 1, acknowledged_below: 0 };
-        let told = Err(Failure::Refused(Refusal::RequestForgotten));
-        assert_eq!(outcome(Some(request)), told, "who numbered it knows what that means");
+        let reported = Err(Failure::Refused(Refusal::RequestForgotten));
+        assert_eq!(outcome(Some(request)), reported, "who numbered it knows what that means");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::keys::{Place, check_key};
 use super::lineage::Whose;
 use super::modes::ModeState;
 use super::overlay::Overlay;
-use super::query::{self, Sight};
+use super::query::{self, ReadContext};
 use super::requests::{Admission, Asker};
 use super::strings::Put;
 use super::trial::{Bug, Planted};
@@ -217,7 +217,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
 
     pub(crate) fn read(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
         let Place { generation, .. } = self.place(keyspace)?;
-        let sight = Sight {
+        let context = ReadContext {
             read: &self.overlay,
             generation,
             log_time_ms: self.known.head.log_time_ms,
@@ -225,7 +225,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             point: self.read_point(),
             due_by: None,
         };
-        query::answer(&sight, query, &mut self.answer_bytes)
+        query::answer(&context, query, &mut self.answer_bytes)
     }
 
     /// Answers what is asked of a whole keyspace in the middle of a transaction.

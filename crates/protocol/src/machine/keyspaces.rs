@@ -2,8 +2,8 @@
 //!
 //! Each keyspace has a *generation*, a number that no other one ever had, and its records lie under
 //! that number. To clear the keyspace is to give it a new generation: its old records are garbage
-//! from that moment, which no read and no write ever looks at, and ticks remove them piece by
-//! piece. So FLUSHALL and dropping a keyspace take the same time whatever they hold, and a log
+//! from that moment, which no read and no write ever looks at, and ticks remove them chunk by
+//! chunk. So FLUSHALL and dropping a keyspace take the same time whatever they hold, and a log
 //! entry never blocks those behind it.
 //!
 //! ```text

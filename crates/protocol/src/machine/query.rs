@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use storage::state::Read;
 
 /// One keyspace (or slot of it) at one moment.
-pub(crate) struct Sight<'a, R> {
+pub(crate) struct ReadContext<'a, R> {
     pub(crate) read: &'a R,
     pub(crate) generation: u64,
     pub(crate) log_time_ms: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Sight<'a, R> {
     pub(crate) due_by: DueBy<'a>,
 }
 
-/// See [`Sight`].
+/// See [`ReadContext`].
 pub(crate) type DueBy<'a> = Option<&'a dyn Fn() -> u64>;
 
 /// Counts what an answer is going to carry.
@@ -40,7 +40,7 @@ pub(crate) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refus
 }
 
 /// How much of a state a query looks at.
-pub(crate) enum Reach {
+pub(crate) enum Extent {
     /// One row.
     Row,
     /// Several, to be seen at one moment.
@@ -50,15 +50,15 @@ pub(crate) enum Reach {
 }
 
 /// How much of a state a query looks at.
-pub(crate) fn reach(query: &Query) -> Reach {
+pub(crate) fn extent(query: &Query) -> Extent {
     match query {
         Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
-            if keys.len() > 1 { Reach::Rows } else { Reach::Row }
+            if keys.len() > 1 { Extent::Rows } else { Extent::Row }
         }
         // The keys, and how far the state has come.
-        Query::Watch { .. } => Reach::Rows,
-        Query::Scan { .. } | Query::Count => Reach::Range,
-        _ => Reach::Row,
+        Query::Watch { .. } => Extent::Rows,
+        Query::Scan { .. } | Query::Count => Extent::Range,
+        _ => Extent::Row,
     }
 }
 
@@ -77,20 +77,20 @@ pub struct Served {
 
 /// Answers a query; `answer_bytes` counts what it carries.
 pub(crate) fn answer<R: Read>(
-    sight: &Sight<'_, R>,
+    context: &ReadContext<'_, R>,
     query: &Query,
     answer_bytes: &mut usize,
 ) -> Result<Answer, Stopped> {
     Ok(match query {
         Query::Get { key } => {
-            let record = sight.record_of(key, Kind::String)?;
+            let record = context.record_of(key, Kind::String)?;
             charge(answer_bytes, record.as_ref().map_or(0, |record| record.payload.len()))?;
             Answer::Value(record.map(|r| Versioned { value: r.payload, version: r.version }))
         }
         Query::GetMany { keys } => {
             let mut values = Vec::new();
             for key in keys {
-                let record = sight.record(key)?.filter(|record| record.kind == Kind::String);
+                let record = context.record(key)?.filter(|record| record.kind == Kind::String);
                 charge(answer_bytes, record.as_ref().map_or(0, |record| record.payload.len()))?;
                 values.push(record.map(|record| record.payload));
             }
@@ -99,32 +99,32 @@ pub(crate) fn answer<R: Read>(
         Query::Exists { keys } => {
             let mut there = 0;
             for key in keys {
-                there += i64::from(sight.record(key)?.is_some());
+                there += i64::from(context.record(key)?.is_some());
             }
             Answer::Integer(there)
         }
-        Query::Expiry { key } => Answer::Expiry(match sight.record(key)? {
+        Query::Expiry { key } => Answer::Expiry(match context.record(key)? {
             None => Expiring::Absent,
             Some(record) => record.expires_ms.map_or(Expiring::Never, Expiring::AtMs),
         }),
-        Query::Kind { key } => Answer::Kind(sight.record(key)?.map(|record| record.kind)),
+        Query::Kind { key } => Answer::Kind(context.record(key)?.map(|record| record.kind)),
         Query::Length { key } => {
-            let record = sight.record_of(key, Kind::String)?;
+            let record = context.record_of(key, Kind::String)?;
             Answer::Integer(record.map_or(0, |record| record.payload.len() as i64))
         }
-        Query::Versions { keys } => Answer::Versions(sight.versions(keys)?),
+        Query::Versions { keys } => Answer::Versions(context.versions(keys)?),
         Query::Watch { keys } => {
-            Answer::Watched { versions: sight.versions(keys)?, point: sight.point }
+            Answer::Watched { versions: context.versions(keys)?, point: context.point }
         }
         Query::HashGet { key, field } => {
-            let Some(record) = sight.record_of(key, Kind::Hash)? else {
+            let Some(record) = context.record_of(key, Kind::Hash)? else {
                 return Ok(Answer::Value(None));
             };
             let value = find(&record.payload, field)?.map(|value| record.payload.slice_ref(value));
             Answer::Value(value.map(|value| Versioned { value, version: record.version }))
         }
         Query::HashGetMany { key, fields: names } => {
-            let payload = sight.hash(key)?;
+            let payload = context.hash(key)?;
             let mut by_name = BTreeMap::new();
             for field in fields(&payload) {
                 let field = field?;
@@ -139,7 +139,7 @@ pub(crate) fn answer<R: Read>(
             Answer::Values(values)
         }
         Query::HashGetAll { key } => {
-            let payload = sight.hash(key)?;
+            let payload = context.hash(key)?;
             charge(answer_bytes, payload.len())?;
             let mut all = Vec::new();
             for field in fields(&payload) {
@@ -148,9 +148,11 @@ pub(crate) fn answer<R: Read>(
             }
             Answer::Fields(all)
         }
-        Query::HashExists { key, field } => Answer::Flag(find(&sight.hash(key)?, field)?.is_some()),
+        Query::HashExists { key, field } => {
+            Answer::Flag(find(&context.hash(key)?, field)?.is_some())
+        }
         Query::HashLen { key } => {
-            let payload = sight.hash(key)?;
+            let payload = context.hash(key)?;
             let mut len = 0;
             for field in fields(&payload) {
                 field?;
@@ -159,8 +161,8 @@ pub(crate) fn answer<R: Read>(
             Answer::Integer(len)
         }
         Query::Count => {
-            sight.check_first_expiry()?;
-            Answer::Integer(sight.count.unwrap_or(0) as i64)
+            context.check_first_expiry()?;
+            Answer::Integer(context.count.unwrap_or(0) as i64)
         }
         Query::Scan { from, until, examine_max, filter, with_values } => {
             let page = Page {
@@ -170,7 +172,7 @@ pub(crate) fn answer<R: Read>(
                 filter,
                 with_values: *with_values,
             };
-            sight.scan(&page, answer_bytes)?.1
+            context.scan(&page, answer_bytes)?.1
         }
     })
 }
@@ -201,17 +203,17 @@ pub(crate) fn scan_slots<R: Read>(
     };
     for one in served.iter().filter(|one| one.slot >= first && !is_before(one)) {
         let generation = one.generation;
-        let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
+        let context = ReadContext { read, generation, log_time_ms, count: None, point, due_by };
         let is_first = one.slot == first && one.tag.as_ref().is_none_or(|tag| tag == first_tag);
         let from = if is_first { &from[..] } else { b"" };
         let is_full = left == 0 || answer_bytes >= limits::SCAN_PAGE_BYTES_MAX;
         let page =
             Page { from, until: None, examine_max: left.max(1), filter, with_values: *with_values };
-        let (examined, answer) = sight.scan(&page, &mut answer_bytes)?;
+        let (examined, answer) = context.scan(&page, &mut answer_bytes)?;
         let Answer::Page { items, next } = answer else { unreachable!("a scan gives a page") };
         if is_full {
             // Looked at only to see whether there is more, and where.
-            match sight.first(from)? {
+            match context.first(from)? {
                 Some(key) => return Ok(Answer::Page { items: all, next: Some(key) }),
                 None => continue,
             }
@@ -236,7 +238,7 @@ struct Page<'a> {
     with_values: bool,
 }
 
-impl<R: Read> Sight<'_, R> {
+impl<R: Read> ReadContext<'_, R> {
     /// What a key holds, if it is there and its time has not come.
     fn record(&self, key: &[u8]) -> Result<Option<Record>, Stopped> {
         check_key(key)?;

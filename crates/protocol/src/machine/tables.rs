@@ -15,12 +15,12 @@
 //! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
 //! T bucket                         → the right to serve each of 128 slots           (tokens.rs, slot_rows.rs)
 //! t slot                           → the same of one slot, by an earlier version
-//! o number                         → a move that gives slots away                   (giving.rs)
+//! o number                         → a move that gives slots away                   (source.rs)
 //! O client sequence                → what came of an operator's order of a move     (orders.rs)
 //! B bucket                         → the copies of 128 slots that other sites own    (copies.rs)
 //! C slot                           → the same of one slot, by an earlier version
 //! S keyspace slot                  → where such a copy lies
-//! i from number                    → a move that brings slots                       (receiving.rs)
+//! i from number                    → a move that brings slots                       (destination.rs)
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
 //! Y bucket                         → the owner of each of 128 slots, for other sites   (deployment.rs)
@@ -68,7 +68,7 @@ pub(crate) const MEMBERS: &[u8] = b"zm";
 pub(crate) const DEPLOYMENT: &[u8] = b"dd";
 /// The key that marks that this site began the deployment.
 pub(crate) const FOUNDER: &[u8] = b"df";
-/// The key of the slots that stay here whatever their home.
+/// The key of the slots that stay here whatever their preferred owner.
 pub(crate) const PINNED: &[u8] = b"dp";
 /// The key that marks that this site is fenced: it serves no slot.
 pub(crate) const FENCED: &[u8] = b"dx";
@@ -97,7 +97,7 @@ pub(crate) const ANSWERS: u8 = b'a';
 pub(crate) const STORES: u8 = b's';
 pub(crate) const TOKENS: u8 = b'T';
 pub(crate) const TOKENS_OLDER: u8 = b't';
-pub(crate) const GIVING: u8 = b'o';
+pub(crate) const SOURCE: u8 = b'o';
 pub(crate) const ORDERS: u8 = b'O';
 pub(crate) const KEPT: u8 = b'v';
 pub(crate) const ARRIVALS: u8 = b'i';
@@ -403,8 +403,8 @@ pub(crate) fn parse_store(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
 }
 
 /// The key of a move that gives slots away.
-pub(crate) fn giving(number: u64) -> Vec<u8> {
-    numbered(GIVING, number)
+pub(crate) fn outgoing(number: u64) -> Vec<u8> {
+    numbered(SOURCE, number)
 }
 
 /// The key of an operator's order.

@@ -264,8 +264,8 @@ mod tests {
         };
         assert!(matches!(outcome(None), Err(Failure::Unknown { .. })));
         let request = RequestId { client: ClientId(8), sequence: 1, acknowledged_below: 0 };
-        let told = Err(Failure::Refused(Refusal::RequestForgotten));
-        assert_eq!(outcome(Some(request)), told, "who numbered it knows what that means");
+        let reported = Err(Failure::Refused(Refusal::RequestForgotten));
+        assert_eq!(outcome(Some(request)), reported, "who numbered it knows what that means");
     }
 
     #[test]

@@ -54,13 +54,13 @@ pub trait Readable {
 #[derive(Debug)]
 pub(crate) struct Gate {
     now: ReadGate,
-    told: ReadGate,
+    reported: ReadGate,
 }
 
 impl Gate {
     /// Closed, as every shell takes it to be at the start.
     pub(crate) fn closed() -> Gate {
-        Gate { now: ReadGate::Closed, told: ReadGate::Closed }
+        Gate { now: ReadGate::Closed, reported: ReadGate::Closed }
     }
 
     pub(crate) fn now(&self) -> ReadGate {
@@ -73,16 +73,16 @@ impl Gate {
 
     /// The gate that the shell is to receive before it performs anything else.
     pub(crate) fn narrowed(&mut self) -> Option<ReadGate> {
-        (self.now < self.told).then(|| self.tell())
+        (self.now < self.reported).then(|| self.tell())
     }
 
     /// The gate that the shell is to receive when it has performed everything else.
     pub(crate) fn moved(&mut self) -> Option<ReadGate> {
-        (self.now != self.told).then(|| self.tell())
+        (self.now != self.reported).then(|| self.tell())
     }
 
     fn tell(&mut self) -> ReadGate {
-        self.told = self.now;
+        self.reported = self.now;
         self.now
     }
 }
@@ -120,7 +120,7 @@ impl ReadGate {
             }
             // Another site is to be asked, or it comes back in a moment.
             Err(Stopped::Refused(Refusal::NotHeld(_))) => None,
-            // The core waits for the entry that makes it so for everybody.
+            // The core waits for the entry that makes it so for all nodes.
             Err(Stopped::Due(_)) => None,
             Err(Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
             // The core meets the same error and decides what happens next.

@@ -18,7 +18,7 @@ use super::membership::find;
 use crate::options::Options;
 use model::NodeId;
 use storage::log::LogReader;
-use wire::peer::{self, Life, Member, Members, Say};
+use wire::peer::{self, Content, Life, Member, Members};
 
 /// The life that is a member, if `life` of `node` is an earlier one. `None`: `life` is the member,
 /// or is not in `members` yet, or `node` is not a member.
@@ -48,7 +48,7 @@ pub(crate) fn since(known: Option<&Member>, member: &Member, index: u64) -> u64 
 /// Whether a message only asks to add its sender to the site.
 #[must_use]
 pub fn only_joins(message: &peer::Message) -> bool {
-    let Some(Say::Forward(forward)) = &message.say else { return false };
+    let Some(Content::Forward(forward)) = &message.content else { return false };
     forward.requests.iter().all(|request| request.join.is_some())
 }
 

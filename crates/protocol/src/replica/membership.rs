@@ -71,7 +71,7 @@ impl Membership {
     /// Takes a change in. A repetition before the answer is the same change.
     pub(crate) fn want(&mut self, wanted: Wanted) {
         let origin = wanted.origin();
-        let asks_again = |one: &&mut Wanted| one.origin() == origin && origin != Origin::Nobody;
+        let asks_again = |one: &&mut Wanted| one.origin() == origin && origin != Origin::Discard;
         match (self.wanted.iter_mut().find(asks_again), &wanted) {
             (
                 Some(Wanted::Join { asked_in_silence: earlier, .. }),
@@ -155,7 +155,7 @@ impl Membership {
 impl Wanted {
     fn take_origin(&mut self) -> Origin {
         let (Wanted::Join { origin, .. } | Wanted::Leave { origin, .. }) = self;
-        std::mem::replace(origin, Origin::Nobody)
+        std::mem::replace(origin, Origin::Discard)
     }
 
     fn origin(&self) -> Origin {
@@ -321,7 +321,7 @@ mod tests {
     fn join(node: u64, incarnation: u64) -> Wanted {
         let deadline = Duration::from_secs(1);
         let refuse_at_tick = 5;
-        let (member, origin) = (member(node, incarnation), Origin::Nobody);
+        let (member, origin) = (member(node, incarnation), Origin::Discard);
         let (force, asked_in_silence) = (false, true);
         Wanted::Join { member, force, asked_in_silence, refuse_at_tick, id: None, origin, deadline }
     }
@@ -410,7 +410,7 @@ mod tests {
     fn a_command_that_was_carried_out_is_not_carried_out_again() {
         let id = RequestId { client: model::ClientId(9), sequence: 4, acknowledged_below: 1 };
         let mut members = first_members(member(1, 11));
-        let (origin, deadline) = (Origin::Nobody, Duration::from_secs(1));
+        let (origin, deadline) = (Origin::Discard, Duration::from_secs(1));
         let add = Wanted::Join {
             member: member(2, 0),
             force: true,

@@ -5,7 +5,9 @@
 //! elapsed time from there on, like any other expiry, and a clock that jumps later changes nothing.
 //! A query for it returns the moment by the wall clock again, and how much is left.
 
-use model::{Answer, Command, Expiring, Expiry, GlobalCommand, Mirroring, Receiving, Step, Write};
+use model::{
+    Answer, Command, DestinationStep, Expiring, Expiry, GlobalCommand, MirrorStep, Step, Write,
+};
 
 /// Turns the moments in a command into log time, as it goes into the log. Doing it again changes
 /// nothing, under any leader.
@@ -20,12 +22,12 @@ pub(crate) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
             }
         }
         // Another site's log time is not this one's; earlier versions sent it.
-        Command::Global(GlobalCommand::Receiving {
-            step: Receiving::Install { log_time_ms, .. },
+        Command::Global(GlobalCommand::Destination {
+            step: DestinationStep::Install { log_time_ms, .. },
             ..
         }) => *log_time_ms = 0,
         Command::Global(GlobalCommand::Mirror {
-            step: Mirroring::Piece { reached: Some(reached), .. },
+            step: MirrorStep::Chunk { reached: Some(reached), .. },
             ..
         }) => {
             reached.log_time_ms = 0;

@@ -1,7 +1,7 @@
 //! A node's snapshots: its own, those that followers take from it, and the one that it takes in.
 //!
 //! Raft only determines that a follower needs one and of which index; the content is pulled by the
-//! follower, piece after piece, each asked for when the one before is on its disk. So one slow
+//! follower, chunk after chunk, each asked for when the one before is on its disk. So one slow
 //! receiver holds one piece in memory, a broken link costs one piece, and a leader that has made a
 //! newer snapshot meanwhile answers that the old one is gone and starts over.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use storage::snapshot::{SnapshotHead, Snapshots};
 use wire::peer;
 
-/// A snapshot that a node has taken a piece of so lately is not replaced by a newer one.
+/// A snapshot that a node has taken a chunk of so lately is not replaced by a newer one.
 const SNAPSHOT_IN_USE: Duration = Duration::from_secs(10);
 
 /// A node's snapshots: its own, those that followers take from it, and the one that it takes in.
@@ -27,7 +27,7 @@ pub(crate) struct OwnSnapshots<N> {
     pub(crate) due_at_bytes: u64,
     pub(crate) incoming: Option<Incoming>,
     pub(crate) last_chunk_served: Option<Duration>,
-    /// For a leader: since when a node that needs a snapshot has not asked for a piece of it.
+    /// For a leader: since when a node that needs a snapshot has not asked for a chunk of it.
     pub(crate) offered: BTreeMap<NodeId, Duration>,
 }
 
@@ -78,8 +78,8 @@ impl<N: Snapshots> OwnSnapshots<N> {
 /// Where taking in a snapshot stands.
 #[derive(Debug)]
 pub(crate) enum Taking {
-    /// Pieces are arriving.
-    Pieces { offset: u64, ask_again: Duration },
+    /// Chunks are arriving.
+    Chunks { offset: u64, ask_again: Duration },
     /// It is complete; it is being checked and loaded.
     Loading,
 }
@@ -95,14 +95,14 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// The next piece to ask for, if it is time to ask (again).
+    /// The next chunk to ask for, if it is time to ask (again).
     pub(crate) fn next_wanted(
         &mut self,
         now: Duration,
         patience: Duration,
     ) -> Option<peer::SnapshotWanted> {
         match &mut self.taking {
-            Taking::Pieces { offset, ask_again } if *ask_again <= now => {
+            Taking::Chunks { offset, ask_again } if *ask_again <= now => {
                 *ask_again = now + patience;
                 Some(peer::SnapshotWanted { index: self.index, offset: *offset })
             }
@@ -110,17 +110,17 @@ impl Incoming {
         }
     }
 
-    /// What was received is lost; the first piece is asked for again then.
+    /// What was received is lost; the first chunk is asked for again then.
     pub(crate) fn begin_anew(&mut self, then: Duration) {
-        self.taking = Taking::Pieces { offset: 0, ask_again: then };
+        self.taking = Taking::Chunks { offset: 0, ask_again: then };
     }
 
-    /// A piece is on disk; the next begins at `next`.
+    /// A chunk is on disk; the next begins at `next`.
     pub(crate) fn took(&mut self, next: u64, total_bytes: u64) {
         self.taking = if next >= total_bytes {
             Taking::Loading
         } else {
-            Taking::Pieces { offset: next, ask_again: Duration::ZERO }
+            Taking::Chunks { offset: next, ask_again: Duration::ZERO }
         };
     }
 }

@@ -63,7 +63,7 @@ impl Proposed {
             else {
                 continue;
             };
-            let origin = std::mem::replace(&mut asker.origin, Origin::Nobody);
+            let origin = std::mem::replace(&mut asker.origin, Origin::Discard);
             let version = Revision(index);
             settled.push((origin, Ok(Answer::Put { applied: true, version, old: None })));
         }
@@ -240,8 +240,8 @@ impl Writes {
             }
         }
         for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
-            if write.deadline <= now && write.origin != Origin::Nobody {
-                let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
+            if write.deadline <= now && write.origin != Origin::Discard {
+                let origin = std::mem::replace(&mut write.origin, Origin::Discard);
                 settled.push((origin, Err(unknown("its deadline passed on the way to a quorum"))));
             }
         }
@@ -257,7 +257,7 @@ impl Writes {
     /// Answers what is in the log and not durable: it may be, once there is room.
     pub(crate) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
         for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
-            let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
+            let origin = std::mem::replace(&mut write.origin, Origin::Discard);
             settled.push((origin, Err(unknown("the disk became full under it"))));
         }
     }
@@ -334,8 +334,8 @@ mod tests {
             settled.pop().expect("an answer").1
         };
         assert!(matches!(outcome(NODE), Err(Failure::Unknown { .. })));
-        let told = Err(Failure::Refused(Refusal::RequestForgotten));
-        assert_eq!(outcome(ClientId(8)), told, "who numbered it knows what that means");
+        let reported = Err(Failure::Refused(Refusal::RequestForgotten));
+        assert_eq!(outcome(ClientId(8)), reported, "who numbered it knows what that means");
     }
 
     fn proposed_twice_at_one_index() -> Writes {

@@ -52,7 +52,7 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
     }
 
     fn owner_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
-        self.holder_elsewhere(slot, returns)
+        self.owner_elsewhere(slot, returns)
     }
 
     fn is_fenced(&self, site: SiteId) -> bool {

@@ -6,7 +6,7 @@ use crate::admission::{Target, target_of};
 use crate::bugs::Bug;
 use crate::replica::membership;
 use crate::replica::moments;
-use crate::replica::raft::{Committed, Content};
+use crate::replica::raft::{Committed, EntryContent};
 use crate::replica::reads::LEASE_MARGIN;
 use crate::replica::writes::Waiting;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::entry;
-use wire::peer::{self, Say};
+use wire::peer::{self, Content};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What a tick of time brings beside raft's own part.
@@ -95,7 +95,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // What goes to others leaves first: their disks and ours then work at the same time.
             for message in effects.send {
                 let to = NodeId(message.to);
-                self.send(to, Say::Raft(message));
+                self.send(to, Content::Raft(message));
             }
             self.outputs.extend(effects.persist.map(Box::new).map(Output::Persist));
             for (round, index) in effects.reads {
@@ -121,7 +121,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.move_pace();
         self.route_due();
         self.send_replies();
-        self.send_across();
+        self.flush_inter_site();
     }
 
     /// Moves requests to where the leader is now.
@@ -168,7 +168,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.settle(vec![(Origin::Node { node, id }, Err(Failure::NoLeader))]);
         }
         for write in self.replica.writes.take_all() {
-            if write.origin == Origin::Nobody {
+            if write.origin == Origin::Discard {
                 continue;
             }
             let is_numbered = write.is_numbered_by(self.options.client);
@@ -194,7 +194,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         let requests = self.replica.forwarding.take_unsent(leader, term, now, token_of);
         if !requests.is_empty() {
-            self.send(leader, Say::Forward(peer::Forward { requests }));
+            self.send(leader, Content::Forward(peer::Forward { requests }));
         }
     }
 
@@ -288,7 +288,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.replica.tick_proposed = true;
         let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        self.take_write(Origin::Nobody, Command::Tick, deadline);
+        self.take_write(Origin::Discard, Command::Tick, deadline);
     }
 
     pub(super) fn begin_reads(&mut self) {
@@ -347,7 +347,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// which only a snapshot that replaces the log brings along.
     pub(super) fn reconfigure(&mut self, covered: &[Committed]) {
         for entry in covered {
-            if let Content::Members(change) = &entry.content {
+            if let EntryContent::Members(change) = &entry.content {
                 self.replica.raft.apply_members(
                     &mut self.replica.members.clone(),
                     change,
@@ -362,11 +362,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for one in committed {
             let Committed { index, term, content } = one;
             let (batch, members) = match content {
-                Content::Commands(payload) => {
+                EntryContent::Commands(payload) => {
                     self.snapshots.log_bytes += payload.len() as u64;
                     (self.read_batch(index, term, payload)?, None)
                 }
-                Content::Members(change) => {
+                EntryContent::Members(change) => {
                     self.replica.raft.apply_members(&mut self.replica.members, &change, index);
                     // Before the change is durable: after a restart this node finds it again.
                     self.check_own_life()?;

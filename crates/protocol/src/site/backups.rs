@@ -1,8 +1,8 @@
 //! Backups at a site's nodes: its own mirror, those it keeps, and stale reads of what cannot be
 //! reached.
 //!
-//! A stale read of a key with a silent holder goes to that holder's backup, which checks itself
-//! whether the holder answers, and answers from the mirror if it does not. No other read does, and
+//! A stale read of a key with a silent owner goes to that owner's backup, which checks itself
+//! whether the owner answers, and answers from the mirror if it does not. No other read does, and
 //! no other site is asked.
 
 use super::jobs::view;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{AcrossSay, Alive, MirrorNews};
+use wire::inter_site::{Alive, InterSite, MirrorNews};
 
 /// How often a backup is notified of its mirror's progress.
 const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
@@ -34,7 +34,7 @@ pub(super) struct Promotion {
     /// Otherwise the answer is what would be lost.
     pub(super) accept: bool,
     /// The preview that was accepted, if there is one.
-    pub(super) told: Option<Vec<Taken>>,
+    pub(super) reported: Option<Vec<Taken>>,
     pub(super) id: Option<RequestId>,
 }
 
@@ -87,7 +87,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let former = mirror.progress_of_former(&self.machine, now);
         for progress in current.into_iter().chain(former) {
             let news = MirrorNews { number: progress.number, behind: progress.behind };
-            self.say_to_site(progress.to, AcrossSay::Mirror(news));
+            self.send_to_site(progress.to, InterSite::Mirror(news));
         }
     }
 
@@ -105,7 +105,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn take_alive(&mut self, site: SiteId, node: model::NodeId, alive: Alive) {
         if alive.asks {
-            self.say_across(site, node, AcrossSay::Alive(Alive { asks: false }));
+            self.send_inter_site(site, node, InterSite::Alive(Alive { asks: false }));
         }
     }
 
@@ -156,18 +156,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- stale reads -------------------------------------------------------------------------------
 
-    /// Handles a stale read of a slot if its holder is silent. Returns whether it did.
-    pub(super) fn reads_from_backup(&mut self, id: u64, slot: Slot, holder: SiteId) -> bool {
+    /// Handles a stale read of a slot if its owner is silent. Returns whether it did.
+    pub(super) fn reads_from_backup(&mut self, id: u64, slot: Slot, owner: SiteId) -> bool {
         let now = self.now.monotonic;
         let Some((keyspace, query)) = self.global.routing.stale_read(id) else { return false };
-        if !self.deployment.reach.is_silent(holder, now) {
+        if !self.deployment.failure_detector.is_silent(owner, now) {
             return false;
         }
         let Some(member) = self.machine.membership() else { return false };
         let own = member.own;
-        match backup_of(&member.registry, holder) {
+        match backup_of(&member.registry, owner) {
             Some(backup) if backup == own && !self.options.witness => {
-                let answer = self.answer_from_mirror(holder, keyspace, &query);
+                let answer = self.answer_from_mirror(owner, keyspace, &query);
                 match answer {
                     Err(Failure::Refused(Refusal::NotHeld(of))) if of == slot => false,
                     outcome => {
@@ -177,10 +177,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     }
                 }
             }
-            Some(backup) if backup != own && !self.deployment.reach.is_silent(backup, now) => {
+            Some(backup)
+                if backup != own && !self.deployment.failure_detector.is_silent(backup, now) =>
+            {
                 let nodes = self.nodes_of(backup);
                 let Some(node) = self.global.routing.node_of(backup, &nodes) else { return false };
-                self.deployment.reach.asked(backup, now);
+                self.deployment.failure_detector.asked(backup, now);
                 let sent = self.global.routing.go_to_backup(id, backup, node, now);
                 if let Some(mut request) = sent {
                     request.token = self.session_asked(Origin::Routed { id, in_doubt: false });
@@ -192,21 +194,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Another site cannot reach a slot's holder and asks this one, its backup. Whether that is seen
+    /// Another site cannot reach a slot's owner and asks this one, its backup. Whether that is seen
     /// to; otherwise the slot is simply not here.
     pub(super) fn answers_as_backup(&mut self, id: u64, slot: Slot) -> bool {
         let now = self.now.monotonic;
         let Some((keyspace, query)) = self.global.routing.backup_read(id) else { return false };
-        let Some(holder) = self.machine.mirror_of(slot) else { return false };
-        if self.options.witness || self.deployment.reach.is_heard(holder, now) {
+        let Some(owner) = self.machine.mirror_of(slot) else { return false };
+        if self.options.witness || self.deployment.failure_detector.is_heard(owner, now) {
             return false;
         }
-        if !self.deployment.reach.is_silent(holder, now) {
-            self.ask_alive(holder);
+        if !self.deployment.failure_detector.is_silent(owner, now) {
+            self.ask_alive(owner);
             self.global.routing.rest(id, now);
             return true;
         }
-        let outcome = self.answer_from_mirror(holder, keyspace, &query);
+        let outcome = self.answer_from_mirror(owner, keyspace, &query);
         let settled = self.global.routing.end(id, outcome);
         self.settle(settled.into_iter().collect());
         true
@@ -246,7 +248,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn driver_of(&self, lost: SiteId, by: Option<SiteId>) -> Result<SiteId, Refusal> {
         let member = self.machine.membership().ok_or(Refusal::NoDeployment)?;
         let by = by.or_else(|| backup_of(&member.registry, lost));
-        let by = by.filter(|site| !self.deployment.reach.is_silent(*site, self.now.monotonic));
+        let by = by
+            .filter(|site| !self.deployment.failure_detector.is_silent(*site, self.now.monotonic));
         Ok(by.filter(|site| *site != lost).unwrap_or(member.own))
     }
 
@@ -256,14 +259,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         promotion: Promotion,
         deadline: Duration,
     ) {
-        let Promotion { lost, by, without, accept, told, id } = promotion;
+        let Promotion { lost, by, without, accept, reported, id } = promotion;
         let Some(member) = self.machine.membership() else {
             return self.settle(vec![(origin, Err(Refusal::NoDeployment.into()))]);
         };
         let taker = by.or_else(|| backup_of(&member.registry, lost));
         let taker = taker.filter(|site| *site != lost && !without.contains(site));
         let by = taker.unwrap_or(member.own);
-        let wanted = Wanted { origin, lost, by, without, accept, told, id, deadline };
+        let wanted = Wanted { origin, lost, by, without, accept, reported, id, deadline };
         let effects = self.jobs.failover.request(wanted, &view!(self));
         self.perform(JobName::Failover, effects);
     }

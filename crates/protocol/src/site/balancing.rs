@@ -1,13 +1,13 @@
 //! Slots go to where they belong.
 //!
-//! A slot belongs to its home ([`crate::global::homes`]) unless an operator has moved it. A site that is to
+//! A slot belongs to its preferred owner ([`crate::global::preferred_owners`]) unless an operator has moved it. A site that is to
 //! leave hands all of its slots over, to where they would be without it; what it does then is the next
 //! job ([`super::leaving`]). This job begins handovers, and [`crate::global::handover`] carries them out.
 
 use super::machine::Machine;
 use super::machine::tokens::Token;
 use crate::job::{Effect, Job, View};
-use model::{Ballot, Command, Giving, GlobalCommand, SiteId, Slot, SlotRun, limits};
+use model::{Ballot, Command, GlobalCommand, SiteId, Slot, SlotRun, SourceStep, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::State;
 
@@ -29,7 +29,7 @@ impl Balancing {
 }
 
 impl<S: State> Job<S> for Balancing {
-    /// Begins to hand over what does not belong here. A home that cannot be reached is waited for; a site
+    /// Begins to hand over what does not belong here. A preferred owner that cannot be reached is waited for; a site
     /// that leaves waits for none, and hands its slots to where they would be without such sites.
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let (machine, mut effects) = (view.machine, Vec::new());
@@ -44,7 +44,7 @@ impl<S: State> Job<S> for Balancing {
         if !leaving && self.balanced == Some(version) {
             return effects;
         }
-        let lost = view.reach.lost(view.now);
+        let lost = view.failure_detector.lost(view.now);
         let mut waits = false;
         let mut to_give: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
         for (run, token) in machine.tokens(std::iter::once(SlotRun::ALL)) {
@@ -55,14 +55,16 @@ impl<S: State> Job<S> for Balancing {
                 if !leaving && machine.pinned().contains(slot) {
                     continue;
                 }
-                let home = match leaving {
-                    true => view.homes.without(slot, &lost),
-                    false => view.homes.of(slot),
+                let preferred = match leaving {
+                    true => view.preferred_owners.without(slot, &lost),
+                    false => view.preferred_owners.of(slot),
                 };
-                let Some(home) = home.filter(|home| *home != own) else { continue };
-                match lost.contains(&home) {
+                let Some(preferred) = preferred.filter(|preferred| *preferred != own) else {
+                    continue;
+                };
+                match lost.contains(&preferred) {
                     true => waits = true,
-                    false => to_give.entry(home).or_default().push(slot),
+                    false => to_give.entry(preferred).or_default().push(slot),
                 }
             }
         }
@@ -72,7 +74,7 @@ impl<S: State> Job<S> for Balancing {
         if leaving {
             effects.extend(take_back_from(machine, &lost));
         }
-        let mut room = OWN_MOVES_MAX.saturating_sub(machine.giving().len());
+        let mut room = OWN_MOVES_MAX.saturating_sub(machine.outgoing().len());
         for (to, slots) in to_give {
             for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
                 if room == 0 {
@@ -80,8 +82,8 @@ impl<S: State> Job<S> for Balancing {
                 }
                 room -= 1;
                 let slots = some.iter().copied().collect();
-                let step = Giving::Begin { slots, to, pinned: false };
-                effects.push(Effect::Propose(Command::Global(GlobalCommand::Giving {
+                let step = SourceStep::Begin { slots, to, pinned: false };
+                effects.push(Effect::Propose(Command::Global(GlobalCommand::Source {
                     number: 0,
                     step,
                 })));
@@ -93,11 +95,11 @@ impl<S: State> Job<S> for Balancing {
 
 /// Ends the moves to these sites that nothing was sent for which could be installed.
 fn take_back_from<S: State>(machine: &Machine<S>, lost: &BTreeSet<SiteId>) -> Vec<Effect> {
-    let giving = machine.giving().iter();
-    let begun = giving.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
-    let step = || Giving::TakeBack { refused: false };
+    let outgoing = machine.outgoing().iter();
+    let begun = outgoing.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
+    let step = || SourceStep::TakeBack { refused: false };
     let take_back = |(number, _): (&u64, _)| {
-        Effect::Propose(Command::Global(GlobalCommand::Giving { number: *number, step: step() }))
+        Effect::Propose(Command::Global(GlobalCommand::Source { number: *number, step: step() }))
     };
     begun.map(take_back).collect()
 }

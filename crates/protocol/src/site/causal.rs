@@ -43,9 +43,9 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::AcrossSay;
-use wire::causal::{CausalSay, CausalStep, Pull, Resolved, Writes};
+use wire::causal::{CausalMessage, CausalStep, Pull, Resolved, Writes};
 use wire::entry::{decode_writes, encode_writes};
+use wire::inter_site::InterSite;
 
 type Outcome = Result<Answer, Failure>;
 
@@ -124,8 +124,8 @@ fn released<S: State>(machine: &Machine<S>) -> Position {
     machine.causal().released(region, member.own)
 }
 
-fn say(step: CausalStep) -> AcrossSay {
-    AcrossSay::Causal(CausalSay::from(step))
+fn inter_site(step: CausalStep) -> InterSite {
+    InterSite::Causal(CausalMessage::from(step))
 }
 
 // ---- the jobs --------------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
                 encode_writes(&(!held.is_empty()).then_some(held)?)
             }
         };
-        let say = say(CausalStep::Writes(Writes { site: region.own.0, writes }));
-        Some(Effect::Send { to: *to, say, awaited: false })
+        let message = inter_site(CausalStep::Writes(Writes { site: region.own.0, writes }));
+        Some(Effect::Send { to: *to, message, awaited: false })
     };
     others.filter_map(of_site).collect()
 }
@@ -208,13 +208,13 @@ impl<S: State> Job<S> for Distribute {
         let Some(region) = region_in(view) else { return Vec::new() };
         let effect = |step| match step {
             distribute::Step::Places(site, node, places) => {
-                Effect::SendNode { site, node, say: say(CausalStep::Places(places)) }
+                Effect::SendNode { site, node, message: inter_site(CausalStep::Places(places)) }
             }
             distribute::Step::Writes(site, node, writes) => {
                 let writes = Writes { site: NO_SITE.0, writes: encode_writes(&writes) };
-                Effect::SendNode { site, node, say: say(CausalStep::Writes(writes)) }
+                Effect::SendNode { site, node, message: inter_site(CausalStep::Writes(writes)) }
             }
-            distribute::Step::Ask { to, say: question, again } => {
+            distribute::Step::Ask { to, message: question, again } => {
                 sent(to, CausalStep::Where(question), again)
             }
         };
@@ -280,7 +280,7 @@ impl<S: State> Job<S> for Roots {
         let effect = |step| match step {
             roots::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
             roots::Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
-            roots::Step::Ask { to, say, again } => sent(to, CausalStep::Where(say), again),
+            roots::Step::Ask { to, message, again } => sent(to, CausalStep::Where(message), again),
             roots::Step::Change(change) => Effect::change(change, CHANGE_HAS),
         };
         let shown = Shown::of(view.machine);
@@ -331,7 +331,7 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
     let (member, region) = (view.machine.membership()?, view.machine.region()?);
     let registry = &member.registry;
     let leaves = registry.site(member.own).is_some_and(|site| site.leaving);
-    let lost = view.reach.lost(view.now);
+    let lost = view.failure_detector.lost(view.now);
     // A site that leaves does not wait for a lost one.
     let next = region.next.filter(|next| !leaves || !lost.contains(next));
     if region.root != member.own || next.is_some() || !leaves {
@@ -348,8 +348,8 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
 /// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
 pub(super) fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
     match is_lost {
-        true => Effect::SendAll { to, say: say(step) },
-        false => Effect::Send { to, say: say(step), awaited: false },
+        true => Effect::SendAll { to, message: inter_site(step) },
+        false => Effect::Send { to, message: inter_site(step), awaited: false },
     }
 }
 
@@ -360,8 +360,8 @@ impl<S: State> Job<S> for Import {
         };
         let effect = |step| match step {
             import::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
-            import::Step::Report { say, silent } => {
-                sent(region.root, CausalStep::Reached(say), silent)
+            import::Step::Report { message, silent } => {
+                sent(region.root, CausalStep::Reached(message), silent)
             }
             import::Step::Pull(pull) => sent(region.root, CausalStep::Pull(pull), false),
         };
@@ -406,7 +406,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     // ---- messages ----------------------------------------------------------------------------------
 
     /// A message of another site, or of this one to itself.
-    pub(super) fn take_causal(&mut self, site: SiteId, node: NodeId, message: CausalSay) {
+    pub(super) fn take_causal(&mut self, site: SiteId, node: NodeId, message: CausalMessage) {
         let now = self.now.monotonic;
         let Some(step) = message.step else { return };
         let of_state = matches!(step, CausalStep::Pull(_) | CausalStep::Resolve(_));
@@ -420,7 +420,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // A witness has no state.
         if (of_state && self.options.witness) || (of_leader && !self.leads()) {
             let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
-            return self.say_across(site, node, say(CausalStep::LedBy(leader)));
+            return self.send_inter_site(site, node, inter_site(CausalStep::LedBy(leader)));
         }
         if self.options.witness {
             return;
@@ -462,7 +462,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let asker = (site, node);
                 let answer = questions.asked(asker, question, (now, has_left), &shown, released);
                 if let Some(answer) = answer {
-                    self.say_to_asker((site, node), answer);
+                    self.send_to_asker((site, node), answer);
                 }
             }
             CausalStep::Resolved(answer) => {
@@ -495,19 +495,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let Some((_, of, write)) = found.filter(|(at, ..)| at.0 == *position) else { continue };
             bytes += write.payload_bytes();
             let writes = encode_writes(&vec![write]);
-            self.say_across(site, node, say(CausalStep::Writes(Writes { site: of.0, writes })));
+            self.send_inter_site(
+                site,
+                node,
+                inter_site(CausalStep::Writes(Writes { site: of.0, writes })),
+            );
             if bytes > limits::CAUSAL_PAYLOAD_BYTES_MAX {
                 return;
             }
         }
     }
 
-    fn say_to_asker(&mut self, (site, node): (SiteId, NodeId), answer: Resolved) {
+    fn send_to_asker(&mut self, (site, node): (SiteId, NodeId), answer: Resolved) {
         if self.machine.membership().is_some_and(|member| member.own == site) {
             let lost = self.causal.requests.resolved(answer);
             return self.refuse_sessions(lost);
         }
-        self.say_across(site, node, say(CausalStep::Resolved(answer)));
+        self.send_inter_site(site, node, inter_site(CausalStep::Resolved(answer)));
     }
 
     // ---- requests of sessions ----------------------------------------------------------------------
@@ -636,10 +640,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn ask_positions(&mut self) {
         let Some(region) = self.region_here() else { return };
         for (question, again) in self.causal.requests.take_questions(self.now.monotonic) {
-            let question = say(CausalStep::Resolve(question));
+            let question = inter_site(CausalStep::Resolve(question));
             match again && region.root != region.own {
-                true => self.say_to_all(region.root, question),
-                false => self.say_to_site(region.root, question),
+                true => self.send_to_all(region.root, question),
+                false => self.send_to_site(region.root, question),
             }
         }
     }
@@ -650,7 +654,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
         let released = released(&self.machine);
         for (asker, answer) in self.causal.questions.poll(now, &shown, released) {
-            self.say_to_asker(asker, answer);
+            self.send_to_asker(asker, answer);
         }
         let clears = self.causal.clears.take(released, now).into_iter();
         let settled = clears.map(|((origin, outcome), is_released)| match is_released {
@@ -764,43 +768,47 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.is_causal(read.keyspace) {
             return None;
         }
-        let told = match self.machine.reader().in_session(read.keyspace, &read.query, None, token) {
-            Ok(SessionRead::Answered(mut outcome, told)) => {
-                if let Ok(answer) = &mut outcome {
-                    let clock = &self.replica.log_clock;
-                    moments::for_others(answer, clock.now_ms(), clock.wall_ahead_ms());
+        let reported =
+            match self.machine.reader().in_session(read.keyspace, &read.query, None, token) {
+                Ok(SessionRead::Answered(mut outcome, reported)) => {
+                    if let Ok(answer) = &mut outcome {
+                        let clock = &self.replica.log_clock;
+                        moments::for_others(answer, clock.now_ms(), clock.wall_ahead_ms());
+                    }
+                    (outcome.map_err(Failure::Refused), reported)
                 }
-                (outcome.map_err(Failure::Refused), told)
-            }
-            Ok(SessionRead::Lacks(Lacks::Keyspace)) => return Some(Err(NOT_HELD.into())),
-            Ok(SessionRead::Lacks(Lacks::Region)) => {
-                return Some(Err(SessionError::Foreign.into()));
-            }
-            Ok(SessionRead::Lacks(Lacks::Ended { have })) => {
-                return Some(Err(SessionError::Ended { have, need: token.seen }.into()));
-            }
-            Ok(SessionRead::Lacks(_)) if !self.attaches_blindly() => {
-                // Its node had no state yet when it came, and did not look at its token.
-                return Some(Err(Failure::NotServing("it had no state when the request came")));
-            }
-            Ok(SessionRead::Lacks(_)) => {
-                // It is served as one of no session is.
-                let outcome = self.machine.reader().query(read.keyspace, &read.query);
-                let point = self.machine.reader().causal();
-                let none = CausalToken::default();
-                (outcome.map_err(|_| Failure::NoLeader), point.covering(none))
-            }
-            Err(stopped) => {
-                self.fail(format!("{stopped:?}"));
-                return Some(Err(Failure::NotServing("its state cannot be read")));
-            }
-        };
+                Ok(SessionRead::Lacks(Lacks::Keyspace)) => return Some(Err(NOT_HELD.into())),
+                Ok(SessionRead::Lacks(Lacks::Region)) => {
+                    return Some(Err(SessionError::Foreign.into()));
+                }
+                Ok(SessionRead::Lacks(Lacks::Ended { have })) => {
+                    return Some(Err(SessionError::Ended { have, need: token.seen }.into()));
+                }
+                Ok(SessionRead::Lacks(_)) if !self.attaches_blindly() => {
+                    // Its node had no state yet when it came, and did not look at its token.
+                    return Some(Err(Failure::NotServing("it had no state when the request came")));
+                }
+                Ok(SessionRead::Lacks(_)) => {
+                    // It is served as one of no session is.
+                    let outcome = self.machine.reader().query(read.keyspace, &read.query);
+                    let point = self.machine.reader().causal();
+                    let none = CausalToken::default();
+                    (outcome.map_err(|_| Failure::NoLeader), point.covering(none))
+                }
+                Err(stopped) => {
+                    self.fail(format!("{stopped:?}"));
+                    return Some(Err(Failure::NotServing("its state cannot be read")));
+                }
+            };
         let planted = self.options.planted;
         let is_unmerged = planted.is(Bug::ReadsUnmerged)
-            || (planted.is(Bug::AbsenceUnseen) && matches!(told.0, Ok(Answer::Value(None))));
-        let token =
-            if is_unmerged { CausalToken { region: told.1.region, ..token } } else { told.1 };
+            || (planted.is(Bug::AbsenceUnseen) && matches!(reported.0, Ok(Answer::Value(None))));
+        let token = if is_unmerged {
+            CausalToken { region: reported.1.region, ..token }
+        } else {
+            reported.1
+        };
         self.sessions.answered(read.origin, Some(token.into_session()));
-        Some(told.0)
+        Some(reported.0)
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Confirming {
     version: Ballot,
     not_before: Option<Duration>,
     asked: BTreeMap<u64, SiteId>,
-    told: BTreeMap<SiteId, Inventory>,
+    reported: BTreeMap<SiteId, Inventory>,
     /// The highest claim to each group that other sites have a part in.
     claims: BTreeMap<(Slot, Group), LoanClaim>,
     /// The adoption of some of them that is under way.
@@ -59,7 +59,7 @@ fn missing<S: State>(job: &Confirming, machine: &Machine<S>) -> Option<BTreeSet<
     let member = machine.membership().filter(|_| machine.is_restored())?;
     let is_current = job.version == member.registry.version;
     let others = member.registry.sites.iter().map(|site| site.id).filter(|id| *id != member.own);
-    Some(others.filter(|site| !is_current || !job.told.contains_key(site)).collect())
+    Some(others.filter(|site| !is_current || !job.reported.contains_key(site)).collect())
 }
 
 impl<S: State> Job<S> for Confirming {
@@ -77,7 +77,7 @@ impl<S: State> Job<S> for Confirming {
         let missing = missing(self, view.machine).unwrap_or_default();
         if missing.is_empty() {
             let mut effects: Vec<Effect> = self
-                .told
+                .reported
                 .values()
                 .flat_map(|inventory| registers(view.machine, inventory))
                 .collect();
@@ -85,9 +85,10 @@ impl<S: State> Job<S> for Confirming {
                 effects.extend(self.adopt(view));
             }
             if effects.is_empty() && self.claims.is_empty() {
-                let above = self.told.values().map(|inventory| told_up_to(member.own, inventory));
+                let above =
+                    self.reported.values().map(|inventory| reported_up_to(member.own, inventory));
                 let above = Revision(above.max().unwrap_or_default());
-                let (later, gained) = later_epochs(view.machine, &self.told);
+                let (later, gained) = later_epochs(view.machine, &self.reported);
                 if gained.is_empty() {
                     let confirm = DeploymentCommand::ConfirmAbove { revision: above, later };
                     effects.push(Effect::Propose(Command::Deployment(confirm)));
@@ -132,7 +133,7 @@ impl<S: State> Job<S> for Confirming {
             Ok(Answer::InventoryOfLoans(inventory, claims)) => (inventory, claims),
             _ => return Vec::new(),
         };
-        self.told.insert(site, *inventory);
+        self.reported.insert(site, *inventory);
         for (group, claim) in claims {
             let at = (group.slot(), group);
             let known = self.claims.get(&at).copied();
@@ -153,7 +154,7 @@ impl<S: State> Job<S> for Confirming {
 
     fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
         let missing = missing(self, view.machine)?;
-        let (_, gained) = later_epochs(view.machine, &self.told);
+        let (_, gained) = later_epochs(view.machine, &self.reported);
         if missing.is_empty() && !gained.is_empty() {
             return Some(format!(
                 "the site was restored from a backup and got {} slots after that was made: stop it and promote it, as \
@@ -174,7 +175,7 @@ impl<S: State> Job<S> for Confirming {
 
 /// The highest revision of this site's that a reported copy of its slots has: its position, or the number of
 /// the stream that fed it.
-fn told_up_to(own: SiteId, inventory: &Inventory) -> u64 {
+fn reported_up_to(own: SiteId, inventory: &Inventory) -> u64 {
     let copies = inventory.copies.iter().map(|run| run.copy).filter(|copy| copy.origin == own);
     // What a site has retained itself has neither.
     let fed = copies.filter(|copy| copy.position != SlotCopy::WHOLE);
@@ -185,14 +186,14 @@ fn told_up_to(own: SiteId, inventory: &Inventory) -> u64 {
 /// its records, and those that it got after the backup was made.
 fn later_epochs<S: State>(
     machine: &Machine<S>,
-    told: &BTreeMap<SiteId, Inventory>,
+    reported: &BTreeMap<SiteId, Inventory>,
 ) -> (SlotEpochs, SlotSet) {
     let Some(own) = machine.membership().map(|member| member.own) else {
         return Default::default();
     };
-    let of_own = told.values().flat_map(|inventory| &inventory.owners);
+    let of_own = reported.values().flat_map(|inventory| &inventory.owners);
     let of_own = of_own.filter(|(owner, _)| *owner == own).flat_map(|(_, slots)| slots.iter());
-    let for_own = || told.values().flat_map(|inventory| &inventory.frozen);
+    let for_own = || reported.values().flat_map(|inventory| &inventory.frozen);
     let is_frozen = |slot| for_own().any(|(to, slots)| *to == own && slots.contains(slot));
     let (mut later, mut gained) = (BTreeMap::new(), SlotSet::default());
     for (slot, epoch) in of_own.filter(|(slot, epoch)| machine.token(*slot).epoch() < *epoch) {
@@ -242,7 +243,7 @@ fn registers<S: State>(machine: &Machine<S>, inventory: &Inventory) -> Vec<Effec
         let runs = slots.runs().flat_map(|(run, epoch)| alike(run).map(move |run| (run, epoch)));
         let later = runs.filter(|(run, epoch)| machine.token(run.first).epoch() < *epoch);
         let slots = SlotEpochs::of_runs(later);
-        (!slots.0.is_empty()).then(|| GlobalCommand::Register { holder: *owner, slots })
+        (!slots.0.is_empty()).then(|| GlobalCommand::Register { owner: *owner, slots })
     });
     later.map(|command| Effect::Propose(Command::Global(command))).collect()
 }

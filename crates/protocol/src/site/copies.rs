@@ -13,8 +13,8 @@ use model::{
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{self, AnswerAcross, put_failover};
 use wire::entry;
+use wire::inter_site::{self, InterSiteAnswer, put_failover};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     // ---- at the node that asks ---------------------------------------------------------------------
@@ -44,13 +44,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// What goes along with a request to another site: the validator of this node's copy of its
     /// key, if that may be copied.
-    pub(super) fn known_copy(&mut self, id: u64) -> Option<across::Validator> {
+    pub(super) fn known_copy(&mut self, id: u64) -> Option<inter_site::Validator> {
         if !matches!(self.global.routing.origin(id)?, Origin::Client(_)) {
             return None;
         }
         let Body::Read { keyspace, query, .. } = self.global.routing.body(id)? else { return None };
         let place = self.global.cache.place(*keyspace, query)?;
-        let known = self.global.cache.known(&place).map(Validator::told);
+        let known = self.global.cache.known(&place).map(Validator::reported);
         let turn = self.global.cache.turn();
         let asked = Asked { place, since: self.now.monotonic, turn, anew: false };
         let anew = self.global.routing.asks(id, asked);
@@ -58,9 +58,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// What another site's answer comes to; `None`: it cannot be read, or is asked for again.
-    pub(super) fn outcome_across(
+    pub(super) fn inter_site_outcome(
         &mut self,
-        answer: &AnswerAcross,
+        answer: &InterSiteAnswer,
     ) -> Option<Result<Answer, Failure>> {
         let validator = answer.validator.and_then(Validator::heard);
         let asked = self.global.routing.asked_there(answer.id).cloned();
@@ -118,7 +118,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- at the holder -----------------------------------------------------------------------------
+    // ---- at the owner -----------------------------------------------------------------------------
 
     /// Answers a read of a node that keeps copies: that its copy is right, or with the value and what
     /// it was found at. Both are looked at between two entries of the log, so at one moment.
@@ -144,12 +144,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             },
         };
         let asker = self.global.routing.release(id);
-        let Some(asker @ Origin::Across { site, node, id, .. }) = asker else { return false };
+        let Some(asker @ Origin::Site { site, node, id, .. }) = asker else { return false };
         let token = self.sessions.end(asker).map(SessionToken::into_bytes);
-        let validator = Some(found.told());
+        let validator = Some(found.reported());
         let served = put_failover(epoch.failover);
-        let answer =
-            AnswerAcross { id, outcome, validator, unchanged, served, token, ..Default::default() };
+        let answer = InterSiteAnswer {
+            id,
+            outcome,
+            validator,
+            unchanged,
+            served,
+            token,
+            ..Default::default()
+        };
         self.push_answer(site, node, answer);
         true
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::peer::{CountedAccesses, Say};
+use wire::peer::{Content, CountedAccesses};
 
 /// How often what was noted is counted.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -178,7 +178,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             origin => origin,
         };
         let site = match origin {
-            Origin::Across { site, .. } => Some(site),
+            Origin::Site { site, .. } => Some(site),
             Origin::Client(_) | Origin::Doubtful(_) | Origin::Node { .. } => None,
             _ => return,
         };
@@ -203,7 +203,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match (self.leads(), own, self.replica.raft.leader()) {
             (true, Some(own), _) => self.jobs.place.counting.count(now, own, &noted),
             (false, _, Some(leader)) if !noted.is_empty() => {
-                self.send(leader, Say::Accesses(sent(&noted)));
+                self.send(leader, Content::Accesses(sent(&noted)));
             }
             _ => {}
         }

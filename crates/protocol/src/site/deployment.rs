@@ -6,13 +6,13 @@
 //! - The registry has the addresses of this site's nodes.
 //! - Its leader's jobs are polled ([`super::jobs`]).
 
-use super::across::Outbox;
+use super::inter_site::Outbox;
 use super::machine::tokens::Token;
 use super::maps::Maps;
 use super::registrars::Changes;
 use super::ring::OnRing;
 use super::{Options, Origin, Output, Site};
-use crate::deployment::reach::Reach;
+use crate::deployment::failure_detector::FailureDetector;
 use crate::deployment::versions::Versions;
 use crate::global::handover::Progress;
 use model::{
@@ -23,7 +23,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::AcrossSay;
+use wire::inter_site::InterSite;
 
 /// How often this node sends its registry's version to another site.
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
@@ -33,7 +33,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// What a node holds of its deployment beside the state: other sites, the registry, the ring and the
 /// map, and what leaves for other sites.
 pub(super) struct Deployment {
-    pub(super) reach: Reach,
+    pub(super) failure_detector: FailureDetector,
     pub(super) versions: Versions,
     pub(super) changes: Changes,
     pub(super) news: News,
@@ -47,7 +47,7 @@ pub(super) struct Deployment {
 impl Deployment {
     pub(super) fn new(options: &Options) -> Deployment {
         Deployment {
-            reach: Reach::default(),
+            failure_detector: FailureDetector::default(),
             versions: Versions::default(),
             changes: Changes::new(options.client, options.seed, options.planted),
             news: News::default(),
@@ -104,7 +104,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let (own, registry) = (member.own, member.registry.clone());
-        self.global.homes.follow(&registry);
+        self.global.preferred_owners.follow(&registry);
         self.global.cache.follow(&registry.keyspaces);
         self.follow_backup();
         self.global.routing.forget_gone(|site| registry.site(site).is_some());
@@ -117,7 +117,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.global.routing.wake();
         // Its maker sends it to all sites; one that misses that learns of it by any message.
         if self.leads() && version.site == own && !is_first {
-            self.tell_everybody(true);
+            self.report_to_all(true);
         }
     }
 
@@ -151,11 +151,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             && leads_in.is_some()
         {
             // Where to send clients from now on.
-            self.tell_everybody(false);
+            self.report_to_all(false);
         }
         if self.deployment.news.next_gossip <= now {
             self.deployment.news.next_gossip = now + GOSSIP_INTERVAL;
-            self.tell_somebody();
+            self.report_to_one();
         }
         if self.deployment.news.next_look <= now {
             self.deployment.news.next_look = now + LOOK_INTERVAL;
@@ -225,10 +225,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
         match self.leads() {
-            true => self.change_registry(Origin::Nobody, change, deadline),
+            true => self.change_registry(Origin::Discard, change, deadline),
             false => {
                 let body = Body::Registry { change, id: None };
-                self.take_here(Origin::Nobody, body, deadline);
+                self.take_here(Origin::Discard, body, deadline);
             }
         }
     }
@@ -239,28 +239,28 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         sites.filter(|site| *site != member.own).collect()
     }
 
-    fn tell(&mut self, site: SiteId, whole: bool) {
+    fn report(&mut self, site: SiteId, whole: bool) {
         let nodes = self.nodes_of(site);
         if let (Some(node), Some(news)) =
             (self.global.routing.node_of(site, &nodes), self.news_of(whole))
         {
-            self.say_across(site, node, AcrossSay::Registry(news));
+            self.send_inter_site(site, node, InterSite::Registry(news));
         }
     }
 
-    fn tell_everybody(&mut self, whole: bool) {
+    fn report_to_all(&mut self, whole: bool) {
         for site in self.other_sites() {
-            self.tell(site, whole);
+            self.report(site, whole);
         }
     }
 
-    fn tell_somebody(&mut self) {
+    fn report_to_one(&mut self) {
         let sites = self.other_sites();
         if !self.leads() || sites.is_empty() {
             return;
         }
         self.deployment.news.turn = self.deployment.news.turn.wrapping_add(1);
-        self.tell(sites[self.deployment.news.turn % sites.len()], false);
+        self.report(sites[self.deployment.news.turn % sites.len()], false);
     }
 
     // ---- what is shown -----------------------------------------------------------------------------

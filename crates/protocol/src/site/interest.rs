@@ -55,12 +55,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let keyspaces = keyspaces_of(&body);
         // What only this site has of a keyspace of its own is not at another one.
         let is_whole = keyspaces.iter().all(|keyspace| self.is_causal(*keyspace));
-        let comes_across = origin.sender() == Sender::Site;
+        let crosses_sites = origin.sender() == Sender::Site;
         match self.holder_of(&keyspaces) {
-            Some(site) if miss == Miss::Forward && is_whole && !comes_across => {
+            Some(site) if miss == Miss::Forward && is_whole && !crosses_sites => {
                 self.take(origin, body, Target::Site(site), deadline);
             }
-            None if miss == Miss::Forward && !comes_across => {
+            None if miss == Miss::Forward && !crosses_sites => {
                 let failure = Failure::NotServing("no site that holds the keyspace is there");
                 self.settle(vec![(origin, Err(failure))]);
             }
@@ -71,7 +71,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The site that is asked for keyspaces that are not here.
     fn holder_of(&self, keyspaces: &[KeyspaceId]) -> Option<SiteId> {
         let (member, region) = (self.machine.membership()?, self.machine.region()?);
-        let lost = self.deployment.reach.lost(self.now.monotonic);
+        let lost = self.deployment.failure_detector.lost(self.now.monotonic);
         let holds = |site: &SiteId| {
             let specs = keyspaces.iter().filter_map(|keyspace| self.machine.spec(*keyspace));
             *site != member.own && specs.into_iter().all(|spec| spec.is_held_by(*site))

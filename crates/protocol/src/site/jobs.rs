@@ -104,7 +104,7 @@ impl Jobs {
     pub(super) fn new(options: &super::Options) -> Jobs {
         let kept = Sizes {
             kept_bytes_max: options.causal_kept_bytes_max,
-            piece_bytes_max: options.causal_resync_bytes_max,
+            chunk_bytes_max: options.causal_resync_bytes_max,
         };
         Jobs {
             meters: BTreeMap::new(),
@@ -197,8 +197,8 @@ macro_rules! view {
         $crate::job::View {
             now: $site.now.monotonic,
             machine: &$site.machine,
-            homes: &$site.global.homes,
-            reach: &$site.deployment.reach,
+            preferred_owners: &$site.global.preferred_owners,
+            failure_detector: &$site.deployment.failure_detector,
             round_trips: $site.global.routing.round_trips(),
             versions: &$site.deployment.versions,
             standby_has: $site.jobs.standby.acknowledged(),
@@ -298,20 +298,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             let now = self.now.monotonic;
             let origin_of =
-                |id: Option<u64>| id.map_or(Origin::Nobody, |id| Origin::Job { job: name, id });
+                |id: Option<u64>| id.map_or(Origin::Discard, |id| Origin::Job { job: name, id });
             match effect {
                 Effect::Propose(command) => self.propose(command),
                 Effect::Ask { id, to, command, patience } => {
                     self.take_at_site(origin_of(id), to, command, now + patience);
                 }
-                Effect::Send { to, say, awaited } => {
+                Effect::Send { to, message, awaited } => {
                     if awaited {
-                        self.deployment.reach.asked(to, now);
+                        self.deployment.failure_detector.asked(to, now);
                     }
-                    self.say_to_site(to, say);
+                    self.send_to_site(to, message);
                 }
-                Effect::SendNode { site, node, say } => self.say_across(site, node, say),
-                Effect::SendAll { to, say } => self.say_to_all(to, say),
+                Effect::SendNode { site, node, message } => {
+                    self.send_inter_site(site, node, message)
+                }
+                Effect::SendAll { to, message } => self.send_to_all(to, message),
                 Effect::Call(site) => self.ask_alive(site),
                 Effect::Change { id, change, request, patience } => {
                     let (origin, deadline) = (origin_of(id), now + patience);
@@ -333,7 +335,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A command of this site's own; whatever comes of it.
     pub(super) fn propose(&mut self, command: Command) {
         let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        self.take_write(Origin::Nobody, command, deadline);
+        self.take_write(Origin::Discard, command, deadline);
     }
 
     /// Another site serves these slots: what waits for them is sent there.

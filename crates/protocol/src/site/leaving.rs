@@ -10,7 +10,7 @@
 //! While the owner of a copy can be reached, the copy waits: the owner has another backup by now,
 //! and reports when that is complete. Until then the owner feeds the copy here, too; that ends before the
 //! copy is handed on or the site goes, so that others have it as it is. Other copies are *handed on*: to a site that stays and does
-//! not own them, in pieces, each a command there ([`super::machine::handing_on`]). A record of an
+//! not own them, in chunks, each a command there ([`super::machine::handing_on`]). A record of an
 //! owner that no other site has is sent to one of them. Then the others are asked again. The
 //! registry's change that removes the site names the sites that have its copies, and is refused if
 //! one of these leaves.
@@ -29,8 +29,8 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, BySlot, Command, Epoch, Failure, GlobalCommand, HandedOn, Inventory, LoanPart, MoveId,
-    Receiving, RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Answer, BySlot, Command, DestinationStep, Epoch, Failure, GlobalCommand, HandedOn, Inventory,
+    LoanPart, MoveId, RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,7 +52,7 @@ const CHANGE_HAS: Duration = Duration::from_secs(2);
 pub(super) struct Leaving {
     asked_at: Option<Duration>,
     missing: BTreeMap<u64, SiteId>,
-    told: BTreeMap<SiteId, Inventory>,
+    reported: BTreeMap<SiteId, Inventory>,
     last_id: u64,
     /// Since when it owns nothing.
     since: Option<Duration>,
@@ -75,7 +75,7 @@ struct HandingOn {
     asked: u64,
     at: Option<Place>,
     sequence: u64,
-    /// All pieces have gone.
+    /// All chunks have gone.
     is_last: bool,
 }
 
@@ -86,7 +86,7 @@ enum Next {
     /// Copies of these slots go to that site.
     HandOn(SiteId, SlotSet),
     /// A record of an owner that no other site has goes to that site.
-    Tell { to: SiteId, owner: SiteId, slots: SlotEpochs },
+    Report { to: SiteId, owner: SiteId, slots: SlotEpochs },
     /// No other site can take the copies of these slots, if any, by their owner.
     Wait(BTreeMap<SiteId, SlotSet>),
 }
@@ -134,22 +134,22 @@ impl<S: State> Job<S> for Leaving {
         }
         let others = registry.sites.iter().map(|site| site.id);
         let others = others.filter(|site| *site != own && !registry.is_lost(*site));
-        let lost = view.reach.lost(now);
+        let lost = view.failure_detector.lost(now);
         let others: Vec<SiteId> = others.filter(|site| !lost.contains(site)).collect();
         self.is_alone = others.is_empty();
-        let is_told = others.iter().all(|site| self.told.contains_key(site));
-        if !others.is_empty() && is_told {
-            let told = std::mem::take(&mut self.told);
+        let is_reported = others.iter().all(|site| self.reported.contains_key(site));
+        if !others.is_empty() && is_reported {
+            let reported = std::mem::take(&mut self.reported);
             self.asked_at = None;
             self.only_here.clear();
-            match next_step(view, own, &told, since + OWNERS_HAVE <= now, &lost) {
+            match next_step(view, own, &reported, since + OWNERS_HAVE <= now, &lost) {
                 Next::Go(_) if !view.machine.streams_of(&SlotSet::all()).is_empty() => {
                     effects.extend(self.end_streams(view, &SlotSet::all()));
                 }
-                Next::Go(receivers) => {
-                    let change = match receivers.is_empty() {
+                Next::Go(destinations) => {
+                    let change = match destinations.is_empty() {
                         true => RegistryChange::Remove(own),
-                        false => RegistryChange::RemoveTo { site: own, receivers },
+                        false => RegistryChange::RemoveTo { site: own, destinations },
                     };
                     effects.push(Effect::change(change, CHANGE_HAS));
                 }
@@ -159,8 +159,8 @@ impl<S: State> Job<S> for Leaving {
                 Next::HandOn(to, slots) => {
                     effects.push(self.begin_to_hand_on(view, own, to, slots))
                 }
-                Next::Tell { to, owner, slots } => {
-                    let command = Command::Global(GlobalCommand::Register { holder: owner, slots });
+                Next::Report { to, owner, slots } => {
+                    let command = Command::Global(GlobalCommand::Register { owner, slots });
                     effects.push(self.ask(to, command, PATIENCE));
                     self.asked_at = Some(now);
                 }
@@ -173,7 +173,7 @@ impl<S: State> Job<S> for Leaving {
         }
         if self.asked_at.is_none_or(|at| at + PATIENCE <= now) {
             self.asked_at = Some(now);
-            (self.missing, self.told) = Default::default();
+            (self.missing, self.reported) = Default::default();
             for site in others {
                 let registry = Box::new((*registry).clone());
                 let command = Command::Global(GlobalCommand::Inventory {
@@ -225,7 +225,7 @@ impl<S: State> Job<S> for Leaving {
         }
         let Some(site) = self.missing.remove(&id) else { return Vec::new() };
         if let Ok(Answer::Inventory(inventory) | Answer::InventoryOfLoans(inventory, _)) = outcome {
-            self.told.insert(site, *inventory);
+            self.reported.insert(site, *inventory);
         }
         Vec::new()
     }
@@ -255,16 +255,16 @@ impl Leaving {
         // Another process of this node uses other numbers, and moves use none as high.
         let number = 1 << 63 | (view.client.0 >> 2).wrapping_add(self.last_id);
         let id = MoveId { from: own, number };
-        let command = Command::Global(GlobalCommand::Receiving {
+        let command = Command::Global(GlobalCommand::Destination {
             id,
-            step: Receiving::BeginCopies(slots.clone()),
+            step: DestinationStep::BeginCopies(slots.clone()),
         });
         let (asked, at, sequence, is_last) = (self.last_id + 1, None, 0, false);
         self.handing_on = Some(HandingOn { id, to, slots, asked, at, sequence, is_last });
         self.ask(to, command, limits::REQUEST_DEADLINE)
     }
 
-    /// The receiver has answered; what comes next, or the others are asked again.
+    /// The destination has answered; what comes next, or the others are asked again.
     fn go_on_handing<S: State>(
         &mut self,
         view: &View<'_, S>,
@@ -272,30 +272,30 @@ impl Leaving {
     ) -> Option<Effect> {
         let mut one = self.handing_on.take()?;
         let is_next =
-            matches!(&outcome, Ok(Answer::Staged { pieces, .. }) if *pieces == one.sequence);
+            matches!(&outcome, Ok(Answer::Staged { chunks, .. }) if *chunks == one.sequence);
         if !is_next || !view.leads {
             return None;
         }
         let step = if one.is_last {
-            Receiving::TakeCopies {
-                pieces: one.sequence,
+            DestinationStep::TakeCopies {
+                chunks: one.sequence,
                 copies: runs_of_copies(view.machine, &one.slots),
             }
         } else {
-            let (items, next) = match view.machine.copied_piece(&one.slots, one.at.take()) {
-                Ok(piece) => piece,
+            let (items, next) = match view.machine.copied_chunk(&one.slots, one.at.take()) {
+                Ok(chunk) => chunk,
                 Err(error) => return Some(Effect::Fail(error.to_string())),
             };
             one.is_last = next.is_none();
             one.at = next;
             one.sequence += 1;
             let (sequence, resume) = (one.sequence - 1, model::Bytes::new());
-            Receiving::Piece { sequence, resume, items }
+            DestinationStep::Chunk { sequence, resume, items }
         };
         let (id, to) = (one.id, one.to);
         one.asked = self.last_id + 1;
         self.handing_on = Some(one);
-        let command = Command::Global(GlobalCommand::Receiving { id, step });
+        let command = Command::Global(GlobalCommand::Destination { id, step });
         Some(self.ask(to, command, limits::REQUEST_DEADLINE))
     }
 }
@@ -317,7 +317,7 @@ fn is_needed_as_root(member: &Membership) -> bool {
 /// never begin another. One that has frozen its slots is answered so and serves them again.
 fn refuse_arrivals<S: State>(machine: &Machine<S>) -> Vec<Effect> {
     let decline = |id: &MoveId| {
-        Command::Global(GlobalCommand::Receiving { id: *id, step: Receiving::Decline })
+        Command::Global(GlobalCommand::Destination { id: *id, step: DestinationStep::Decline })
     };
     machine.arrivals().keys().map(|id| Effect::Propose(decline(id))).collect()
 }
@@ -326,34 +326,34 @@ fn refuse_arrivals<S: State>(machine: &Machine<S>) -> Vec<Effect> {
 fn next_step<S: State>(
     view: &View<'_, S>,
     own: SiteId,
-    told: &BTreeMap<SiteId, Inventory>,
+    reported: &BTreeMap<SiteId, Inventory>,
     is_late: bool,
     lost: &BTreeSet<SiteId>,
 ) -> Next {
     let Some(registry) = view.machine.registry() else { return Next::Wait(BTreeMap::new()) };
-    let others = holdings(own, told);
-    let (mut receivers, mut is_stuck) = (BTreeSet::new(), false);
+    let others = holdings(own, reported);
+    let (mut destinations, mut is_stuck) = (BTreeSet::new(), false);
     let mut to_hand_on: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
     let mut only_here: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
-    let mut to_tell: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+    let mut to_report: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
     let stays = |site: SiteId| registry.staying().any(|entry| entry.id == site);
     let all_there: Vec<(SiteId, Holding)> =
-        told.keys().map(|site| (*site, Holding::default())).collect();
+        reported.keys().map(|site| (*site, Holding::default())).collect();
     for slot in Slot::all() {
         let mine = view.machine.holding(slot);
         let mut theirs = others.get(slot).cloned().unwrap_or_default();
         if leaving::may_leave(own, &mine, &theirs, Planted::none()) {
-            receivers.extend(leaving::kept_by(&mine, &theirs, Planted::none()));
+            destinations.extend(leaving::kept_by(&mine, &theirs, Planted::none()));
             continue;
         }
-        let owner = view.machine.holder(slot).map(|(site, _)| site);
+        let owner = view.machine.owner(slot).map(|(site, _)| site);
         let is_awaited =
             theirs.iter().any(|(_, other)| matches!(other.token, Right::Frozen { .. }));
         if let Right::Gone { epoch, to } = mine.token
             && mine.copy.is_none()
             && !is_awaited
         {
-            to_tell.entry(to).or_default().push((slot, epoch));
+            to_report.entry(to).or_default().push((slot, epoch));
             continue;
         }
         let is_kept = leaving::kept_by(&mine, &theirs, Planted::none()).is_some();
@@ -381,17 +381,17 @@ fn next_step<S: State>(
         let some = slots.into_iter().take(limits::SLOTS_PER_MOVE_MAX);
         return Next::HandOn(to, some.collect());
     }
-    if let Some((owner, slots)) = to_tell.pop_first() {
-        let to = told.keys().copied().find(|site| *site != owner && stays(*site));
+    if let Some((owner, slots)) = to_report.pop_first() {
+        let to = reported.keys().copied().find(|site| *site != owner && stays(*site));
         let slots = SlotEpochs::gather(slots);
         let wait = || Next::Wait(BTreeMap::new());
-        return to.map_or_else(wait, |to| Next::Tell { to, owner, slots });
+        return to.map_or_else(wait, |to| Next::Report { to, owner, slots });
     }
     if is_stuck || !only_here.is_empty() {
         let slots = |(owner, slots): (_, Vec<Slot>)| (owner, slots.into_iter().collect());
         return Next::Wait(only_here.into_iter().map(slots).collect());
     }
-    Next::Go(receivers.into_iter().collect())
+    Next::Go(destinations.into_iter().collect())
 }
 
 fn runs_of_copies<S: State>(machine: &Machine<S>, slots: &SlotSet) -> Vec<HandedOn> {
@@ -414,9 +414,9 @@ fn runs_of_copies<S: State>(machine: &Machine<S>, slots: &SlotSet) -> Vec<Handed
 }
 
 /// What other sites record of each slot, by their inventories.
-fn holdings(own: SiteId, told: &BTreeMap<SiteId, Inventory>) -> BySlot<Vec<(SiteId, Holding)>> {
+fn holdings(own: SiteId, reported: &BTreeMap<SiteId, Inventory>) -> BySlot<Vec<(SiteId, Holding)>> {
     let mut all = BySlot::default();
-    for (site, inventory) in told {
+    for (site, inventory) in reported {
         for (owner, slots) in &inventory.owners {
             for (run, epoch) in slots.runs() {
                 let token = match owner == site {

@@ -313,9 +313,9 @@ impl<S: State> Job<S> for Loans {
                         by_owner.entry(owner).or_default().push((slot, epoch));
                     }
                 }
-                effects.extend(by_owner.into_iter().map(|(holder, slots)| {
+                effects.extend(by_owner.into_iter().map(|(owner, slots)| {
                     let slots = SlotEpochs::gather(slots);
-                    let register = GlobalCommand::Register { holder, slots };
+                    let register = GlobalCommand::Register { owner, slots };
                     Effect::Propose(Command::Global(register))
                 }));
                 effects

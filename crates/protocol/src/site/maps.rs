@@ -9,14 +9,14 @@ use super::machine::tokens::Token;
 use crate::bugs::Bug;
 use crate::global::map::exchange::{compare, handle, push};
 use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};
-use model::{Command, Giving, GlobalCommand, NodeId, SiteId, Slot, SlotRun, SlotSet};
+use model::{Command, GlobalCommand, NodeId, SiteId, Slot, SlotRun, SlotSet, SourceStep};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{AcrossSay, MapSay, MapStep};
-use wire::peer::Say;
+use wire::inter_site::{InterSite, MapMessage, MapStep};
+use wire::peer::Content;
 
 /// A node's part in the exchange of maps.
 #[derive(Debug)]
@@ -78,10 +78,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             true => Source::Token,
             false => Source::Kept,
         };
-        let holder = |slot| self.machine.holder(slot).map(|(owner, epoch)| Fact { epoch, owner });
-        let alike = |run: SlotRun| run.cut(|slot| self.machine.same_holder_until(slot));
+        let owner = |slot| self.machine.owner(slot).map(|(owner, epoch)| Fact { epoch, owner });
+        let alike = |run: SlotRun| run.cut(|slot| self.machine.same_owner_until(slot));
         let alike = changed.runs().flat_map(alike);
-        let facts = alike.filter_map(|run| Some((run, holder(run.first)?)));
+        let facts = alike.filter_map(|run| Some((run, owner(run.first)?)));
         for run in runs_of(facts) {
             self.global.routing.learn(run, source, self.now.monotonic);
         }
@@ -99,21 +99,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.leads() {
             let Some(leader) = self.replica.raft.leader() else { return };
             if !news.is_empty() {
-                self.say_map_to_node(leader, push(&news));
+                self.send_map_to_node(leader, push(&news));
             }
             if is_due {
                 let step = compare(&self.global.routing.map);
-                self.say_map_to_node(leader, step);
+                self.send_map_to_node(leader, step);
             }
             return;
         }
         let others = self.other_sites();
         if !news.is_empty() {
             for site in self.deployment.maps.exchange.pushed_to(&others) {
-                self.say_map_to_site(site, None, push(&news));
+                self.send_map_to_site(site, None, push(&news));
             }
             for node in self.other_data_nodes() {
-                self.say_map_to_node(node, push(&news));
+                self.send_map_to_node(node, push(&news));
             }
         }
         // A site that is not listed any more has nothing of use to others.
@@ -123,11 +123,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         {
             // If its leader does not answer, another node may.
             let nodes = self.nodes_of(site);
-            let is_silent = self.deployment.reach.is_silent(site, self.now.monotonic);
+            let is_silent = self.deployment.failure_detector.is_silent(site, self.now.monotonic);
             let node = self.deployment.maps.exchange.one_of(&nodes).filter(|_| is_silent);
             let step = compare(&self.global.routing.map);
-            self.deployment.reach.asked(site, self.now.monotonic);
-            self.say_map_to_site(site, node, step);
+            self.deployment.failure_detector.asked(site, self.now.monotonic);
+            self.send_map_to_site(site, node, step);
         }
     }
 
@@ -143,56 +143,57 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         nodes.map(|node| NodeId(node.node)).collect()
     }
 
-    fn say_map_to_site(&mut self, site: SiteId, node: Option<NodeId>, step: MapStep) {
+    fn send_map_to_site(&mut self, site: SiteId, node: Option<NodeId>, step: MapStep) {
         let nodes = self.nodes_of(site);
         if let Some(node) = node.or_else(|| self.global.routing.node_of(site, &nodes)) {
-            let say = MapSay { step: Some(step), ..MapSay::default() };
-            self.say_across(site, node, AcrossSay::Map(say));
+            let message = MapMessage { step: Some(step), ..MapMessage::default() };
+            self.send_inter_site(site, node, InterSite::Map(message));
         }
     }
 
-    fn say_map_to_node(&mut self, node: NodeId, step: MapStep) {
-        let mut say = MapSay { step: Some(step), ..MapSay::default() };
+    fn send_map_to_node(&mut self, node: NodeId, step: MapStep) {
+        let mut message = MapMessage { step: Some(step), ..MapMessage::default() };
         if self.leads() {
             let numbers = |sites: BTreeSet<SiteId>| sites.into_iter().map(|site| site.0).collect();
-            say.silent = numbers(self.deployment.reach.silent(self.now.monotonic));
-            say.lost = numbers(self.deployment.reach.lost(self.now.monotonic));
+            message.silent = numbers(self.deployment.failure_detector.silent(self.now.monotonic));
+            message.lost = numbers(self.deployment.failure_detector.lost(self.now.monotonic));
         }
-        self.send(node, Say::Map(say));
+        self.send(node, Content::Map(message));
     }
 
     /// Handles a message about the map from a node of another site.
-    pub(super) fn take_map_of_site(&mut self, site: SiteId, node: NodeId, say: MapSay) {
-        if let Some(answer) = self.take_map(site, say) {
-            self.say_map_to_site(site, Some(node), answer);
+    pub(super) fn take_map_of_site(&mut self, site: SiteId, node: NodeId, message: MapMessage) {
+        if let Some(answer) = self.take_map(site, message) {
+            self.send_map_to_site(site, Some(node), answer);
         }
     }
 
     /// Handles a message about the map from a node of this site.
-    pub(super) fn take_map_of_node(&mut self, node: NodeId, mut say: MapSay) {
+    pub(super) fn take_map_of_node(&mut self, node: NodeId, mut message: MapMessage) {
         let sites = |numbers: &mut Vec<u32>| numbers.drain(..).map(SiteId).collect();
         if self.replica.raft.leader() == Some(node) && !self.leads() {
             (self.deployment.maps.silent, self.deployment.maps.lost) =
-                (sites(&mut say.silent), sites(&mut say.lost));
+                (sites(&mut message.silent), sites(&mut message.lost));
         }
         let Some(own) = self.machine.membership().map(|member| member.own) else { return };
-        if let Some(answer) = self.take_map(own, say) {
-            self.say_map_to_node(node, answer);
+        if let Some(answer) = self.take_map(own, message) {
+            self.send_map_to_node(node, answer);
         }
     }
 
-    fn take_map(&mut self, site: SiteId, say: MapSay) -> Option<MapStep> {
+    fn take_map(&mut self, site: SiteId, message: MapMessage) -> Option<MapStep> {
         self.machine.membership()?;
         let (answer, raised) =
-            handle(&mut self.global.routing.map, site, say.step?, self.now.monotonic);
+            handle(&mut self.global.routing.map, site, message.step?, self.now.monotonic);
         self.global.routing.follow_map(&raised);
         answer.filter(|_| !self.options.planted.is(Bug::MapsUncompared))
     }
 
     /// A planted bug: a site gets only those slots of an operator's order that are its own by this node's map.
     pub(super) fn narrow_order(&self, site: SiteId, command: &mut Command) {
-        if let Command::Global(GlobalCommand::Giving { step: Giving::Order { slots, .. }, .. }) =
-            command
+        if let Command::Global(GlobalCommand::Source {
+            step: SourceStep::Order { slots, .. }, ..
+        }) = command
             && self.options.planted.is(Bug::MoveByMap)
         {
             let facts = self.slot_facts();
@@ -231,7 +232,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let (site, standing) = match holds {
                 true => (member.own, Standing::Confirmed),
                 false => {
-                    let site = self.holder_elsewhere(slot, 0).unwrap_or(member.own);
+                    let site = self.owner_elsewhere(slot, 0).unwrap_or(member.own);
                     (site, Standing::Hint { age: self.age_of(site, run) })
                 }
             };
@@ -275,7 +276,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn out_of_reach(&self) -> (BTreeSet<SiteId>, BTreeSet<SiteId>) {
         let now = self.now.monotonic;
         match self.leads() {
-            true => (self.deployment.reach.silent(now), self.deployment.reach.lost(now)),
+            true => (
+                self.deployment.failure_detector.silent(now),
+                self.deployment.failure_detector.lost(now),
+            ),
             false => (self.deployment.maps.silent.clone(), self.deployment.maps.lost.clone()),
         }
     }

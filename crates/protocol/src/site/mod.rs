@@ -5,11 +5,11 @@
 //! and its snapshots, the node's part in the deployment, and the volatile half of [`crate::global`].
 //! Here they are composed:
 //!
-//! - `requests`, `across`, `advance`: what comes in from clients, nodes and other sites, and what follows
+//! - `requests`, `inter_site`, `advance`: what comes in from clients, nodes and other sites, and what follows
 //!   from it; `admission`: what the core sees when it decides where a request goes ([`crate::admission`]);
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
-//! - `deployment`, `ring`, `reach`, `registrars`, `versions`: this site's part in its deployment;
+//! - `deployment`, `ring`, `failure_detector`, `registrars`, `versions`: this site's part in its deployment;
 //! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
 //! - `causal`: the order of causal keys, and the requests of their sessions;
 //! - `counting`, `placing`: which sites access the keys that are here, and where slots would be better;
@@ -26,7 +26,6 @@
 //! Left out on purpose: nothing here depends on Redis or gRPC, an address is only passed through,
 //! and only the leader's clock decides about expiry (it goes through the log).
 
-mod across;
 mod admission;
 mod advance;
 mod backups;
@@ -36,7 +35,9 @@ pub(crate) mod confirming;
 mod copies;
 mod counting;
 mod deployment;
+mod failure_detector;
 mod forwarded;
+mod inter_site;
 mod interest;
 mod jobs;
 mod leaving;
@@ -45,7 +46,6 @@ pub mod machine;
 mod maps;
 mod own_life;
 mod placing;
-mod reach;
 mod region;
 mod registering;
 mod registrars;
@@ -90,8 +90,8 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
-use wire::across::Across;
-use wire::peer::{self, Say};
+use wire::inter_site::InterSiteMessage;
+use wire::peer::{self, Content};
 
 /// What happens to a replica.
 #[derive(Debug)]
@@ -113,16 +113,16 @@ pub enum Input {
     /// The link to a node broke: messages may have been lost.
     LinkLost(NodeId),
     /// A message of a node of another site of the deployment.
-    Across {
+    InterSite {
         /// Which site.
         site: SiteId,
         /// The node.
         node: NodeId,
         /// What.
-        message: Across,
+        message: InterSiteMessage,
     },
     /// The link to a node of another site broke, or there is none.
-    AcrossLost {
+    InterSiteLost {
         /// Which site.
         site: SiteId,
         /// The node.
@@ -158,19 +158,19 @@ pub enum Output<V> {
         message: Box<peer::Message>,
     },
     /// Send a message to a node of another site. May be lost.
-    SendAcross {
+    SendInterSite {
         /// Which site.
         site: SiteId,
         /// The receiving node.
         node: NodeId,
         /// What.
-        message: Box<Across>,
+        message: Box<InterSiteMessage>,
     },
     /// This site belongs to a deployment, under this id, and its sites are these now.
     Deployment {
         /// Its id.
         own: SiteId,
-        /// The registry, with everybody's addresses.
+        /// The registry, with the addresses of all sites.
         registry: Arc<Registry>,
         /// Whether it belongs to it no more. A site that joined beyond the end of a term is not listed
         /// until it has handed that in, and has not left.
@@ -301,9 +301,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.replica.leads()
     }
 
-    fn send(&mut self, to: NodeId, say: Say) {
-        let mut message = peer::Message::from(say);
-        if let Some(Say::Raft(raft)) = &message.say {
+    fn send(&mut self, to: NodeId, message: Content) {
+        let mut message = peer::Message::from(message);
+        if let Some(Content::Raft(raft)) = &message.content {
             message.clock = self.replica.clock_of(&self.options, raft);
         }
         message.life = self.replica.own_life(&self.options);
@@ -330,8 +330,8 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             Input::Request { ticket, request } => self.take_request(ticket, request),
             Input::Message { from, message } => self.take_message(from, message),
             Input::LinkLost(node) => self.link_lost(node),
-            Input::Across { site, node, message } => self.take_across(site, node, message),
-            Input::AcrossLost { site, node } => self.across_lost(site, node),
+            Input::InterSite { site, node, message } => self.take_inter_site(site, node, message),
+            Input::InterSiteLost { site, node } => self.inter_site_lost(site, node),
             Input::Moved(moved) => self.hear_moved(moved),
             Input::Persisted(number) => self.replica.raft.persisted(number),
             Input::DiskFull(why) => self.disk_is_full(why),

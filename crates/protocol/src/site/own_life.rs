@@ -8,7 +8,7 @@ use model::NodeId;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::peer::{self, Life, Say};
+use wire::peer::{self, Content, Life};
 
 /// etcd's number for a leader's heartbeat, which carries the commit index for the follower: at most
 /// the last entry that the follower has acknowledged.
@@ -17,7 +17,7 @@ const MSG_HEARTBEAT: u32 = 8;
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether a message is accepted. If not, its sender is notified.
     pub(super) fn is_of_member(&mut self, from: NodeId, message: &peer::Message) -> bool {
-        let is_word_to_us = matches!(message.say, Some(Say::Replaced(_)));
+        let is_word_to_us = matches!(message.content, Some(Content::Replaced(_)));
         if is_word_to_us || only_joins(message) || self.options.planted.is(Bug::TrustOldDisks) {
             return true;
         }
@@ -25,7 +25,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // checked.
         let Some(life) = message.life else { return true };
         let Some(by) = replaced(&self.replica.members, from, life) else { return true };
-        self.send(from, Say::Replaced(by));
+        self.send(from, Content::Replaced(by));
         false
     }
 

@@ -1,13 +1,13 @@
-//! Slots that are not at home: their holder registers them, so that a lookup on the ring finds
+//! Slots that are not at their preferred owner: their owner registers them, so that a lookup on the ring finds
 //! them.
 //!
-//! A lookup ends at the ring's successor of a slot ([`Homes::registrar`]), which redirects to the
-//! slot's home, unless another holder is registered. The holder of a slot that an operator has
+//! A lookup ends at the ring's successor of a slot ([`PreferredOwners::registrar`]), which redirects to the
+//! slot's preferred owner, unless another owner is registered. The owner of a slot that an operator has
 //! moved registers it there, when that changes and now and then: a message may be lost, and the
 //! registrar of a slot changes with the registry. A slot that is not registered yet is found by
 //! asking one site after the other.
 //!
-//! [`Homes::registrar`]: crate::global::homes::Homes::registrar
+//! [`PreferredOwners::registrar`]: crate::global::preferred_owners::PreferredOwners::registrar
 
 use super::machine::tokens::Token;
 use crate::job::{Effect, Job, View};
@@ -17,14 +17,14 @@ use std::time::Duration;
 use storage::state::State;
 
 /// How often slots are registered again.
-const TELL_AGAIN: Duration = Duration::from_secs(30);
+const REPORT_AGAIN: Duration = Duration::from_secs(30);
 /// How long it is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The slots that this leader has registered, by registrar.
 #[derive(Debug, Default)]
 pub(super) struct Registering {
-    told: BTreeMap<SiteId, SlotEpochs>,
+    reported: BTreeMap<SiteId, SlotEpochs>,
     again: Duration,
 }
 
@@ -36,27 +36,28 @@ impl<S: State> Job<S> for Registering {
         let mut away: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
         for slot in view.machine.pinned().iter() {
             if let Token::Held(epoch) = view.machine.token(slot)
-                && view.homes.of(slot) != Some(own)
-                && let Some(registrar) = view.homes.registrar(slot).filter(|site| *site != own)
+                && view.preferred_owners.of(slot) != Some(own)
+                && let Some(registrar) =
+                    view.preferred_owners.registrar(slot).filter(|site| *site != own)
             {
                 away.entry(registrar).or_default().push((slot, epoch));
             }
         }
         let again = self.again <= view.now;
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         for (registrar, slots) in away {
             let slots = SlotEpochs::gather(slots);
-            if again || self.told.get(&registrar) != Some(&slots) {
+            if again || self.reported.get(&registrar) != Some(&slots) {
                 let command =
-                    Command::Global(GlobalCommand::Register { holder: own, slots: slots.clone() });
+                    Command::Global(GlobalCommand::Register { owner: own, slots: slots.clone() });
                 effects.push(Effect::Ask { id: None, to: registrar, command, patience: PATIENCE });
             }
-            told.insert(registrar, slots);
+            reported.insert(registrar, slots);
         }
         if again {
-            self.again = view.now + TELL_AGAIN;
+            self.again = view.now + REPORT_AGAIN;
         }
-        self.told = told;
+        self.reported = reported;
         effects
     }
 

@@ -13,7 +13,7 @@ use crate::admission::Target;
 use crate::bugs::Bug;
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
-    Answered, Driver, Effect, Ended, Outcome, Sight, Step, Value as _, Work,
+    Answered, Context, Driver, Effect, Ended, Outcome, Step, Value as _, Work,
 };
 use crate::replica::writes::Settled;
 use model::{
@@ -156,7 +156,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) {
         let is_it =
             |work: &Work<_>| matches!(work, Work::Change { change: one, .. } if *one == change);
-        if origin != Origin::Nobody || !self.deployment.changes.driver.has(is_it) {
+        if origin != Origin::Discard || !self.deployment.changes.driver.has(is_it) {
             self.take_change(origin, change, None, deadline);
         }
     }
@@ -187,19 +187,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.leads() {
             return self.give_changes_back();
         }
-        self.with_driver(|driver, sight| driver.advance(sight));
+        self.with_driver(|driver, context| driver.advance(context));
     }
 
     fn with_driver(
         &mut self,
         act: impl FnOnce(
             &mut Driver<Arc<Registry>, Origin>,
-            &Sight<'_, Arc<Registry>>,
+            &Context<'_, Arc<Registry>>,
         ) -> Vec<Effect<Arc<Registry>, Origin>>,
     ) {
         let Some(member) = self.machine.membership() else { return };
-        let sight = Sight { own: member.own, now: self.now.monotonic, copy: &member.registry };
-        let effects = act(&mut self.deployment.changes.driver, &sight);
+        let context = Context { own: member.own, now: self.now.monotonic, copy: &member.registry };
+        let effects = act(&mut self.deployment.changes.driver, &context);
         let own = member.own;
         effects.into_iter().for_each(|effect| self.perform_change(own, effect));
     }
@@ -219,7 +219,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
             }
             Effect::Settle(origin, outcome) => {
-                let outcome = self.told(outcome);
+                let outcome = self.reported(outcome);
                 self.settle(vec![(origin, outcome)]);
             }
         }
@@ -268,10 +268,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Ok(Answer::Done(_)) => Answered::Learned,
             _ => Answered::Failed,
         };
-        self.with_driver(|driver, sight| driver.answered(id, answered, sight));
+        self.with_driver(|driver, context| driver.answered(id, answered, context));
     }
 
-    fn told(&self, outcome: Result<Outcome<Arc<Registry>>, Ended>) -> Result<Answer, Failure> {
+    fn reported(&self, outcome: Result<Outcome<Arc<Registry>>, Ended>) -> Result<Answer, Failure> {
         let registry = self.machine.registry().cloned().ok_or(Refusal::NoDeployment)?;
         match outcome {
             Ok(Outcome::Done(Ok(Changed::Site(site)))) => {
@@ -314,7 +314,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             match origin {
                 // Its node asks the next leader.
                 Origin::Node { .. } => settled.extend(given_back(origin, is_open)),
-                Origin::Nobody => {}
+                Origin::Discard => {}
                 origin => {
                     let origin = if is_open { origin.in_doubt() } else { origin };
                     settled.extend(self.replica.forwarding.push(origin, body, deadline).err());
@@ -339,7 +339,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             if self.machine.token(Registry::slot()).serves() {
                 let deadline = now + limits::REQUEST_DEADLINE;
                 let adopt = Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt));
-                self.take_write(Origin::Nobody, adopt, deadline);
+                self.take_write(Origin::Discard, adopt, deadline);
             }
             return;
         }
@@ -353,7 +353,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn hand_in(&mut self, kept: Kept) {
         if !self.deployment.changes.driver.has(|work| matches!(work, Work::HandIn(_))) {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-            self.want(Origin::Nobody, Work::HandIn(kept), deadline);
+            self.want(Origin::Discard, Work::HandIn(kept), deadline);
         }
     }
 
@@ -373,7 +373,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if place < missing || lacking >= OFFER_NEXT * (place - missing + 1) as u32 {
             let deadline = now + limits::REQUEST_DEADLINE;
             let change = RegistryChange::Registrar(own);
-            self.change_registry(Origin::Nobody, change, deadline);
+            self.change_registry(Origin::Discard, change, deadline);
         }
     }
 
@@ -428,9 +428,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut due = Vec::new();
         let views = std::mem::take(&mut self.deployment.changes.views);
         for one in views {
-            let all = sites
-                .iter()
-                .all(|site| *site == own || self.deployment.reach.is_heard_since(*site, one.since));
+            let all = sites.iter().all(|site| {
+                *site == own || self.deployment.failure_detector.is_heard_since(*site, one.since)
+            });
             match all || one.since + CALL <= now {
                 true => due.push(one),
                 false => self.deployment.changes.views.push(one),
@@ -496,8 +496,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn view(&self, without: &[SiteId], since: Duration) -> RegistryView {
         let member = self.machine.membership().expect("who looks is a member");
         let (own, registry) = (member.own, &member.registry);
-        let answers =
-            |site: SiteId| site == own || self.deployment.reach.is_heard_since(site, since);
+        let answers = |site: SiteId| {
+            site == own || self.deployment.failure_detector.is_heard_since(site, since)
+        };
         let set = registry.registrars.set;
         let registrars = set.sites().iter();
         let (answering, silent): (BTreeSet<SiteId>, BTreeSet<SiteId>) =
@@ -523,7 +524,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// The registry goes on without lost sites.
     pub(super) fn recover_registry(&mut self, without: Vec<SiteId>, deadline: Duration) {
-        self.want(Origin::Nobody, Work::Recover { without }, deadline);
+        self.want(Origin::Discard, Work::Recover { without }, deadline);
     }
 }
 

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{AcrossSay, CopiesSay};
 use wire::entry;
+use wire::inter_site::{CopiesMessage, InterSite};
 
 /// Slots that one message names at most.
 const SLOTS_MAX: usize = 4_096;
@@ -81,7 +81,7 @@ impl<S: State> Job<S> for Release {
         self.asked_to = asked.last().copied();
         for slot in asked {
             let Some(copy) = machine.copy_of(slot) else { continue };
-            let known = machine.holder(slot).map(|(site, _)| site);
+            let known = machine.owner(slot).map(|(site, _)| site);
             let known = known.filter(|site| *site == own || registry.site(*site).is_some());
             if let Some(owner) = instead.or(known).or(turn) {
                 by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
@@ -108,9 +108,10 @@ impl<S: State> Job<S> for Release {
         }
         let ask = |(to, slots): (SiteId, Vec<(Slot, Epoch)>)| {
             let slots = entry::encode_slots(&SlotEpochs::gather(slots));
-            let say = AcrossSay::Copies(CopiesSay { slots, kind: ASKED, ..CopiesSay::default() });
+            let message =
+                InterSite::Copies(CopiesMessage { slots, kind: ASKED, ..CopiesMessage::default() });
             // Whether an owner can be reached decides what becomes of the copies of a site that leaves.
-            Effect::Send { to, say, awaited: is_leaving && to != own }
+            Effect::Send { to, message, awaited: is_leaving && to != own }
         };
         by_owner.into_iter().map(ask).collect()
     }
@@ -153,19 +154,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         is_off || is_alone || !self.options.mirrors || !self.machine.has_globals()
     }
 
-    pub(super) fn take_copies(&mut self, site: SiteId, say: CopiesSay) {
+    pub(super) fn take_copies(&mut self, site: SiteId, message: CopiesMessage) {
         if !self.leads() {
             return;
         }
-        let Ok(slots) = entry::decode_slots(say.slots) else { return };
+        let Ok(slots) = entry::decode_slots(message.slots) else { return };
         let Some(member) = self.machine.membership() else { return };
         if member.registry.failovers.open.is_some() {
             return;
         }
-        match say.kind {
+        match message.kind {
             ASKED => self.answer_for_copies(site, &slots),
             SAFE => {
-                let (generation, position) = (say.generation, say.position);
+                let (generation, position) = (message.generation, message.position);
                 self.propose(Command::Global(GlobalCommand::Supersede {
                     slots,
                     generation,
@@ -173,14 +174,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }));
             }
             // Who has left owns nothing any more, and its slots may be served again where they came from.
-            OWNED if member.registry.has_left(SiteId(say.owner)) => {}
+            OWNED if member.registry.has_left(SiteId(message.owner)) => {}
             OWNED => {
                 let news =
                     |(slot, epoch): &(Slot, Epoch)| self.machine.token(*slot).epoch() < *epoch;
                 let slots = SlotEpochs::gather(slots.iter().filter(news));
                 if !slots.0.is_empty() {
                     self.propose(Command::Global(GlobalCommand::Register {
-                        holder: SiteId(say.owner),
+                        owner: SiteId(message.owner),
                         slots,
                     }));
                 }
@@ -195,13 +196,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             && !slots.0.is_empty()
         {
             let slots = entry::encode_slots(&slots);
-            let say = CopiesSay { slots, kind: SAFE, generation, position, owner: 0 };
-            self.say_to_site(site, AcrossSay::Copies(say));
+            let message = CopiesMessage { slots, kind: SAFE, generation, position, owner: 0 };
+            self.send_to_site(site, InterSite::Copies(message));
         }
         let mut by_owner: BTreeMap<SiteId, Vec<(SlotRun, Epoch)>> = BTreeMap::new();
         for (slots, epoch) in asked.runs() {
-            for run in slots.cut(|slot| self.machine.same_holder_until(slot)) {
-                let later = self.machine.holder(run.first).filter(|(_, known)| *known > epoch);
+            for run in slots.cut(|slot| self.machine.same_owner_until(slot)) {
+                let later = self.machine.owner(run.first).filter(|(_, known)| *known > epoch);
                 if let Some((owner, epoch)) = later.filter(|(owner, _)| *owner != site) {
                     by_owner.entry(owner).or_default().push((run, epoch));
                 }
@@ -210,8 +211,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for (owner, slots) in by_owner {
             let slots = entry::encode_slots(&SlotEpochs::of_runs(slots));
             let owner = owner.0;
-            let say = CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() };
-            self.say_to_site(site, AcrossSay::Copies(say));
+            let message = CopiesMessage { slots, kind: OWNED, owner, ..CopiesMessage::default() };
+            self.send_to_site(site, InterSite::Copies(message));
         }
     }
 }

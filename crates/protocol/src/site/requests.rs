@@ -24,7 +24,7 @@ use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::entry;
-use wire::peer::{self, Say};
+use wire::peer::{self, Content};
 
 /// etcd's number for the message that brings a snapshot.
 const MSG_SNAPSHOT: u32 = 7;
@@ -113,8 +113,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn goes_straight(&self, origin: Origin, body: &Body, target: Target) -> bool {
         match (target, origin, body) {
             (Target::Own | Target::Site(_), ..) => true,
-            (_, Origin::Client(_) | Origin::Across { .. }, Body::Read { .. }) => true,
-            (_, Origin::Client(_) | Origin::Across { .. }, Body::Write(command)) => {
+            (_, Origin::Client(_) | Origin::Site { .. }, Body::Read { .. }) => true,
+            (_, Origin::Client(_) | Origin::Site { .. }, Body::Write(command)) => {
                 self.leads() && !moments::names_one(command)
             }
             _ => false,
@@ -279,7 +279,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return self.take_join(origin, member, (true, None), deadline);
             }
             Body::Promote { lost, by, without, accept } => {
-                let promotion = Promotion { lost, by, without, accept, told: None, id: None };
+                let promotion = Promotion { lost, by, without, accept, reported: None, id: None };
                 return self.take_promotion(origin, promotion, deadline);
             }
             Body::Operator { id, command } => match command {
@@ -292,13 +292,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.take_removal(origin, node, (force, Some(id)), deadline)
                 }
                 OperatorCommand::Promote { lost, by, without } => {
-                    let (accept, told, id) = (true, None, Some(id));
-                    let promotion = Promotion { lost, by, without, accept, told, id };
+                    let (accept, reported, id) = (true, None, Some(id));
+                    let promotion = Promotion { lost, by, without, accept, reported, id };
                     return self.take_promotion(origin, promotion, deadline);
                 }
-                OperatorCommand::PromoteAsTold { lost, by, without, told } => {
-                    let (accept, told, id) = (true, Some(told), Some(id));
-                    let promotion = Promotion { lost, by, without, accept, told, id };
+                OperatorCommand::PromoteAsReported { lost, by, without, reported } => {
+                    let (accept, reported, id) = (true, Some(reported), Some(id));
+                    let promotion = Promotion { lost, by, without, accept, reported, id };
                     return self.take_promotion(origin, promotion, deadline);
                 }
             },
@@ -382,7 +382,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some(why) = &self.replica.disk_full {
             return self.settle(vec![(origin, Err(Failure::DiskFull(why.clone())))]);
         }
-        if self.rare.happens() && origin != Origin::Nobody {
+        if self.rare.happens() && origin != Origin::Discard {
             let failure = Failure::Overloaded { what: "writes" };
             return self.settle(vec![(origin, Err(failure))]);
         }
@@ -402,13 +402,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.replica.heard.of(from);
         }
         let clock = message.clock;
-        match message.say {
-            Some(Say::Raft(message)) if self.has_lost_what_it_acknowledged(&message) => {}
-            Some(Say::Replaced(by)) => self.hear_of_later_life(by),
-            Some(Say::Raft(message)) if message.kind == MSG_SNAPSHOT => {
+        match message.content {
+            Some(Content::Raft(message)) if self.has_lost_what_it_acknowledged(&message) => {}
+            Some(Content::Replaced(by)) => self.hear_of_later_life(by),
+            Some(Content::Raft(message)) if message.kind == MSG_SNAPSHOT => {
                 self.take_snapshot_offer(from, message);
             }
-            Some(Say::Raft(message)) => {
+            Some(Content::Raft(message)) => {
                 let asks_for_vote = MSG_REQUEST_VOTES.contains(&message.kind);
                 // A leader that hands over has given up its lease before it asks for votes.
                 let forced = message.context == CONTEXT_TRANSFER;
@@ -419,12 +419,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.replica.raft.step(message);
                 self.hear_clock(from, term, clock);
             }
-            Some(Say::Forward(forward)) => {
+            Some(Content::Forward(forward)) => {
                 for request in forward.requests {
                     self.take_forwarded(from, request);
                 }
             }
-            Some(Say::Answered(answered)) => {
+            Some(Content::Answered(answered)) => {
                 let mut settled = Vec::new();
                 for answer in answered.answers {
                     let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
@@ -443,12 +443,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 self.settle(settled);
             }
-            Some(Say::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
-            Some(Say::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
-            Some(Say::Map(say)) => self.take_map_of_node(from, say),
-            Some(Say::Accesses(counted)) => self.take_accesses(&counted),
+            Some(Content::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
+            Some(Content::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
+            Some(Content::Map(message)) => self.take_map_of_node(from, message),
+            Some(Content::Accesses(counted)) => self.take_accesses(&counted),
             // The shell distinguishes these by their connection.
-            Some(Say::Across(_)) | None => {}
+            Some(Content::InterSite(_)) | None => {}
         }
     }
 
@@ -548,20 +548,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.outputs.push_back(Output::Answer { ticket, outcome, token });
                 }
                 Origin::Node { node, id } => {
-                    let tells_members = matches!(
+                    let reports_members = matches!(
                         outcome,
                         Ok(Answer::Flag(true)) | Err(Failure::NoLeader | Failure::Membership(_))
                     );
-                    let members = tells_members.then(|| self.replica.members.clone());
+                    let members = reports_members.then(|| self.replica.members.clone());
                     let outcome = entry::encode_reply(&outcome);
                     let token = token.map(SessionToken::into_bytes);
                     let answer = peer::ForwardedAnswer { id, outcome, members, token };
                     self.replica.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Across { site, node, id, in_doubt, slot, lent } => {
+                Origin::Site { site, node, id, in_doubt, slot, lent } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     let token = token.map(SessionToken::into_bytes);
-                    self.answer_across((site, node), (id, slot, lent), outcome, token);
+                    self.answer_site((site, node), (id, slot, lent), outcome, token);
                 }
                 Origin::Routed { id, in_doubt } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
@@ -574,14 +574,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Origin::Job { job, id } => self.job_answered(job, id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
-                Origin::Nobody => self.replica.tick_proposed = false,
+                Origin::Discard => self.replica.tick_proposed = false,
             }
         }
     }
 
     pub(super) fn send_replies(&mut self) {
         for (to, answers) in std::mem::take(&mut self.replica.replies) {
-            self.send(to, Say::Answered(peer::Answered { answers }));
+            self.send(to, Content::Answered(peer::Answered { answers }));
         }
     }
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{AcrossSay, AnsweredAcross};
-use wire::ring::{RingSay, Say};
+use wire::inter_site::{InterSite, InterSiteAnswers};
+use wire::ring::{Content, RingMessage};
 
 /// Pointers are put into the state this often at most.
 const KEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -85,7 +85,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         self.deployment.ring.lookups.timeout(now, &self.deployment.ring.kept);
         self.drive_ring(now);
-        self.say_ring(now);
+        self.send_ring(now);
     }
 
     /// The leader's part.
@@ -128,18 +128,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// Handles a message of another site about the ring.
-    pub(super) fn take_ring(&mut self, site: SiteId, node: NodeId, say: model::Bytes) {
-        let Ok(say) = RingSay::decode(say) else { return };
+    pub(super) fn take_ring(&mut self, site: SiteId, node: NodeId, message: model::Bytes) {
+        let Ok(message) = RingMessage::decode(message) else { return };
         let now = self.now.monotonic;
-        match &say.say {
-            Some(Say::Find(find)) => {
+        match &message.content {
+            Some(Content::Find(find)) => {
                 let mut find = find.clone();
                 find.without.truncate(limits::RING_AVOIDED_MAX);
-                let found = RingSay::from(Say::Found(self.ring().answer(&find)));
-                let found = AcrossSay::Ring(found.encode_to_vec().into());
-                return self.say_across(site, node, found);
+                let found = RingMessage::from(Content::Found(self.ring().answer(&find)));
+                let found = InterSite::Ring(found.encode_to_vec().into());
+                return self.send_inter_site(site, node, found);
             }
-            Some(Say::Found(found))
+            Some(Content::Found(found))
                 if self.deployment.ring.lookups.handle(
                     now,
                     site,
@@ -147,20 +147,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     &self.deployment.ring.kept,
                 ) =>
             {
-                return self.say_ring(now);
+                return self.send_ring(now);
             }
             _ => {}
         }
         match &mut self.deployment.ring.driver {
-            Some(driver) => driver.handle(now, site, say),
+            Some(driver) => driver.handle(now, site, message),
             None => {
                 // Only the leader can answer that.
                 let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
-                let answered = AnsweredAcross { answers: Vec::new(), leader };
-                return self.say_across(site, node, AcrossSay::Answered(answered));
+                let answered = InterSiteAnswers { answers: Vec::new(), leader };
+                return self.send_inter_site(site, node, InterSite::Answered(answered));
             }
         }
-        self.say_ring(now);
+        self.send_ring(now);
     }
 
     pub(super) fn ring_lost(&mut self, site: SiteId) {
@@ -169,7 +169,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some(driver) = &mut self.deployment.ring.driver {
             driver.unreachable(now, site);
         }
-        self.say_ring(now);
+        self.send_ring(now);
     }
 
     /// Looks up who is responsible for a slot, for a request that has not come back yet. `false`:
@@ -185,31 +185,34 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             &self.deployment.ring.kept,
         );
         self.deployment.ring.wanted.insert(id, slot);
-        self.say_ring(now);
+        self.send_ring(now);
         true
     }
 
     /// Sends the ring's messages, and keeps its changes.
-    fn say_ring(&mut self, now: Duration) {
+    fn send_ring(&mut self, now: Duration) {
         let mut says = Vec::new();
         while let Some(output) = self.deployment.ring.driver.as_mut().and_then(Driver::poll) {
             match output {
-                RingOutput::Send { to, say } => says.push((to, say)),
+                RingOutput::Send { to, message } => says.push((to, message)),
                 // What is kept is compared with what there is anyway.
                 RingOutput::Changed => self.deployment.ring.changes += 1,
             }
         }
         while let Some(output) = self.deployment.ring.lookups.poll() {
             match output {
-                LookupOutput::Send { to, say } => says.push((to, say)),
+                LookupOutput::Send { to, message } => says.push((to, message)),
                 LookupOutput::Done { id, site, hops, .. } => {
                     let own = self.machine.membership().map(|member| member.own);
                     self.deployment.hops =
                         (self.deployment.hops.0 + 1, self.deployment.hops.1 + u64::from(hops));
                     let Some(slot) = self.deployment.ring.wanted.remove(&id) else { continue };
-                    // This site registers the slot and has no other owner: the slot is at home.
-                    let site =
-                        if Some(site) == own { self.global.homes.of(slot) } else { Some(site) };
+                    // This site registers the slot and has no other owner: the slot is at its preferred one.
+                    let site = if Some(site) == own {
+                        self.global.preferred_owners.of(slot)
+                    } else {
+                        Some(site)
+                    };
                     if let Some(site) = site.filter(|site| Some(*site) != own) {
                         self.global.routing.guess(slot, site);
                         self.global.routing.wake();
@@ -218,10 +221,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 LookupOutput::Failed { id, .. } => drop(self.deployment.ring.wanted.remove(&id)),
             }
         }
-        for (to, say) in says {
+        for (to, message) in says {
             let nodes = self.nodes_of(to);
             if let Some(node) = self.global.routing.node_of(to, &nodes) {
-                self.say_across(to, node, AcrossSay::Ring(say.encode_to_vec().into()));
+                self.send_inter_site(to, node, InterSite::Ring(message.encode_to_vec().into()));
             }
         }
         if self.deployment.ring.next_keep > now || !self.leads() || self.replica.disk_full.is_some()
@@ -234,7 +237,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if pointers[..] != self.deployment.ring.kept_bytes[..] {
             let deadline = now + limits::REQUEST_DEADLINE;
             let command = Command::Deployment(DeploymentCommand::SetRing(pointers.into()));
-            self.take_write(Origin::Nobody, command, deadline);
+            self.take_write(Origin::Discard, command, deadline);
         }
     }
 }

@@ -26,8 +26,8 @@ impl Asker {
         match origin {
             Origin::Client(ticket) | Origin::Doubtful(ticket) => Some(Asker::Client(ticket)),
             Origin::Node { node, id } => Some(Asker::Node(node, id)),
-            Origin::Across { site, node, id, .. } => Some(Asker::Site(site, node, id)),
-            Origin::Routed { .. } | Origin::Job { .. } | Origin::Registrar(_) | Origin::Nobody => {
+            Origin::Site { site, node, id, .. } => Some(Asker::Site(site, node, id)),
+            Origin::Routed { .. } | Origin::Job { .. } | Origin::Registrar(_) | Origin::Discard => {
                 None
             }
         }
@@ -131,7 +131,7 @@ mod tests {
     fn a_request_that_came_twice_has_its_token_until_the_last_answer() {
         let mut sessions = Sessions::default();
         let (site, node, id) = (SiteId(1), NodeId(2), 3);
-        let origin = Origin::Across { site, node, id, in_doubt: false, slot: None, lent: None };
+        let origin = Origin::Site { site, node, id, in_doubt: false, slot: None, lent: None };
         sessions.begin(origin, token("a"));
         sessions.begin(origin, token("a"));
         sessions.answered(origin, token("b"));

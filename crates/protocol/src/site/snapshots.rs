@@ -9,7 +9,7 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart};
 use storage::snapshot::{Chunk, SnapshotError, SnapshotHead, Snapshots};
 use storage::state::State;
-use wire::peer::{self, Say};
+use wire::peer::{self, Content};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn snapshot_if_long(&mut self) {
@@ -63,7 +63,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A follower asks for a piece of a snapshot of ours.
+    /// A follower asks for a chunk of a snapshot of ours.
     pub(super) fn serve_chunk(&mut self, from: NodeId, wanted: peer::SnapshotWanted) {
         self.snapshots.last_chunk_served = Some(self.now.monotonic);
         if let Some(since) = self.snapshots.offered.get_mut(&from) {
@@ -80,7 +80,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let Chunk { offset, bytes, total_bytes } = chunk;
         let chunk = peer::SnapshotChunk { index: wanted.index, offset, total_bytes, bytes };
-        self.send(from, Say::SnapshotChunk(chunk));
+        self.send(from, Content::SnapshotChunk(chunk));
     }
 
     /// The leader's message that this node needs a snapshot.
@@ -101,14 +101,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.replica.raft.step(message);
             return;
         }
-        let taking = Taking::Pieces { offset: 0, ask_again: Duration::ZERO };
+        let taking = Taking::Chunks { offset: 0, ask_again: Duration::ZERO };
         self.snapshots.incoming = Some(Incoming { from, index, message, taking });
         if self.options.witness {
             self.take_witness_snapshot();
         }
     }
 
-    /// A leader offers a snapshot again to a node that has not asked for a piece of it for long:
+    /// A leader offers a snapshot again to a node that has not asked for a chunk of it for long:
     /// the offer, or the report that it was taken in, may have been lost.
     pub(super) fn offer_again(&mut self) {
         let now = self.now.monotonic;
@@ -132,25 +132,25 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         let to = incoming.from;
         if let Some(wanted) = incoming.next_wanted(now, patience) {
-            self.send(to, Say::SnapshotWanted(wanted));
+            self.send(to, Content::SnapshotWanted(wanted));
         }
     }
 
-    pub(super) fn take_chunk(&mut self, from: NodeId, piece: peer::SnapshotChunk) {
+    pub(super) fn take_chunk(&mut self, from: NodeId, chunk: peer::SnapshotChunk) {
         let patience = self.options.election_timeout();
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         let asked =
-            matches!(incoming.taking, Taking::Pieces { offset, .. } if offset == piece.offset);
-        if incoming.from != from || incoming.index != piece.index || !asked {
+            matches!(incoming.taking, Taking::Chunks { offset, .. } if offset == chunk.offset);
+        if incoming.from != from || incoming.index != chunk.index || !asked {
             return;
         }
-        if piece.total_bytes == 0 {
+        if chunk.total_bytes == 0 {
             self.snapshots.incoming = None;
             return;
         }
-        let chunk =
-            Chunk { offset: piece.offset, bytes: piece.bytes, total_bytes: piece.total_bytes };
-        match self.snapshots.store.receive(piece.index, &chunk) {
+        let received =
+            Chunk { offset: chunk.offset, bytes: chunk.bytes, total_bytes: chunk.total_bytes };
+        match self.snapshots.store.receive(chunk.index, &received) {
             Ok(next) => incoming.took(next, chunk.total_bytes),
             // What was received is gone: all of it is asked for again after a while, perhaps with
             // room.
@@ -160,7 +160,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Err(error) => return self.fail(error),
         }
         if matches!(incoming.taking, Taking::Loading) {
-            self.outputs.push_back(Output::InstallSnapshot { index: piece.index });
+            self.outputs.push_back(Output::InstallSnapshot { index: chunk.index });
             self.move_gate();
         }
     }

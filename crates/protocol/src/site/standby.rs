@@ -2,7 +2,7 @@
 //! over.
 
 use super::causal::{CHANGE_HAS, Shown, region_in, sent};
-use crate::causal::standby::{Sight, Standbys, Step};
+use crate::causal::standby::{Context, Standbys, Step};
 use crate::job::{Effect, Job, Progress, View};
 use model::{Answer, Command, Failure, SiteId};
 use std::collections::BTreeSet;
@@ -21,20 +21,20 @@ impl<S: State> Job<S> for Standbys {
         let effect = |step| match step {
             Step::Propose(command) => Effect::Propose(Command::Causal(command)),
             Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
-            Step::Ask { to, say, again } => sent(to, CausalStep::Where(say), again),
+            Step::Ask { to, message, again } => sent(to, CausalStep::Where(message), again),
             Step::Change { id, change } => {
                 Effect::Change { id, change, request: None, patience: CHANGE_HAS }
             }
             Step::Call(site) => Effect::Call(site),
         };
         let shown = Shown::of(view.machine);
-        let lost = view.reach.lost(view.now);
+        let lost = view.failure_detector.lost(view.now);
         let present = region.standby.map(|standby| standby.site);
         let is_wanted = region.orders() && present.is_none_or(|site| lost.contains(&site));
         let nearest = if is_wanted { nearest(view, present) } else { None };
         let has_registrars = has_registrars(view, &lost);
-        let sight = Sight { nearest, lost, has_registrars };
-        let steps = Standbys::poll(self, view.now, &shown, &region, &sight);
+        let context = Context { nearest, lost, has_registrars };
+        let steps = Standbys::poll(self, view.now, &shown, &region, &context);
         steps.into_iter().map(effect).chain(shown.failure()).collect()
     }
 
@@ -92,7 +92,7 @@ fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<Site
     }
     let staying: Vec<SiteId> =
         staying.into_iter().filter(|site| member.registry.holds_all_causal(*site)).collect();
-    let (lost, ms) = (view.reach.lost(view.now), view.round_trips.all_ms());
+    let (lost, ms) = (view.failure_detector.lost(view.now), view.round_trips.all_ms());
     let can =
         |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);
     let far = |site: &SiteId| ms.get(site).copied().unwrap_or(f32::INFINITY);

@@ -16,8 +16,8 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Report, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, Ballot, Command, Epoch, Failure, Giving, GlobalCommand, Inventory, Registry, SiteId,
-    Slot, SlotEpochs,
+    Answer, Ballot, Command, Epoch, Failure, GlobalCommand, Inventory, Registry, SiteId, Slot,
+    SlotEpochs, SourceStep,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,14 +36,14 @@ pub(super) struct Stranded {
     version: Ballot,
     not_before: Option<Duration>,
     missing: BTreeMap<u64, SiteId>,
-    told: BTreeMap<SiteId, Inventory>,
+    reported: BTreeMap<SiteId, Inventory>,
     last_id: u64,
 }
 
 /// Slots that are frozen here for a site that has left, by their moves.
 pub(super) fn stranded<S: State>(machine: &Machine<S>) -> BTreeMap<u64, Vec<(Slot, Epoch)>> {
     let Some(member) = machine.membership() else { return BTreeMap::new() };
-    let moves = machine.giving().iter();
+    let moves = machine.outgoing().iter();
     let moves = moves.filter(|(_, one)| one.frozen.is_some() && member.registry.has_left(one.to));
     let frozen = moves.map(|(number, one)| {
         let slots = machine.slots_to_give(*number, one);
@@ -81,12 +81,13 @@ impl<S: State> Job<S> for Stranded {
             return effects;
         }
         let others = registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
-        let missing: Vec<SiteId> = others.filter(|site| !self.told.contains_key(site)).collect();
+        let missing: Vec<SiteId> =
+            others.filter(|site| !self.reported.contains_key(site)).collect();
         let now = view.now;
         if missing.is_empty() {
-            let told = std::mem::take(&mut self.told);
+            let reported = std::mem::take(&mut self.reported);
             self.not_before = Some(now + ASK_AGAIN);
-            effects.extend(reclaims(own, &registry, &stranded, &told));
+            effects.extend(reclaims(own, &registry, &stranded, &reported));
             return effects;
         }
         if self.not_before.is_some_and(|at| now < at) {
@@ -121,7 +122,7 @@ impl<S: State> Job<S> for Stranded {
     ) -> Vec<Effect> {
         let Some(site) = self.missing.remove(&id) else { return Vec::new() };
         if let Ok(Answer::Inventory(inventory) | Answer::InventoryOfLoans(inventory, _)) = outcome {
-            self.told.insert(site, *inventory);
+            self.reported.insert(site, *inventory);
         }
         Vec::new()
     }
@@ -132,11 +133,11 @@ fn reclaims(
     own: SiteId,
     registry: &Registry,
     stranded: &BTreeMap<u64, Vec<(Slot, Epoch)>>,
-    told: &BTreeMap<SiteId, Inventory>,
+    reported: &BTreeMap<SiteId, Inventory>,
 ) -> Vec<Effect> {
     let mut effects = Vec::new();
     let mut reports: BTreeMap<Slot, Vec<Report>> = BTreeMap::new();
-    for inventory in told.values() {
+    for inventory in reported.values() {
         for (owner, slots) in &inventory.owners {
             for (slot, epoch) in slots.iter() {
                 let owner = Some((epoch, *owner));
@@ -166,8 +167,8 @@ fn reclaims(
 }
 
 fn reclaim(number: u64, slots: SlotEpochs) -> Effect {
-    Effect::Propose(Command::Global(GlobalCommand::Giving {
+    Effect::Propose(Command::Global(GlobalCommand::Source {
         number,
-        step: Giving::Reclaim { slots },
+        step: SourceStep::Reclaim { slots },
     }))
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{Across, AcrossSay, RegistryNews};
 use wire::entry;
+use wire::inter_site::{InterSite, InterSiteMessage, RegistryNews};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn own_version(&self) -> Option<Ballot> {
@@ -23,8 +23,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// An outgoing message with this site's version.
-    pub(super) fn stamped(&self, say: AcrossSay) -> Across {
-        Across { say: Some(say), version: self.own_version().map(Into::into) }
+    pub(super) fn stamped(&self, message: InterSite) -> InterSiteMessage {
+        InterSiteMessage { content: Some(message), version: self.own_version().map(Into::into) }
     }
 
     /// Whether a site's message can be handled now. Otherwise it waits until it can.
@@ -32,45 +32,47 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         &mut self,
         site: SiteId,
         node: NodeId,
-        message: Across,
-    ) -> Option<AcrossSay> {
+        message: InterSiteMessage,
+    ) -> Option<InterSite> {
         let now = self.now.monotonic;
-        let say = message.say?;
+        let content = message.content?;
         // A version without registrars is carried in the news only.
-        let by_news = match &say {
-            AcrossSay::Registry(news) => Some(Registry::version_of_before(news.version)),
+        let by_news = match &content {
+            InterSite::Registry(news) => Some(Registry::version_of_before(news.version)),
             _ => None,
         };
         let version = message.version.map(Ballot::from).or(by_news);
-        let (Some(version), Some(own)) = (version, self.own_version()) else { return Some(say) };
+        let (Some(version), Some(own)) = (version, self.own_version()) else {
+            return Some(content);
+        };
         let known = self.deployment.versions.known.entry(site).or_default();
         *known = version.max(*known);
         if version < own {
             if Versions::is_due(&mut self.deployment.versions.sent, site, own, now) {
                 self.send_registry(site, node);
             }
-            return Some(say);
+            return Some(content);
         }
         if version == own {
-            return Some(say);
+            return Some(content);
         }
-        let brings_it = matches!(&say, AcrossSay::Registry(news) if !news.registry.is_empty());
+        let brings_it = matches!(&content, InterSite::Registry(news) if !news.registry.is_empty());
         if !brings_it && Versions::is_due(&mut self.deployment.versions.wanted, site, version, now)
         {
             // The site with the newer registry sends it.
-            self.say_version(site, node);
+            self.report_version(site, node);
         }
-        if !matches!(say, AcrossSay::Forward(_) | AcrossSay::Mirror(_)) {
-            return Some(say);
+        if !matches!(content, InterSite::Forward(_) | InterSite::Mirror(_)) {
+            return Some(content);
         }
-        let bytes = say.encoded_len();
+        let bytes = content.encoded_len();
         self.deployment.versions.push(Ahead {
             site,
             node,
             version,
             until: now + PATIENCE,
             bytes,
-            say,
+            message: content,
         })
     }
 
@@ -82,7 +84,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let now = self.now.monotonic;
         for one in self.deployment.versions.take_ready(own, now) {
-            self.take_say(one.site, one.node, one.say);
+            self.take_site_message(one.site, one.node, one.message);
         }
     }
 
@@ -98,13 +100,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn send_registry(&mut self, site: SiteId, node: NodeId) {
         if let Some(news) = self.news_of(true) {
-            self.say_across(site, node, AcrossSay::Registry(news));
+            self.send_inter_site(site, node, InterSite::Registry(news));
         }
     }
 
-    fn say_version(&mut self, site: SiteId, node: NodeId) {
+    fn report_version(&mut self, site: SiteId, node: NodeId) {
         if let Some(news) = self.news_of(false) {
-            self.say_across(site, node, AcrossSay::Registry(news));
+            self.send_inter_site(site, node, InterSite::Registry(news));
         }
     }
 
@@ -128,6 +130,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let body =
             Body::Write(Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(registry))));
         let deadline = now + limits::REQUEST_DEADLINE;
-        self.take_here(Origin::Nobody, body, deadline);
+        self.take_here(Origin::Discard, body, deadline);
     }
 }

@@ -16,6 +16,6 @@
 //!
 //! Left out: what a chunk has is read from the state (`site::machine::copying`), and which command carries it
 //! is the affair of the stream's user ([`crate::global::handover`], [`crate::global::mirroring`]). The
-//! destination takes chunks in by commands (`site::machine::receiving`, `site::machine::mirrors`).
+//! destination takes chunks in by commands (`site::machine::destination`, `site::machine::mirrors`).
 
 pub(crate) mod sender;

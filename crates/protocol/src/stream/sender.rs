@@ -249,7 +249,7 @@ impl<M> Sender<M> {
         mut next: impl FnMut(u64) -> Result<Option<Chunk<M>>, E>,
     ) -> Result<bool, E> {
         loop {
-            let is_full = self.inflight().count() >= limits::MOVE_PIECES_INFLIGHT_MAX;
+            let is_full = self.inflight().count() >= limits::MOVE_CHUNKS_INFLIGHT_MAX;
             if is_full || self.has_gap || self.next_chunk > out.now {
                 return Ok(false);
             }
@@ -398,7 +398,7 @@ mod tests {
         world.run(11);
         assert_eq!(world.begun, 1);
         world.poll();
-        assert_eq!(world.under_way.len(), limits::MOVE_PIECES_INFLIGHT_MAX);
+        assert_eq!(world.under_way.len(), limits::MOVE_CHUNKS_INFLIGHT_MAX);
         assert_eq!(world.sender.inflight_bytes(), 16 * CHUNK_BYTES);
         world.run(100);
         assert!(world.has_all(), "{:?}", world.taken);

@@ -329,9 +329,9 @@ impl World {
         let others: Vec<_> = others.map(|one| (id(one), scene.sites[one].holding)).collect();
         let own = &scene.sites[at].holding;
         let may = |mask: u8| {
-            let told = others.iter().filter(|(site, _)| has(mask, place(*site))).copied();
-            let told: Vec<_> = told.collect();
-            !told.is_empty() && leaving::may_leave(id(at), own, &told, self.planted)
+            let reported = others.iter().filter(|(site, _)| has(mask, place(*site))).copied();
+            let reported: Vec<_> = reported.collect();
+            !reported.is_empty() && leaving::may_leave(id(at), own, &reported, self.planted)
         };
         if !(1..bit(scene.sites.len())).any(may) {
             return;

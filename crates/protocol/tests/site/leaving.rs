@@ -3,9 +3,9 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Epoch,
-    Expiry, Failure, Giving, GlobalCommand, KeyspaceId, KeyspaceSpec, Loss, MoveId, Query,
-    ReadConsistency, Receiving, RegistryChange, Request, SiteId, Slot, SlotEpochs, Write,
+    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId,
+    DestinationStep, Epoch, Expiry, Failure, GlobalCommand, KeyspaceId, KeyspaceSpec, Loss, MoveId,
+    Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, SlotEpochs, SourceStep, Write,
 };
 use std::time::Duration;
 
@@ -155,9 +155,9 @@ fn a_move_that_never_goes_on_does_not_keep_a_site_from_leaving() {
     let mut sites = Sites::new(3);
     let of_a = sites.lab.held_slots(A).0[0];
     let slots = SlotEpochs::gather([(of_a, Epoch::counted(9))]);
-    let begin = Receiving::Begin { slots, open_from: 1, pinned: false };
+    let begin = DestinationStep::Begin { slots, open_from: 1, pinned: false };
     let id = MoveId { from: SiteId(1), number: 1_000_000 };
-    sites.write(C, Command::Global(GlobalCommand::Receiving { id, step: begin }));
+    sites.write(C, Command::Global(GlobalCommand::Destination { id, step: begin }));
     sites.write(
         A,
         Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(SiteId(3)))),
@@ -202,15 +202,15 @@ fn strand(sites: &mut Sites, key: &str) -> Slot {
     let slot = Slot::of_key(key.as_bytes());
     sites.lab.part_site(C);
     let slots = [slot].into_iter().collect();
-    let begin = Giving::Begin { slots, to: SiteId(3), pinned: true };
+    let begin = SourceStep::Begin { slots, to: SiteId(3), pinned: true };
     let Answer::Done(number) =
-        sites.write(A, Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+        sites.write(A, Command::Global(GlobalCommand::Source { number: 0, step: begin }))
     else {
         panic!("not begun")
     };
     sites.write(
         A,
-        Command::Global(GlobalCommand::Giving { number: number.0, step: Giving::Freeze }),
+        Command::Global(GlobalCommand::Source { number: number.0, step: SourceStep::Freeze }),
     );
     sites.lab.part_site(A);
     sites.lab.rejoin_site(C);
@@ -253,7 +253,7 @@ fn what_the_site_that_left_had_handed_on_is_not_served_again() {
     let slot = strand(&mut sites, &key);
     // As if C had taken it, and given it to B, which D has learned of.
     let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
-    sites.write(D, Command::Global(GlobalCommand::Register { holder: SiteId(2), slots }));
+    sites.write(D, Command::Global(GlobalCommand::Register { owner: SiteId(2), slots }));
     sites.lab.rejoin_site(A);
     sites.lab.run(MS * 30_000);
     assert!(!Sites::is_listed(&sites.lab, A, 3));
@@ -267,7 +267,7 @@ fn what_was_lost_with_a_site_that_was_removed_is_served_again_where_it_came_from
     let slot = strand(&mut sites, &key);
     // As if C had taken it, and been removed after a failover that could not ask A.
     let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
-    sites.write(D, Command::Global(GlobalCommand::Register { holder: SiteId(3), slots }));
+    sites.write(D, Command::Global(GlobalCommand::Register { owner: SiteId(3), slots }));
     sites.lab.rejoin_site(A);
     let is_held = |lab: &Simulation| lab.held_slots(A).0.contains(&slot);
     assert!(sites.lab.run_until(MS * 30_000, is_held), "{:?}", sites.lab.failure);

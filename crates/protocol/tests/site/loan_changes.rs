@@ -3,8 +3,8 @@
 use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, BackupChoice, Body, Command, Giving, GlobalCommand, Group, JobName, KeyspaceSpec,
-    Lending, LoanPart, Placement, RegistryChange, SiteId, Slot,
+    Answer, BackupChoice, Body, Command, GlobalCommand, Group, JobName, KeyspaceSpec, Lending,
+    LoanPart, Placement, RegistryChange, SiteId, Slot, SourceStep,
 };
 use std::time::Duration;
 
@@ -86,9 +86,9 @@ impl Lent {
     /// The owner of its slot has what its borrower has written.
     fn is_reported(&mut self) {
         let group = self.group.clone();
-        let is_told =
+        let is_reported =
             |lab: &Simulation| lab.part(EAST, &group).is_some_and(|part| part.changed <= part.fed);
-        assert!(self.sites.lab.run_until(MS * 5_000, is_told));
+        assert!(self.sites.lab.run_until(MS * 5_000, is_reported));
     }
 
     fn leaves(&mut self, site: usize, id: SiteId, by: usize) {
@@ -111,8 +111,8 @@ impl Lent {
 
     fn hand_to_north(&mut self, slot: Slot) {
         let slots = [slot].into_iter().collect();
-        let step = Giving::Begin { slots, to: OF_NORTH, pinned: true };
-        self.sites.write(WEST, Command::Global(GlobalCommand::Giving { number: 0, step }));
+        let step = SourceStep::Begin { slots, to: OF_NORTH, pinned: true };
+        self.sites.write(WEST, Command::Global(GlobalCommand::Source { number: 0, step }));
         let arrived = |lab: &Simulation| lab.held_slots(NORTH).0.contains(&slot);
         assert!(self.sites.lab.run_until(MS * 20_000, arrived));
     }

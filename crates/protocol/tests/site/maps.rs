@@ -4,8 +4,8 @@
 use lab::link::Link;
 use lab::simulation::{Down, Settings, Simulation};
 use model::{
-    Answer, Body, Command, DeploymentCommand, DeploymentId, Giving, GlobalCommand, RegistryChange,
-    Request, SiteId, Slot, SlotSet,
+    Answer, Body, Command, DeploymentCommand, DeploymentId, GlobalCommand, RegistryChange, Request,
+    SiteId, Slot, SlotSet, SourceStep,
 };
 use protocol::global::map::{Fact, Facts, RunFact};
 use std::time::Duration;
@@ -141,8 +141,8 @@ fn ten_sites_agree_after_moves_and_a_site_that_was_away_learns_of_them() {
     sites.0.part_site(7);
     for (from, to) in [(0_usize, 1_u32), (3, 2), (4, 9)] {
         let slots: SlotSet = sites.0.held_slots(from).0.into_iter().take(100).collect();
-        let step = Giving::Begin { slots, to: SiteId(to + 1), pinned: true };
-        sites.ask(from, Command::Global(GlobalCommand::Giving { number: 0, step }));
+        let step = SourceStep::Begin { slots, to: SiteId(to + 1), pinned: true };
+        sites.ask(from, Command::Global(GlobalCommand::Source { number: 0, step }));
     }
     sites.0.run(MS * 8_000);
     sites.0.rejoin_site(7);
@@ -161,8 +161,8 @@ fn the_nodes_of_a_site_know_what_their_leader_knows() {
     sites.0.crash(down, &Down::Killed);
     let held = sites.0.held_slots(sites.0.leader(1).unwrap()).0;
     let slots: SlotSet = held.into_iter().take(100).collect();
-    let step = Giving::Begin { slots, to: SiteId(3), pinned: true };
-    sites.ask(1, Command::Global(GlobalCommand::Giving { number: 0, step }));
+    let step = SourceStep::Begin { slots, to: SiteId(3), pinned: true };
+    sites.ask(1, Command::Global(GlobalCommand::Source { number: 0, step }));
     sites.rest();
     sites.0.start(down);
     sites.until_right();

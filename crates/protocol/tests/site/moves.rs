@@ -21,7 +21,7 @@
 //! | `sites_left` | the sites of the registry, as each one's leader has it |
 //! | `run 100`, `skip 100` | lets so many milliseconds pass; `skip` shows nothing of them |
 //! | `until west logs freeze` | lets time pass until a node of west puts that into its log |
-//! | `until east hears piece` | lets time pass until a message with that text reaches east |
+//! | `until east hears chunk` | lets time pass until a message with that text reaches east |
 //! | `until east holds` | lets time pass until slots are east's |
 //! | `crash west/n1`, `crash west leader`, `restart west` | nodes die; all of a site that are down come back |
 //! | `holders k1` | which sites hold, or hand over, the slot of a key |
@@ -32,9 +32,9 @@ use goldenscript::{Command as Line, Context, Runner};
 use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Giving,
-    GlobalCommand, KeyspaceId, KeyspaceSpec, MoveId, Query, ReadConsistency, Receiving,
-    RegistryChange, Request, RequestId, Slot, SlotSet, Write,
+    Answer, Body, ClientId, Command, Condition, DeploymentCommand, DeploymentId, DestinationStep,
+    Expiry, GlobalCommand, KeyspaceId, KeyspaceSpec, MoveId, Query, ReadConsistency,
+    RegistryChange, Request, RequestId, Slot, SlotSet, SourceStep, Write,
 };
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -154,9 +154,9 @@ impl Script {
             held.is_some_and(|held| slots.iter().all(|slot| held.contains(&slot)))
         };
         let to = self.world.sites[0].id.ok_or("it is in no deployment")?;
-        if let Some(holder) = (1..sites.len()).find(|site| holds(&self.world, *site)) {
-            let step = Giving::Begin { slots: slots.clone(), to, pinned: true };
-            self.give(holder, 0, step)?;
+        if let Some(owner) = (1..sites.len()).find(|site| holds(&self.world, *site)) {
+            let step = SourceStep::Begin { slots: slots.clone(), to, pinned: true };
+            self.give(owner, 0, step)?;
             self.world.run(Duration::from_secs(2));
         }
         self.world.answered.clear();
@@ -214,9 +214,9 @@ impl Script {
         moves.last().map(|one| one.number).ok_or_else(|| "it has no move".into())
     }
 
-    fn give(&mut self, site: usize, number: u64, step: Giving) -> Result<(), Failed> {
+    fn give(&mut self, site: usize, number: u64, step: SourceStep) -> Result<(), Failed> {
         let leader = self.world.leader(site).ok_or("no node leads")?;
-        self.ask(leader, Body::Write(Command::Global(GlobalCommand::Giving { number, step })))
+        self.ask(leader, Body::Write(Command::Global(GlobalCommand::Source { number, step })))
     }
 
     fn holders(&self, key: &str) -> String {
@@ -234,8 +234,8 @@ impl Script {
 
 /// A line of the trace as it is shown; nothing, if it is not worth it.
 fn worth(line: &str, shown: &mut BTreeSet<String>) -> Option<String> {
-    let across = [" ⇒ ", " ⇥ ", " ✗ "].iter().any(|arrow| line.contains(arrow));
-    if across {
+    let inter_site = [" ⇒ ", " ⇥ ", " ✗ "].iter().any(|arrow| line.contains(arrow));
+    if inter_site {
         let of_registry =
             ["  Registry", "  Forward promise", "  Forward accept", "  Forward learn"];
         let of_registrars = ["promised, has", "Answered accepted", "refused, has promised"];
@@ -255,9 +255,9 @@ fn worth(line: &str, shown: &mut BTreeSet<String>) -> Option<String> {
             new.map(|one| one.split_once(' ').map_or(one, |(_, what)| what)).collect();
         return (!moves.is_empty()).then(|| format!("{node}: logs {}", moves.join(", ")));
     }
-    let told = [": asked #", ": answers #", ": holds ", ": starts", ": crashes"];
-    let is_told = told.iter().any(|word| line.contains(word));
-    is_told.then(|| match line.len() {
+    let reported = [": asked #", ": answers #", ": holds ", ": starts", ": crashes"];
+    let is_reported = reported.iter().any(|word| line.contains(word));
+    is_reported.then(|| match line.len() {
         0..=LINE_MAX => line.to_owned(),
         // All slots of a site.
         _ => format!("{} ...", line.chars().take(40).collect::<String>()),
@@ -337,7 +337,11 @@ impl Script {
             "move" => {
                 let (from, to) = (self.site(line.word(1))?, self.site(line.word(2))?);
                 let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
-                self.give(from, 0, Giving::Begin { slots: slot(line.word(0))?, to, pinned: true })?;
+                self.give(
+                    from,
+                    0,
+                    SourceStep::Begin { slots: slot(line.word(0))?, to, pinned: true },
+                )?;
             }
             "order" => {
                 let (slots, to) = (slot(line.word(0))?, self.site(line.word(1))?);
@@ -346,9 +350,9 @@ impl Script {
                 let id = line.request().ok_or("under which number? (number=7)")?;
                 let sites: Vec<_> = self.world.sites.iter().filter_map(|site| site.id).collect();
                 for site in sites {
-                    let step = Giving::Order { id, slots: slots.clone(), to };
+                    let step = SourceStep::Order { id, slots: slots.clone(), to };
                     let command =
-                        Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
+                        Box::new(Command::Global(GlobalCommand::Source { number: 0, step }));
                     self.ask(node, Body::AtSite { site, command })?;
                 }
             }
@@ -356,9 +360,9 @@ impl Script {
                 let site = self.site(line.word(0))?;
                 let number = self.last_move(site)?;
                 let step = match line.name {
-                    "pause" => Giving::Pause(true),
-                    "resume" => Giving::Pause(false),
-                    _ => Giving::TakeBack { refused: false },
+                    "pause" => SourceStep::Pause(true),
+                    "resume" => SourceStep::Pause(false),
+                    _ => SourceStep::TakeBack { refused: false },
                 };
                 self.give(site, number, step)?;
             }
@@ -373,8 +377,10 @@ impl Script {
                 let number = self.last_move(from)?;
                 let from = self.world.sites[from].id.ok_or("it is in no deployment")?;
                 let id = MoveId { from, number };
-                let refuse =
-                    Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse });
+                let refuse = Command::Global(GlobalCommand::Destination {
+                    id,
+                    step: DestinationStep::Refuse,
+                });
                 let leader = self.world.leader(to).ok_or("no node leads")?;
                 self.ask(leader, Body::Write(refuse))?;
             }

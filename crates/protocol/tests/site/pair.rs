@@ -4,8 +4,8 @@ use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, Body, Bytes, Cache, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
-    Failure, Giving, GlobalCommand, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query,
-    ReadConsistency, RegistryChange, Request, SiteEntry, SiteId, SiteName, Slot, Write,
+    Failure, GlobalCommand, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency,
+    RegistryChange, Request, SiteEntry, SiteId, SiteName, Slot, SourceStep, Write,
 };
 use protocol::site::Status;
 use std::time::Duration;
@@ -174,8 +174,8 @@ impl Sites {
     pub(super) fn hand_over(&mut self, slot: Slot, from: usize) {
         let (to, id) = [(EAST, SiteId(2)), (WEST, SiteId(1))][from];
         let slots = [slot].into_iter().collect();
-        let step = Giving::Begin { slots, to: id, pinned: true };
-        self.write(from, Command::Global(GlobalCommand::Giving { number: 0, step }));
+        let step = SourceStep::Begin { slots, to: id, pinned: true };
+        self.write(from, Command::Global(GlobalCommand::Source { number: 0, step }));
         let arrived = |lab: &Simulation| lab.held_slots(to).0.contains(&slot);
         assert!(self.lab.run_until(MS * 20_000, arrived));
     }

@@ -6,8 +6,8 @@ use super::pair::{EAST, MS, Sites, WAY, WEST, bytes};
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, Cache, Command, Condition, Expiry, Failure, Giving, GlobalCommand, KeyspaceId,
-    Query, ReadConsistency, Request, SessionToken, SiteId, Slot, Write,
+    Answer, Body, Cache, Command, Condition, Expiry, Failure, GlobalCommand, KeyspaceId, Query,
+    ReadConsistency, Request, SessionToken, SiteId, Slot, SourceStep, Write,
 };
 use std::time::Duration;
 
@@ -78,8 +78,8 @@ fn an_answer_of_another_site_brings_its_token() {
 fn so_does_the_answer_to_a_command_for_that_site() {
     let mut sites = Sites::with(settings(), Cache::Off);
     let slots = [Slot::of_key(sites.key_at(WEST, "a").as_bytes())].into_iter().collect();
-    let step = Giving::Begin { slots, to: SiteId(2), pinned: true };
-    let command = Command::Global(GlobalCommand::Giving { number: 0, step });
+    let step = SourceStep::Begin { slots, to: SiteId(2), pinned: true };
+    let command = Command::Global(GlobalCommand::Source { number: 0, step });
     let there = Body::AtSite { site: SiteId(1), command: Box::new(command) };
     assert_eq!(sites.in_session(there).0, given());
 }

@@ -94,7 +94,7 @@ impl<V> OutputBuffer<V> {
             | Body::AtSite { .. }
             | Body::Promote { .. }
             | Body::Operator {
-                command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
+                command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsReported { .. },
                 ..
             }
             | Body::Registry { .. }
@@ -232,7 +232,7 @@ pub(crate) fn refuse_joins(forward: &wire::peer::Forward) -> Option<wire::peer::
         })
         .collect();
     (!answers.is_empty())
-        .then(|| wire::peer::Say::Answered(wire::peer::Answered { answers }).into())
+        .then(|| wire::peer::Content::Answered(wire::peer::Answered { answers }).into())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Makes a round's changes durable, however many they are.
 //!
 //! A round that fits one transaction is one. Otherwise it is first written as a redo record: the
-//! changes as one string of bytes, in pieces, and with the last piece a mark that the record is
+//! changes as one string of bytes, in chunks, and with the last chunk a mark that the record is
 //! complete. From then on the round is durable. The rows follow in several transactions, and the
-//! last one removes the record. A new owner finds either no mark, and drops the pieces, or a
+//! last one removes the record. A new owner finds either no mark, and drops the chunks, or a
 //! complete record, and applies it again: it only sets and removes rows, so applying it twice is
 //! harmless.
 
@@ -16,8 +16,8 @@ use wire::entry::{put_varint, take_varint};
 const REDO: &[u8] = b"redo/";
 const MARK: &[u8] = b"redo/whole";
 const PIECE: &[u8] = b"redo/piece/";
-/// A piece with its overhead fits a request.
-const PIECE_BYTES_MAX: usize = limits::ETCD_REQUEST_BYTES_MAX - (8 << 10);
+/// A chunk with its overhead fits a request.
+const CHUNK_BYTES_MAX: usize = limits::ETCD_REQUEST_BYTES_MAX - (8 << 10);
 const FORMAT: u8 = 1;
 
 fn piece_name(nth: u32) -> Bytes {
@@ -48,13 +48,13 @@ pub(crate) fn flush(
         return Ok(());
     }
     let record = encode(changes);
-    let pieces = record.len().div_ceil(PIECE_BYTES_MAX) as u32;
-    for nth in 0..pieces {
-        let from = nth as usize * PIECE_BYTES_MAX;
-        let value = record.slice(from..record.len().min(from + PIECE_BYTES_MAX));
+    let chunks = record.len().div_ceil(CHUNK_BYTES_MAX) as u32;
+    for nth in 0..chunks {
+        let from = nth as usize * CHUNK_BYTES_MAX;
+        let value = record.slice(from..record.len().min(from + CHUNK_BYTES_MAX));
         let mut ops = vec![Op::Put { key: piece_name(nth), value }];
-        if nth + 1 == pieces {
-            let mark = [&[FORMAT], &pieces.to_be_bytes()[..]].concat();
+        if nth + 1 == chunks {
+            let mark = [&[FORMAT], &chunks.to_be_bytes()[..]].concat();
             ops.push(Op::Put { key: Bytes::from_static(MARK), value: mark.into() });
         }
         store.commit(ops)?;
@@ -86,12 +86,12 @@ pub(crate) fn recover(store: &mut impl Locked) -> Result<(), Ended> {
                 .to_owned(),
         )
     };
-    let pieces = match mark.split_first() {
-        Some((&FORMAT, pieces)) => pieces.try_into().map(u32::from_be_bytes).ok(),
+    let chunks = match mark.split_first() {
+        Some((&FORMAT, chunks)) => chunks.try_into().map(u32::from_be_bytes).ok(),
         _ => None,
     };
     let mut record = Vec::new();
-    for nth in 0..pieces.ok_or_else(unreadable)? {
+    for nth in 0..chunks.ok_or_else(unreadable)? {
         let name = piece_name(nth);
         let found = store.page(&name, &[name.as_ref(), &[0]].concat(), 1)?;
         record.extend_from_slice(&found.first().ok_or_else(unreadable)?.1);

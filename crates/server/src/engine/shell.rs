@@ -10,7 +10,7 @@ use model::Request;
 use protocol::site::{Output, Status, Ticket};
 use std::time::Duration;
 use storage::state::fjall::FjallView;
-use wire::peer::{Message, Say};
+use wire::peer::{Content, Message};
 
 /// How an engine takes inputs to the core and outputs from it.
 pub(crate) enum Shell {
@@ -55,8 +55,10 @@ impl Shell {
 
     /// The answer to a node's message that is not for the core.
     pub(crate) fn refusal(&self, message: &Message) -> Option<Message> {
-        match (self, &message.say) {
-            (Shell::Etcd(_), Some(Say::Forward(forward))) => output_buffer::refuse_joins(forward),
+        match (self, &message.content) {
+            (Shell::Etcd(_), Some(Content::Forward(forward))) => {
+                output_buffer::refuse_joins(forward)
+            }
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use wire::peer::{self, Forward, ForwardedAnswer, ForwardedRequest, Hello, Say};
+use wire::peer::{self, Content, Forward, ForwardedAnswer, ForwardedRequest, Hello};
 use wire::proof::CHALLENGE_BYTES;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -131,7 +131,7 @@ impl Connection {
         request: ForwardedRequest,
     ) -> Result<ForwardedAnswer, LinkError> {
         let id = request.id;
-        let message: peer::Message = Say::Forward(Forward { requests: vec![request] }).into();
+        let message: peer::Message = Content::Forward(Forward { requests: vec![request] }).into();
         self.send(&message).await?;
         let in_time = timeout(limits::REQUEST_DEADLINE, self.answer(id)).await;
         in_time.unwrap_or(Err(LinkError::Timeout))
@@ -145,7 +145,7 @@ impl Connection {
         interval: Duration,
     ) -> Result<ForwardedAnswer, LinkError> {
         let id = request.id;
-        let message: peer::Message = Say::Forward(Forward { requests: vec![request] }).into();
+        let message: peer::Message = Content::Forward(Forward { requests: vec![request] }).into();
         let answer = async {
             loop {
                 self.send(&message).await?;
@@ -161,7 +161,7 @@ impl Connection {
 
     async fn answer(&mut self, id: u64) -> Result<ForwardedAnswer, LinkError> {
         loop {
-            if let Some(Say::Answered(answered)) = self.receive().await?.say
+            if let Some(Content::Answered(answered)) = self.receive().await?.content
                 && let Some(answer) = answered.answers.into_iter().find(|one| one.id == id)
             {
                 return Ok(answer);

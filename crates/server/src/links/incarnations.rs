@@ -13,7 +13,7 @@ use protocol::replica::lives;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
-use wire::peer::{Life, Members, Message, Say};
+use wire::peer::{Content, Life, Members, Message};
 
 /// The incarnations of the site's nodes, as far as the links need them.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Incarnations {
 
     /// Passes answers on to the incarnations of a node that requested to join: each request carries its own.
     pub(super) fn answer(&self, to: NodeId, message: &Message) {
-        let Some(Say::Answered(answered)) = &message.say else { return };
+        let Some(Content::Answered(answered)) = &message.content else { return };
         for ((_, incarnation), link) in lock(&self.joiners).range((to, 0)..=(to, u64::MAX)) {
             if answered.answers.iter().any(|answer| answer.id == *incarnation) {
                 link.push(message);
@@ -66,7 +66,7 @@ impl Links {
         let Some(by) = self.0.incarnations.replaced(node, life_of(&connection)) else { return };
         tracing::warn!(%node, "a node was refused: its disk is of an earlier life of {node}, or it was \
              given a --node that is in use");
-        let message: Message = Say::Replaced(by).into();
+        let message: Message = Content::Replaced(by).into();
         // If this is lost, the next dial repeats it.
         let _ = connection.send(&message).await;
     }
@@ -84,7 +84,7 @@ impl Links {
         let event = |message: Message| match lives::only_joins(&message) {
             true => Some(Event::Message { from: node, message }),
             false => {
-                link.push(&Say::Replaced(by).into());
+                link.push(&Content::Replaced(by).into());
                 link.wake_writer();
                 refused.notify_one();
                 None

@@ -16,8 +16,8 @@ use model::{DeploymentId, NodeId, Registry, SiteId, SiteName};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::across::Across;
-use wire::peer::{self, Say};
+use wire::inter_site::InterSiteMessage;
+use wire::peer::{self, Content};
 
 /// The time for which an unreachable node is not dialled again.
 const BACKOFF: Duration = Duration::from_millis(200);
@@ -61,17 +61,17 @@ impl Links {
         *lock(&self.0.others.addresses) = addresses.collect();
     }
 
-    pub(super) fn queue_inter_site(&self, remote: Remote, message: Across) {
+    pub(super) fn queue_inter_site(&self, remote: Remote, message: InterSiteMessage) {
         if !lock(&self.0.others.addresses).contains_key(&remote)
             && let Some(back) = lock(&self.0.others.back).get(&remote)
         {
-            return back.push(&Say::Across(message).into());
+            return back.push(&Content::InterSite(message).into());
         }
         let link = lock(&self.0.others.links).entry(remote).or_default().clone();
         if link.begin_dialling() {
             self.0.runtime.spawn(self.clone().carry(remote, link.clone()));
         }
-        link.push_while_dialling(&Say::Across(message).into());
+        link.push_while_dialling(&Content::InterSite(message).into());
     }
 
     pub(super) fn wake_inter_site(&self) {
@@ -107,7 +107,7 @@ impl Links {
         if let Some(inbound) = self.inbound() {
             inbound.lost(remote);
         }
-        let _ = self.0.events.send(Event::AcrossLost { site, node });
+        let _ = self.0.events.send(Event::InterSiteLost { site, node });
     }
 
     async fn dial_inter_site(&self, (site, node): Remote) -> Result<Connection, LinkError> {
@@ -140,12 +140,12 @@ impl Links {
 
     /// Turns a message from a node of another site into an event for this site.
     fn event_of(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
-        let Some(Say::Across(message)) = message.say else { return None };
+        let Some(Content::InterSite(message)) = message.content else { return None };
         let message = match self.inbound() {
             Some(inbound) => inbound.receive(self, (site, node), message)?,
             None => message,
         };
-        Some(Event::Across { site, node, message })
+        Some(Event::InterSite { site, node, message })
     }
 
     fn begin_way_back(&self, remote: Remote) -> (Arc<Link>, u64) {

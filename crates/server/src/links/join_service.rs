@@ -7,20 +7,20 @@ use model::{
     Body, Command, DeploymentCommand, Failure, Refusal, RegistryChange, RegistryError, limits,
 };
 use wire::entry;
-use wire::peer::{Answered, ForwardedAnswer, Member, Members, Message, Say};
+use wire::peer::{Answered, Content, ForwardedAnswer, Member, Members, Message};
 
 impl Links {
     /// Serves the request of a node without a deployment.
     pub(super) async fn serve_joiner(&self, mut connection: Connection) {
         let answering = async {
-            while let Some(Say::Forward(forward)) = connection.receive().await?.say {
+            while let Some(Content::Forward(forward)) = connection.receive().await?.content {
                 for asked in forward.requests {
                     let outcome = self.ask_for_joiner(asked.request).await;
                     let members = self.nodes_of_taken(&outcome);
                     let outcome = entry::encode_reply(&outcome);
                     let answers =
                         vec![ForwardedAnswer { id: asked.id, outcome, members, token: None }];
-                    let message: Message = Say::Answered(Answered { answers }).into();
+                    let message: Message = Content::Answered(Answered { answers }).into();
                     connection.send(&message).await?;
                 }
             }

@@ -41,7 +41,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use unproved::Unproved;
-use wire::across::Across;
+use wire::inter_site::InterSiteMessage;
 use wire::peer::{self, Hello, Members};
 use wire::proof::CHALLENGE_BYTES;
 
@@ -419,7 +419,7 @@ impl Peers for Links {
         self.0.incarnations.answer(to, message);
     }
 
-    fn send_inter_site(&self, to: Remote, message: Across) {
+    fn send_inter_site(&self, to: Remote, message: InterSiteMessage) {
         self.queue_inter_site(to, message);
     }
 

@@ -11,7 +11,7 @@ use crate::batcher::Outcome;
 use model::{NodeId, Registry, Request, SiteId};
 use std::pin::Pin;
 use std::sync::Arc;
-use wire::across::Across;
+use wire::inter_site::InterSiteMessage;
 use wire::peer::{Members, Message};
 
 /// The other nodes, for all threads that send to them: the fronts' and the site's.
@@ -21,7 +21,7 @@ pub(crate) trait Peers: Send + Sync {
 
     /// Queues a message to a node of another site. It may be lost. Sent at the next
     /// [`Peers::flush_inter_site`].
-    fn send_inter_site(&self, to: Remote, message: Across);
+    fn send_inter_site(&self, to: Remote, message: InterSiteMessage);
 
     /// Sends all that is queued.
     fn flush(&self);
@@ -42,7 +42,12 @@ pub(crate) trait Peers: Send + Sync {
 /// What a node does on the links' threads with what other nodes send.
 pub(crate) trait Inbound: Send + Sync {
     /// Takes a message of another site's node; returns what is left for the site's thread.
-    fn receive(&self, peers: &dyn Peers, from: Remote, message: Across) -> Option<Across>;
+    fn receive(
+        &self,
+        peers: &dyn Peers,
+        from: Remote,
+        message: InterSiteMessage,
+    ) -> Option<InterSiteMessage>;
 
     /// The connection to a node of another site broke.
     fn lost(&self, remote: Remote);
@@ -82,7 +87,12 @@ mod tests {
     struct Joins;
 
     impl Inbound for Joins {
-        fn receive(&self, _: &dyn Peers, _: Remote, message: Across) -> Option<Across> {
+        fn receive(
+            &self,
+            _: &dyn Peers,
+            _: Remote,
+            message: InterSiteMessage,
+        ) -> Option<InterSiteMessage> {
             Some(message)
         }
 

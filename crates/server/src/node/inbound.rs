@@ -8,7 +8,7 @@ use crate::proxy_reads::SharedProxyReads;
 use model::{Registry, Request};
 use std::pin::Pin;
 use std::sync::Arc;
-use wire::across::Across;
+use wire::inter_site::InterSiteMessage;
 
 /// See the module.
 pub(super) struct Here {
@@ -17,7 +17,12 @@ pub(super) struct Here {
 }
 
 impl Inbound for Here {
-    fn receive(&self, peers: &dyn Peers, from: Remote, message: Across) -> Option<Across> {
+    fn receive(
+        &self,
+        peers: &dyn Peers,
+        from: Remote,
+        message: InterSiteMessage,
+    ) -> Option<InterSiteMessage> {
         match &self.proxy_reads {
             Some(reads) => reads.receive(peers, from, message),
             None => Some(message),

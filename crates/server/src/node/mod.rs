@@ -46,7 +46,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::log::Spare;
 use storage::snapshot::SnapshotHead;
-use wire::across::Across;
+use wire::inter_site::InterSiteMessage;
 use wire::peer;
 
 /// An event for the site's thread.
@@ -58,12 +58,12 @@ pub(crate) enum Event {
         message: peer::Message,
     },
     LinkLost(NodeId),
-    Across {
+    InterSite {
         site: SiteId,
         node: NodeId,
-        message: Across,
+        message: InterSiteMessage,
     },
-    AcrossLost {
+    InterSiteLost {
         site: SiteId,
         node: NodeId,
     },

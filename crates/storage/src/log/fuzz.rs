@@ -13,7 +13,7 @@ use std::path::Path;
 
 const OPTIONS: Options = Options { segment_bytes: 2048, grow_bytes: 256, reserve_bytes: 0 };
 
-/// Hands out the input piece by piece; zeros when it is used up.
+/// Hands out the input chunk by chunk; zeros when it is used up.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -96,8 +96,8 @@ pub fn open_edited(input: &[u8]) {
             2 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 + at as u8 % 255),
             _ => {
                 let from = input.number() as usize % (bytes.len() + 1);
-                let piece = bytes[from.min(at)..from.max(at)].to_vec();
-                bytes.extend_from_slice(&piece);
+                let chunk = bytes[from.min(at)..from.max(at)].to_vec();
+                bytes.extend_from_slice(&chunk);
             }
         }
         disk.plant(&path, bytes);

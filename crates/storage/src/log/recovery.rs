@@ -293,7 +293,7 @@ impl Replay {
     }
 }
 
-/// A segment read in large pieces.
+/// A segment read in large chunks.
 struct Window<'a> {
     segment: &'a Segment,
     file_bytes: u64,

@@ -25,10 +25,10 @@ code_enum!(Answer as "answer" {
     13 => Aborted,
     14 => Keyspace(keyspace),
     15 => Registered { site, registry },
-    16 => Staged { pieces, resume },
+    16 => Staged { chunks, resume },
     17 => Installed,
     20 => FromBackup { outcome, in_step_ms },
-    21 => Mirrored { pieces, resume, whole },
+    21 => Mirrored { chunks, resume, whole },
     // 22 was the answer to a fence.
     23 => Loss(loss),
     110 => Inventory(inventory),

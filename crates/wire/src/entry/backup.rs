@@ -30,7 +30,7 @@ use super::causal::{FirstRegion, MovedRegion, SingleRegion};
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
-    Inventory, Loss, Mirroring, OpenFailover, Promotion, Reached, Region, Registry, SiteId,
+    Inventory, Loss, MirrorStep, OpenFailover, Promotion, Reached, Region, Registry, SiteId,
     SlotCopy, Tag, Taken, TermBegan,
 };
 
@@ -42,9 +42,9 @@ code_enum!(BackupChoice as "choice of a backup" {
 
 code_struct!(Backups { chosen, promotions, returned });
 
-code_enum!(Mirroring as "step of a mirror" {
+code_enum!(MirrorStep as "step of a mirror" {
     1 => Begin,
-    2 => Piece { sequence, resume, gone, items, reached },
+    2 => Chunk { sequence, resume, gone, items, reached },
 });
 
 code_struct!(Reached { revision, log_time_ms, whole, holds });

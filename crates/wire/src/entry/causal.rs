@@ -108,8 +108,8 @@ code_enum!(CausalCommand as "command of causal keys" {
 
 code_enum!(Resync as "step of a resync" {
     1 => Begin { epoch, floor, start, ordered, resume },
-    2 => Piece { start, sequence, resume, items },
-    3 => Switch { start, pieces, upto },
+    2 => Chunk { start, sequence, resume, items },
+    3 => Switch { start, chunks, upto },
 });
 
 code_enum!(ResyncItem as "item of a resync" {
@@ -181,10 +181,10 @@ mod tests {
                 &b"\x8f\x01\x01\x02\x06\x07\x01z"[..],
             ),
             (
-                Resync::Piece { start, sequence: 8, resume: "z".into(), items },
+                Resync::Chunk { start, sequence: 8, resume: "z".into(), items },
                 b"\x8f\x02\x06\x08\x01z\x03\x01\x02\x01k\x01r\x02\x04\x03\x05\x03\x02\x01\x02\x01k\x03\x03\xac\x02\x04",
             ),
-            (Resync::Switch { start, pieces: 9, upto: Position(10) }, b"\x8f\x03\x06\x09\x0a"),
+            (Resync::Switch { start, chunks: 9, upto: Position(10) }, b"\x8f\x03\x06\x09\x0a"),
         ];
         for (step, bytes) in cases {
             let mut out = Vec::new();

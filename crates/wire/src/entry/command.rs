@@ -279,7 +279,7 @@ code_enum!(OperatorCommand as "command of an operator" {
     1 => AddNode { node, address, witness, force },
     2 => RemoveNode { node, force },
     3 => Promote { lost, by, without },
-    220 => PromoteAsTold { lost, by, without, told },
+    220 => PromoteAsReported { lost, by, without, reported },
 });
 
 code_enum!(JobName as "job" {

@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Ballot, DeploymentCommand, DeploymentId, Epoch, Giving, GlobalCommand, HandedOn, Held, Holding,
-    MoveError, MoveId, NodeEntry, Ordered, OrderedMove, Receiving, RegistryChange, RegistryError,
-    SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, StagedItem,
+    Ballot, DeploymentCommand, DeploymentId, DestinationStep, Epoch, GlobalCommand, HandedOn, Held,
+    Holding, MoveError, MoveId, NodeEntry, Ordered, OrderedMove, RegistryChange, RegistryError,
+    SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, SourceStep, StagedItem,
 };
 
 code_newtype!(DeploymentId, SiteId, SlotEpochs);
@@ -26,9 +26,9 @@ code_enum!(DeploymentCommand as "command of the deployment" {
 });
 
 code_enum!(GlobalCommand as "command of global keys" {
-    14 => Register { holder, slots },
-    15 => Giving { number, step },
-    16 => Receiving { id, step },
+    14 => Register { owner, slots },
+    15 => Source { number, step },
+    16 => Destination { id, step },
     20 => SetMirror { to },
     21 => Mirror { from, number, step },
     22 => Fence { lost, by, number, step },
@@ -45,7 +45,7 @@ code_enum!(RegistryChange as "change of the registry" {
     2 => Update(entry),
     3 => Leave(site),
     4 => Remove(site),
-    190 => RemoveTo { site, receivers },
+    190 => RemoveTo { site, destinations },
     5 => Node(site, node),
     10 => Backup(site, choice),
     11 => Promote(promotion),
@@ -106,7 +106,7 @@ code_enum!(MoveError as "move error" {
     6 => NotReady(what),
 });
 
-code_enum!(Giving as "step of giving slots" {
+code_enum!(SourceStep as "step of a source" {
     1 => Begin { slots, to, pinned },
     2 => Freeze,
     3 => Release,
@@ -127,13 +127,13 @@ code_enum!(Held as "holding of slots" {
     3 => Gone(to),
 });
 
-code_enum!(Receiving as "step of receiving slots" {
+code_enum!(DestinationStep as "step of a destination" {
     1 => Begin { slots, open_from, pinned },
-    2 => Piece { sequence, resume, items },
-    3 => Install { pieces, log_time_ms, revision, registry },
+    2 => Chunk { sequence, resume, items },
+    3 => Install { chunks, log_time_ms, revision, registry },
     4 => Refuse,
     190 => BeginCopies(slots),
-    191 => TakeCopies { pieces, copies },
+    191 => TakeCopies { chunks, copies },
     230 => Decline,
 });
 
@@ -264,9 +264,9 @@ mod tests {
         SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch::counted(2))])
     }
 
-    fn order() -> Giving {
+    fn order() -> SourceStep {
         let id = RequestId { client: ClientId(300), sequence: 4, acknowledged_below: 3 };
-        Giving::Order { id, slots: "0-9".parse().unwrap(), to: SiteId(2) }
+        SourceStep::Order { id, slots: "0-9".parse().unwrap(), to: SiteId(2) }
     }
 
     /// One of each kind.
@@ -286,9 +286,9 @@ mod tests {
                 row,
             },
         ];
-        let begin = Giving::Begin { slots: "9".parse().unwrap(), to: SiteId(2), pinned: true };
-        let install = Receiving::Install {
-            pieces: 3,
+        let begin = SourceStep::Begin { slots: "9".parse().unwrap(), to: SiteId(2), pinned: true };
+        let install = DestinationStep::Install {
+            chunks: 3,
             log_time_ms: 4,
             revision: Revision(5),
             registry: Some(Box::new(registry())),
@@ -314,69 +314,73 @@ mod tests {
                 revision: model::Revision(300),
                 later: SlotEpochs(vec![("0-9".parse().unwrap(), Epoch::counted(3))]),
             }),
-            Command::Global(GlobalCommand::Register { holder: SiteId(2), slots: slots() }),
-            Command::Global(GlobalCommand::Giving { number: 5, step: begin }),
-            Command::Global(GlobalCommand::Giving {
+            Command::Global(GlobalCommand::Register { owner: SiteId(2), slots: slots() }),
+            Command::Global(GlobalCommand::Source { number: 5, step: begin }),
+            Command::Global(GlobalCommand::Source {
                 number: 5,
-                step: Giving::TakeBack { refused: true },
+                step: SourceStep::TakeBack { refused: true },
             }),
-            Command::Global(GlobalCommand::Giving { number: 0, step: order() }),
-            Command::Global(GlobalCommand::Giving {
+            Command::Global(GlobalCommand::Source { number: 0, step: order() }),
+            Command::Global(GlobalCommand::Source {
                 number: 5,
-                step: Giving::Reclaim { slots: slots() },
+                step: SourceStep::Reclaim { slots: slots() },
             }),
-            Command::Global(GlobalCommand::Receiving {
+            Command::Global(GlobalCommand::Destination {
                 id,
-                step: Receiving::Begin { slots: slots(), open_from: 5, pinned: false },
+                step: DestinationStep::Begin { slots: slots(), open_from: 5, pinned: false },
             }),
-            Command::Global(GlobalCommand::Receiving {
+            Command::Global(GlobalCommand::Destination {
                 id,
-                step: Receiving::Piece { sequence: 1, resume: Bytes::from_static(b"x"), items },
+                step: DestinationStep::Chunk {
+                    sequence: 1,
+                    resume: Bytes::from_static(b"x"),
+                    items,
+                },
             }),
-            Command::Global(GlobalCommand::Receiving { id, step: install }),
-            Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse }),
-            Command::Global(GlobalCommand::Receiving { id, step: Receiving::Decline }),
-            Command::Global(GlobalCommand::Receiving {
+            Command::Global(GlobalCommand::Destination { id, step: install }),
+            Command::Global(GlobalCommand::Destination { id, step: DestinationStep::Refuse }),
+            Command::Global(GlobalCommand::Destination { id, step: DestinationStep::Decline }),
+            Command::Global(GlobalCommand::Destination {
                 id,
-                step: Receiving::BeginCopies("9".parse().unwrap()),
+                step: DestinationStep::BeginCopies("9".parse().unwrap()),
             }),
-            Command::Global(GlobalCommand::Receiving { id, step: take_copies() }),
+            Command::Global(GlobalCommand::Destination { id, step: take_copies() }),
             Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::RemoveTo {
                 site: SiteId(2),
-                receivers: vec![SiteId(3)],
+                destinations: vec![SiteId(3)],
             })),
         ]
     }
 
-    fn take_copies() -> Receiving {
+    fn take_copies() -> DestinationStep {
         let copy = model::SlotCopy::retained(Epoch::counted(3), SiteId(5));
         let owner = Some((SiteId(6), Epoch::counted(4)));
         let copies = vec![HandedOn { slots: "9".parse().unwrap(), copy, owner }];
-        Receiving::TakeCopies { pieces: 7, copies }
+        DestinationStep::TakeCopies { chunks: 7, copies }
     }
 
     #[test]
     fn format_1_stays_as_it_is() {
-        let step = Receiving::Begin { slots: slots(), open_from: 5, pinned: true };
-        let command = Command::Global(GlobalCommand::Receiving {
+        let step = DestinationStep::Begin { slots: slots(), open_from: 5, pinned: true };
+        let command = Command::Global(GlobalCommand::Destination {
             id: MoveId { from: SiteId(1), number: 5 },
             step,
         });
         let expected = b"\x01\x10\x01\x05\x01\x01\x02\x00\x03\x09\x09\x02\x05\x01";
         assert_eq!(&encode_command(&command)[..], expected);
         let items = vec![StagedItem::Clock { log_time_ms: 300 }];
-        let step = Receiving::Piece { sequence: 2, resume: Bytes::new(), items };
-        let command = Command::Global(GlobalCommand::Receiving {
+        let step = DestinationStep::Chunk { sequence: 2, resume: Bytes::new(), items };
+        let command = Command::Global(GlobalCommand::Destination {
             id: MoveId { from: SiteId(1), number: 5 },
             step,
         });
         assert_eq!(&encode_command(&command)[..], b"\x01\x10\x01\x05\x02\x02\x00\x01\x82\xac\x02");
         let order =
-            encode_command(&Command::Global(GlobalCommand::Giving { number: 0, step: order() }));
+            encode_command(&Command::Global(GlobalCommand::Source { number: 0, step: order() }));
         assert_eq!(&order[..], b"\x01\x0f\x00\xa0\xac\x02\x04\x03\x01\x00\x09\x02");
-        let reclaim = Command::Global(GlobalCommand::Giving {
+        let reclaim = Command::Global(GlobalCommand::Source {
             number: 5,
-            step: Giving::Reclaim { slots: slots() },
+            step: SourceStep::Reclaim { slots: slots() },
         });
         assert_eq!(&encode_command(&reclaim)[..], b"\x01\x0f\x05\xdc\x01\x02\x00\x03\x09\x09\x02");
         let found = Command::Deployment(DeploymentCommand::Found {

@@ -38,9 +38,9 @@ pub use lending::{
 
 use compact::{Code, Input};
 use model::{
-    Answer, Ballot, Body, Bytes, CausalWrite, Command, Failure, GlobalCommand, Kept, Keyspace,
-    LostReport, LostWrite, Query, Receiving, Refusal, Registry, Request, SlotEpochs, StagedItem,
-    Taken, limits,
+    Answer, Ballot, Body, Bytes, CausalWrite, Command, DestinationStep, Failure, GlobalCommand,
+    Kept, Keyspace, LostReport, LostWrite, Query, Refusal, Registry, Request, SlotEpochs,
+    StagedItem, Taken, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -196,10 +196,10 @@ pub fn encode_query(query: &Query) -> Bytes {
 
 /// Writes a request, on its way to the leader.
 pub fn encode_request(request: &Request) -> Bytes {
-    // A piece of a move is large: its buffer is not to grow step by step.
+    // A chunk of a move is large: its buffer is not to grow step by step.
     let bulk_bytes = match &request.body {
-        Body::Write(Command::Global(GlobalCommand::Receiving {
-            step: Receiving::Piece { items, .. },
+        Body::Write(Command::Global(GlobalCommand::Destination {
+            step: DestinationStep::Chunk { items, .. },
             ..
         })) => {
             let item_bytes = |item: &StagedItem| match item {

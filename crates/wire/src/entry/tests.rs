@@ -219,8 +219,8 @@ fn operator_command() -> impl Strategy<Value = OperatorCommand> {
         (site(), option::of(site()), vec(site(), 0..3), option::of((0u64..9, any::<u64>())))
             .prop_map(|(lost, by, without, from)| {
                 let from = from.map(|(count, position)| (Epoch::counted(count), position));
-                let told = vec![Taken { by: lost, slots: "0-9,12".parse().unwrap(), from }];
-                OperatorCommand::PromoteAsTold { lost, by, without, told }
+                let reported = vec![Taken { by: lost, slots: "0-9,12".parse().unwrap(), from }];
+                OperatorCommand::PromoteAsReported { lost, by, without, reported }
             }),
     ]
 }

@@ -73,24 +73,24 @@ pub(super) struct Ways {
     gateways: Gateways,
     chord: Chord,
     /// The site of each slot.
-    holders: Vec<usize>,
+    owners: Vec<usize>,
     pipes: BTreeMap<(End, End), Pipe>,
     random: Random,
 }
 
 impl Ways {
-    pub(super) fn new(gateways: Gateways, sites: usize, holders: Vec<usize>) -> Ways {
+    pub(super) fn new(gateways: Gateways, sites: usize, owners: Vec<usize>) -> Ways {
         // Links without chance draw nothing.
         let random = Random::stream(0, "gateways", 0);
-        Ways { gateways, chord: Chord::even(sites), holders, pipes: BTreeMap::new(), random }
+        Ways { gateways, chord: Chord::even(sites), owners, pipes: BTreeMap::new(), random }
     }
 
     /// The way of a request that has reached a node of a site.
     pub(super) fn of(&self, doing: &Doing, site: usize, node: usize, lab: &Lab) -> Way {
         let slot = Slot::of_key(doing.key.as_bytes());
-        let holder = self.holders[usize::from(slot.number())];
+        let owner = self.owners[usize::from(slot.number())];
         let asked = lab.sites[site].nodes[node];
-        let leader = if holder == site { Some(asked) } else { lab.leader(holder) };
+        let leader = if owner == site { Some(asked) } else { lab.leader(owner) };
         let (question, request) = (doing.question_bytes(), doing.bytes());
         let (own, gateway) = (End::Node(asked), End::Gateway(site));
         let mut there = Vec::new();
@@ -98,18 +98,18 @@ impl Ways {
         call(own, gateway, question);
         call(gateway, own, question);
         let mut back = Vec::new();
-        if holder != site {
+        if owner != site {
             call(own, gateway, request);
-            for other in self.chord.way(site, self.chord.position(holder)) {
+            for other in self.chord.way(site, self.chord.position(owner)) {
                 for _ in 0..2 {
                     call(gateway, End::Gateway(other), question);
                     call(End::Gateway(other), gateway, question);
                 }
             }
-            call(gateway, End::Gateway(holder), request);
+            call(gateway, End::Gateway(owner), request);
             if let Some(leader) = leader {
-                call(End::Gateway(holder), End::Node(leader), request);
-                let ends = [End::Node(leader), End::Gateway(holder), gateway, own];
+                call(End::Gateway(owner), End::Node(leader), request);
+                let ends = [End::Node(leader), End::Gateway(owner), gateway, own];
                 back.extend(ends.windows(2).map(|pair| (pair[0], pair[1])));
             }
         }

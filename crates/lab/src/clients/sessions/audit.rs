@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{Answer, Body, KeyspaceId};
 
 use super::asking::{Asked, Making};
-use super::told::Told;
+use super::reported::Reported;
 use crate::clients::Ids;
 use crate::history::{Got, Request, Seen};
 use crate::workload::Spec;
@@ -50,12 +50,12 @@ impl Audit {
 
     /// A site's answer, as a line of the history, and the marks that were found by register.
     #[must_use]
-    pub fn told(
+    pub fn reported(
         &self,
         site: &str,
         (call_us, return_us): (u64, u64),
         answer: &Answer,
-    ) -> Option<(Told, BTreeMap<String, String>)> {
+    ) -> Option<(Reported, BTreeMap<String, String>)> {
         let shown = self.asked.shown(answer)?;
         let found =
             shown.iter().filter_map(|(register, mark)| Some((register.to_string(), mark.clone()?)));
@@ -75,6 +75,6 @@ impl Audit {
             write: None,
             got: Got::Done,
         };
-        Some((Told { line, marks, mark: None }, found))
+        Some((Reported { line, marks, mark: None }, found))
     }
 }

@@ -10,11 +10,11 @@
 //! | --- | --- |
 //! | `asking` | one request, and what its answer shows |
 //! | `audit` | all keys, read once more in the end |
-//! | `told` | what goes into the history, once the order of the writes is known |
+//! | `reported` | what goes into the history, once the order of the writes is known |
 
 mod asking;
 mod audit;
-mod told;
+mod reported;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
 pub use self::audit::{Audit, audits};
-pub use self::told::{Ordering, Told, expiring, folded};
+pub use self::reported::{Ordering, Reported, expiring, folded};
 use super::client::Client;
 use super::{ATTEMPT_MAX, BACKOFF, Ids, Lab, OPERATION_MAX, OPERATIONS_MAX, Trail};
 use crate::history::{Got, Request as Line, Seen};
@@ -95,7 +95,7 @@ pub struct Sessions<'w> {
     stopped: bool,
     busy: usize,
     /// What was asked and what came back.
-    told: Vec<Told>,
+    reported: Vec<Reported>,
     /// A session was refused for good.
     pub refused: Option<String>,
     /// A site answered for a keyspace for which it refuses requests.
@@ -130,7 +130,7 @@ impl<'w> Sessions<'w> {
             began: Duration::ZERO,
             stopped: false,
             busy: 0,
-            told: Vec::new(),
+            reported: Vec::new(),
             refused: None,
             unheld: None,
         }
@@ -396,7 +396,7 @@ impl<'w> Sessions<'w> {
         let kind = if doing.asked.writes.is_empty() { 6 } else { 7 };
         let at = now.saturating_sub(self.began);
         measure.record(at, kind, now - doing.call, result);
-        if self.told.len() < OPERATIONS_MAX && !doing.is_by_rule {
+        if self.reported.len() < OPERATIONS_MAX && !doing.is_by_rule {
             let (mut reads, mut marks) = (Vec::new(), Vec::new());
             for (register, mark) in shown {
                 reads.push(Seen { register, found: None, absent: mark.is_none() });
@@ -412,7 +412,7 @@ impl<'w> Sessions<'w> {
                 write: None,
                 got,
             };
-            self.told.push(Told { line, marks, mark: doing.asked.mark });
+            self.reported.push(Reported { line, marks, mark: doing.asked.mark });
         }
         let pace = self.world.clients[one.client.group].pace;
         let start = pace.next_start(one.client.scheduled, now, &mut one.client.random);
@@ -428,8 +428,8 @@ impl<'w> Sessions<'w> {
     }
 
     /// What was asked and what came back.
-    pub fn take_told(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.told)
+    pub fn take_reported(&mut self) -> Vec<Reported> {
+        std::mem::take(&mut self.reported)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Fact, Facts, Source, violation};
 use crate::history::{History, Operation};
 use crate::verdict::session::Sessions;
-use crate::verdict::{Violation, told};
+use crate::verdict::{Violation, reported};
 
 /// Most numbers that are kept: 200 MB of them.
 const NUMBERS_MAX: usize = 50_000_000;
@@ -206,9 +206,9 @@ impl<'h> Causes<'h> {
                 let what = format!(
                     "{} found what had been overwritten among its causes: {} was caused by {}, and is \
                      among the causes of the read.",
-                    told(self.operation(index)),
-                    told(self.operation(newer)),
-                    told(self.operation(source)),
+                    reported(self.operation(index)),
+                    reported(self.operation(newer)),
+                    reported(self.operation(source)),
                 );
                 return Err(violation(self.history, what, vec![source, newer, index], index));
             }
@@ -217,8 +217,8 @@ impl<'h> Causes<'h> {
             {
                 let what = format!(
                     "{} found version {found}, though a later version, {cause}, is among its causes: {}.",
-                    told(self.operation(index)),
-                    told(self.operation(newer)),
+                    reported(self.operation(index)),
+                    reported(self.operation(newer)),
                 );
                 return Err(violation(self.history, what, vec![source, newer, index], index));
             }
@@ -255,8 +255,8 @@ impl<'h> Causes<'h> {
         }
         let what = format!(
             "{} found nothing, though a write is among its causes and no delete explains it: {}.",
-            told(self.operation(index)),
-            told(self.operation(lost)),
+            reported(self.operation(index)),
+            reported(self.operation(lost)),
         );
         Err(violation(self.history, what, vec![lost, index], index))
     }
@@ -279,8 +279,8 @@ impl<'h> Causes<'h> {
                 let what = format!(
                     "the versions of the key contradict causes: {} has version {version}, and among its \
                      causes is version {cause}, {}.",
-                    told(self.operation(index)),
-                    told(self.operation(write.operation)),
+                    reported(self.operation(index)),
+                    reported(self.operation(write.operation)),
                 );
                 return Err(violation(self.history, what, vec![write.operation, index], index));
             }
@@ -304,7 +304,11 @@ impl<'h> Causes<'h> {
         let first = sessions.iter().position(|&session| session == at).unwrap_or(0);
         let circle = &way[first..];
         let steps = circle.iter().map(|&(read, write)| {
-            format!("{} comes from {}", told(self.operation(read)), told(self.operation(write)))
+            format!(
+                "{} comes from {}",
+                reported(self.operation(read)),
+                reported(self.operation(write))
+            )
         });
         let what = format!(
             "operations are causes of one another in a circle: {}; and each of these writes comes \
@@ -353,7 +357,7 @@ impl<'h> Causes<'h> {
         let circle = circle_of(&after, &before, start);
         let writes =
             circle.iter().filter(|&&i| self.facts.facts[i].is_some_and(|fact| fact.writes));
-        let tellings: Vec<String> = writes.map(|&index| told(self.operation(index))).collect();
+        let tellings: Vec<String> = writes.map(|&index| reported(self.operation(index))).collect();
         let what = format!(
             "no order of each key's writes agrees with what was read and with causes; in a circle, each \
              has to come before the next: {}.",

@@ -562,18 +562,18 @@ impl<'k, 'h> Search<'k, 'h> {
 
     /// What distinguishes this configuration from others.
     fn configuration(&self) -> Box<[u32]> {
-        let mut told = vec![self.state];
+        let mut reported = vec![self.state];
         let mut at = self.next[0];
         while !self.is_return(at) {
-            told.push(self.operation[at as usize]);
+            reported.push(self.operation[at as usize]);
             at = self.next[at as usize];
         }
         for (class, number) in self.classes.iter().zip(0..) {
             if class.used > 0 {
-                told.extend([u32::MAX, number, class.used as u32]);
+                reported.extend([u32::MAX, number, class.used as u32]);
             }
         }
-        told.into()
+        reported.into()
     }
 }
 

@@ -246,7 +246,7 @@ impl Judge<'_, '_> {
                  what is older.",
                 requests[mark.request],
                 mark.rank,
-                facts.told(known.write),
+                facts.reported(known.write),
                 requests[known.by],
                 requests[index],
             );

@@ -108,7 +108,7 @@ enum Stage<V: Value> {
 
 /// What the driver needs from its site.
 #[derive(Debug)]
-pub struct Sight<'a, V> {
+pub struct Context<'a, V> {
     /// This site.
     pub own: SiteId,
     /// The time.
@@ -201,14 +201,14 @@ impl<V: Value, O: Clone> Driver<V, O> {
     }
 
     /// Advances the current attempt, or begins the next one.
-    pub fn advance(&mut self, sight: &Sight<'_, V>) -> Vec<Effect<V, O>> {
+    pub fn advance(&mut self, context: &Context<'_, V>) -> Vec<Effect<V, O>> {
         let mut effects = Vec::new();
-        self.give_up(sight.now, &mut effects);
-        if !matches!(self.stage, Stage::Idle) && self.until <= sight.now {
-            self.pause(sight.now);
+        self.give_up(context.now, &mut effects);
+        if !matches!(self.stage, Stage::Idle) && self.until <= context.now {
+            self.pause(context.now);
         }
-        if matches!(self.stage, Stage::Idle) && self.not_before <= sight.now {
-            self.begin(sight, &mut effects);
+        if matches!(self.stage, Stage::Idle) && self.not_before <= context.now {
+            self.begin(context, &mut effects);
         }
         effects
     }
@@ -228,12 +228,12 @@ impl<V: Value, O: Clone> Driver<V, O> {
         }
     }
 
-    fn begin(&mut self, sight: &Sight<'_, V>, effects: &mut Vec<Effect<V, O>>) {
+    fn begin(&mut self, context: &Context<'_, V>, effects: &mut Vec<Effect<V, O>>) {
         while let Some(first) = self.waiting.front() {
             match &first.work {
                 Work::Change { id, .. } => {
                     // Another site's attempt has already made sure of this change.
-                    let Some(known) = sight.copy.outcome(*id) else { break };
+                    let Some(known) = context.copy.outcome(*id) else { break };
                     let first = self.waiting.pop_front().expect("it is there");
                     effects.push(Effect::Settle(first.origin, Ok(Outcome::Done(known))));
                 }
@@ -243,13 +243,13 @@ impl<V: Value, O: Clone> Driver<V, O> {
         let Some(first) = self.waiting.front() else { return };
         let is_recovery = matches!(first.work, Work::Recover { .. });
         // Before registrars existed, no site could promise anything.
-        if sight.copy.registrars().set.is_empty() && !is_recovery {
-            return self.pause(sight.now);
+        if context.copy.registrars().set.is_empty() && !is_recovery {
+            return self.pause(context.now);
         }
-        self.until = sight.now + ATTEMPT;
+        self.until = context.now + ATTEMPT;
         let id = self.next_id();
         let step = match is_recovery {
-            true if self.above.term > sight.copy.version().term => {
+            true if self.above.term > context.copy.version().term => {
                 self.stage = Stage::Raising(id);
                 Step::Prepare(self.above)
             }
@@ -262,7 +262,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 Step::Reserve(self.above)
             }
         };
-        effects.push(Effect::Take { id, site: sight.own, step });
+        effects.push(Effect::Take { id, site: context.own, step });
     }
 
     fn next_id(&mut self) -> u64 {
@@ -286,7 +286,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         &mut self,
         id: u64,
         answered: Answered<V>,
-        sight: &Sight<'_, V>,
+        context: &Context<'_, V>,
     ) -> Vec<Effect<V, O>> {
         let mut effects = Vec::new();
         let Some(first) = self.waiting.front_mut() else { return effects };
@@ -294,32 +294,32 @@ impl<V: Value, O: Clone> Driver<V, O> {
             (Stage::Raising(own), _) if *own == id => {
                 let id = self.next_id();
                 self.stage = Stage::Reserving(id);
-                effects.push(Effect::Take { id, site: sight.own, step: Step::ReserveTerm });
+                effects.push(Effect::Take { id, site: context.own, step: Step::ReserveTerm });
             }
             (Stage::Reserving(own), answered) if *own == id => {
                 let (ballot, accepted) = match answered {
                     Answered::Reserved(ballot) => (ballot, None),
                     Answered::TermReserved(ballot, accepted) => (ballot, Some(accepted)),
                     _ => {
-                        self.pause(sight.now);
+                        self.pause(context.now);
                         return effects;
                     }
                 };
-                let (copy, work) = (sight.copy.clone(), first.work.clone());
+                let (copy, work) = (context.copy.clone(), first.work.clone());
                 let mut proposer = Proposer::new(ballot, copy, work, self.planted);
                 if let Some(accepted) = accepted {
-                    proposer.promised(sight.own, accepted);
+                    proposer.promised(context.own, accepted);
                 }
                 let (proposer, asked) = (Box::new(proposer), BTreeMap::new());
                 self.stage = Stage::Balloting { proposer, asked, refused: BTreeSet::new() };
-                self.ask(sight.own, &mut effects);
+                self.ask(context.own, &mut effects);
             }
             (Stage::Balloting { proposer, asked, refused }, answered) => {
                 let Some(site) = asked.remove(&id) else { return effects };
                 match answered {
                     Answered::Promised(accepted) => {
                         // A newer copy may have come since the attempt began.
-                        proposer.knows(sight.copy);
+                        proposer.knows(context.copy);
                         proposer.promised(site, accepted);
                         if matches!(proposer.asked().0, Asked::Accept(_)) {
                             first.is_open = true;
@@ -327,23 +327,23 @@ impl<V: Value, O: Clone> Driver<V, O> {
                             asked.clear();
                         }
                         if !proposer.can_do_without(refused) {
-                            self.pause(sight.now);
+                            self.pause(context.now);
                         }
-                        self.ask(sight.own, &mut effects);
+                        self.ask(context.own, &mut effects);
                     }
                     Answered::Accepted => {
                         if let Some((value, outcome)) = proposer.accepted(site) {
                             let id = self.next_id();
                             self.stage = Stage::Learning { id, outcome };
                             let step = Step::Learn(value);
-                            effects.push(Effect::Take { id, site: sight.own, step });
+                            effects.push(Effect::Take { id, site: context.own, step });
                         }
                     }
                     Answered::Refused(ballot) => {
                         self.above = self.above.max(ballot);
                         refused.insert(site);
                         if !proposer.can_do_without(refused) {
-                            self.pause(sight.now);
+                            self.pause(context.now);
                         }
                     }
                     // The next attempt repeats the request.
@@ -354,14 +354,14 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 let outcome = outcome.clone();
                 self.stage = Stage::Idle;
                 if answered != Answered::Learned {
-                    self.pause(sight.now);
+                    self.pause(context.now);
                 } else if outcome != Outcome::Again {
                     let first = self.waiting.pop_front().expect("it is there");
                     self.tries = 0;
-                    self.not_before = sight.now;
+                    self.not_before = context.now;
                     effects.push(Effect::Settle(first.origin, Ok(outcome)));
                 }
-                effects.extend(self.advance(sight));
+                effects.extend(self.advance(context));
             }
             _ => {}
         }
@@ -483,8 +483,8 @@ mod tests {
                 let sites: Vec<SiteId> = self.drivers.keys().copied().collect();
                 for own in sites {
                     let copy = self.acceptors[&own].copy().clone();
-                    let sight = Sight { own, now: self.now, copy: &copy };
-                    let effects = self.drivers.get_mut(&own).unwrap().advance(&sight);
+                    let context = Context { own, now: self.now, copy: &copy };
+                    let effects = self.drivers.get_mut(&own).unwrap().advance(&context);
                     self.perform(own, effects, &mut under_way);
                 }
                 match under_way.pop_front() {
@@ -496,9 +496,9 @@ mod tests {
                         }
                         let answered = self.take(site, step);
                         let copy = self.acceptors[&own].copy().clone();
-                        let sight = Sight { own, now: self.now, copy: &copy };
+                        let context = Context { own, now: self.now, copy: &copy };
                         let driver = self.drivers.get_mut(&own).unwrap();
-                        let effects = driver.answered(id, answered, &sight);
+                        let effects = driver.answered(id, answered, &context);
                         self.perform(own, effects, &mut under_way);
                     }
                 }
@@ -611,16 +611,16 @@ mod tests {
             driver.want((), Work::Recover { without }, Duration::from_secs(10));
             let (site, now) = (SiteId(2), Duration::ZERO);
             let copy = own.copy().clone();
-            let sight = Sight { own: site, now, copy: &copy };
-            let effects = driver.advance(&sight);
+            let context = Context { own: site, now, copy: &copy };
+            let effects = driver.advance(&context);
             let [Effect::Take { id, step: Step::ReserveTerm, .. }] = effects[..] else { panic!() };
             let (ballot, accepted) = own.reserve_term(site, NONE);
-            let effects = driver.answered(id, Answered::TermReserved(ballot, accepted), &sight);
+            let effects = driver.answered(id, Answered::TermReserved(ballot, accepted), &context);
             let [Effect::Take { id, site: SiteId(3), .. }] = effects[..] else { panic!() };
             assert!(own.learn(chosen.clone(), NONE));
             let promised = other.prepare(ballot, NONE).unwrap();
-            let sight = Sight { own: site, now, copy: &chosen };
-            let effects = driver.answered(id, Answered::Promised(promised), &sight);
+            let context = Context { own: site, now, copy: &chosen };
+            let effects = driver.answered(id, Answered::Promised(promised), &context);
             let Effect::Take { step: Step::Accept(_, value), .. } = &effects[0] else { panic!() };
             assert_eq!(value.keyspaces, chosen.keyspaces);
             let dropped = value.began[0].ids.as_ref().unwrap().keyspaces_dropped.len();

@@ -56,6 +56,6 @@ pub mod trial;
 mod value;
 
 pub use acceptor::Acceptor;
-pub use driver::{Answered, Driver, Effect, Ended, Sight, Step};
+pub use driver::{Answered, Context, Driver, Effect, Ended, Step};
 pub use proposer::{Asked, Needs, Outcome, Proposer, Work};
 pub use value::Value;

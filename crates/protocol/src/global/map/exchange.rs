@@ -22,7 +22,7 @@ use super::{Fact, Raised, RunFact, SlotMap, Source, joined};
 use crate::global::ring::mix;
 use model::{BySlot, SiteId, Slot, limits};
 use std::time::Duration;
-use wire::across::{MapFact, MapFacts, MapStep, put_failover};
+use wire::inter_site::{MapFact, MapFacts, MapStep, put_failover};
 
 /// How often a map is compared with another site's.
 pub const COMPARE_INTERVAL: Duration = Duration::from_millis(500);
@@ -103,12 +103,12 @@ pub fn handle(
         // Either map has changed meanwhile.
         MapStep::Same(_) => (None, Vec::new()),
         MapStep::Buckets(bytes) => (facts_of_differing(map, &bytes), Vec::new()),
-        MapStep::Facts(told) => {
-            let told_facts: Vec<RunFact> = told.facts.iter().filter_map(take).collect();
+        MapStep::Facts(reported) => {
+            let reported_facts: Vec<RunFact> = reported.facts.iter().filter_map(take).collect();
             let learn = |run: &RunFact| map.learn(*run, Source::Other, now);
-            let raised = told_facts.iter().flat_map(learn).collect();
-            let wants = <[u8; 16]>::try_from(&told.wants[..]).map(u128::from_le_bytes);
-            let lacked = wants.ok().map(|wants| lacking(map, wants, &told_facts));
+            let raised = reported_facts.iter().flat_map(learn).collect();
+            let wants = <[u8; 16]>::try_from(&reported.wants[..]).map(u128::from_le_bytes);
+            let lacked = wants.ok().map(|wants| lacking(map, wants, &reported_facts));
             (lacked.filter(|lacked| !lacked.is_empty()).map(|lacked| push(&lacked)), raised)
         }
     }
@@ -127,15 +127,15 @@ fn facts_of_differing(map: &SlotMap, bytes: &[u8]) -> Option<MapStep> {
     if differing == 0 {
         return None;
     }
-    let (facts, told) = map.facts().in_buckets(differing, limits::MAP_FACTS_PER_MESSAGE_MAX);
+    let (facts, reported) = map.facts().in_buckets(differing, limits::MAP_FACTS_PER_MESSAGE_MAX);
     let facts = facts.iter().map(put).collect();
-    Some(MapStep::Facts(MapFacts { facts, wants: told.to_le_bytes().to_vec().into() }))
+    Some(MapStep::Facts(MapFacts { facts, wants: reported.to_le_bytes().to_vec().into() }))
 }
 
-/// The facts of some buckets that are here and not in `told`.
-fn lacking(map: &SlotMap, buckets: Buckets, told: &[RunFact]) -> Vec<RunFact> {
+/// The facts of some buckets that are here and not in `reported`.
+fn lacking(map: &SlotMap, buckets: Buckets, reported: &[RunFact]) -> Vec<RunFact> {
     let mut theirs = BySlot::<Fact>::default();
-    for run in told {
+    for run in reported {
         let newer = |known: Option<&Fact>| known.copied().max(Some(run.fact));
         run.slots().into_iter().for_each(|slots| theirs.update(slots, newer));
     }
@@ -220,13 +220,14 @@ mod tests {
         let mut a = map(&[first, run(100, 110, 2, B), run(9_000, 9_000, 5, A)]);
         let mut b = map(&[first, run(105, 120, 3, A), run(9_000, 9_000, 4, B)]);
         let steps = exchange(&mut a, &mut b);
-        let [_, MapStep::Buckets(digests), MapStep::Facts(told), MapStep::Facts(back)] = &steps[..]
+        let [_, MapStep::Buckets(digests), MapStep::Facts(reported), MapStep::Facts(back)] =
+            &steps[..]
         else {
             panic!("{steps:?}")
         };
         assert_eq!(digests.len(), 1_024);
         // Two buckets of 128 slots.
-        assert_eq!(told.facts.len(), 6, "{told:?}");
+        assert_eq!(reported.facts.len(), 6, "{reported:?}");
         assert_eq!(back.facts, [put(&run(105, 120, 3, A))]);
         assert_eq!(a.facts().digest(), b.facts().digest());
         assert!(a.has_news() && b.has_news());

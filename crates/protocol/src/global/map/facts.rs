@@ -194,7 +194,7 @@ impl Facts {
 
     /// The facts of buckets, up to so many, and the buckets that they cover.
     pub fn in_buckets(&self, wanted: Buckets, facts_max: usize) -> (Vec<RunFact>, Buckets) {
-        let (mut facts, mut told) = (Vec::<RunFact>::new(), 0);
+        let (mut facts, mut reported) = (Vec::<RunFact>::new(), 0);
         for bucket in (0..BUCKETS as u16).filter(|bucket| wanted & 1 << bucket != 0) {
             let (first, last) = (bucket * BUCKET_SLOTS, (bucket + 1) * BUCKET_SLOTS - 1);
             let len = facts.len();
@@ -207,14 +207,14 @@ impl Facts {
                     _ => facts.push(RunFact { first, last, fact: run.fact }),
                 }
             }
-            if facts.len() > facts_max && told != 0 {
+            if facts.len() > facts_max && reported != 0 {
                 facts.truncate(len);
                 // What the bucket before was given of this one is true all the same.
                 break;
             }
-            told |= 1 << bucket;
+            reported |= 1 << bucket;
         }
-        (facts, told)
+        (facts, reported)
     }
 }
 
@@ -299,8 +299,8 @@ mod tests {
         for slot in (0..512).step_by(2) {
             facts.learn(run(slot, slot, 2, 2), None);
         }
-        let (told, buckets) = facts.in_buckets(0b1111, 300);
-        assert_eq!((told.len(), buckets), (256, 0b11));
+        let (reported, buckets) = facts.in_buckets(0b1111, 300);
+        assert_eq!((reported.len(), buckets), (256, 0b11));
         // One bucket is returned, whatever the limit.
         assert_eq!(facts.in_buckets(0b1111, 1).1, 0b1);
     }

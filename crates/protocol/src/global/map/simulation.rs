@@ -7,7 +7,7 @@ use model::{Epoch, SiteId};
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::across::{Across, AcrossSay, MapSay, MapStep, RegistryVersion};
+use wire::inter_site::{InterSite, InterSiteMessage, MapMessage, MapStep, RegistryVersion};
 use wire::peer;
 
 const SITES: u32 = 100;
@@ -67,13 +67,14 @@ impl World {
 
     fn send(&mut self, from: usize, to: usize, step: MapStep) {
         self.sent += 1;
-        let say = MapSay { step: Some(step.clone()), ..MapSay::default() };
+        let message = MapMessage { step: Some(step.clone()), ..MapMessage::default() };
         // As it is between real sites: with the registry's version, and which life its node is of.
         let version = RegistryVersion { round: 700, site: 40, ..RegistryVersion::default() };
-        let across = Across { say: Some(AcrossSay::Map(say)), version: Some(version) };
+        let inter_site =
+            InterSiteMessage { content: Some(InterSite::Map(message)), version: Some(version) };
         let message = peer::Message {
             life: Some(peer::Life { incarnation: u64::MAX, since: 1 }),
-            ..peer::Message::from(peer::Say::Across(across))
+            ..peer::Message::from(peer::Content::InterSite(inter_site))
         };
         // A frame has its length before it.
         self.sent_bytes += 4 + message.encoded_len() as u64;
@@ -200,7 +201,7 @@ fn idle_sites_spend_little() {
 fn a_moved_run_costs_each_site_little() {
     let mut world = World::new(1);
     world.run(COMPARE_INTERVAL);
-    let (mut pushed, mut told) = (0, 0);
+    let (mut pushed, mut reported) = (0, 0);
     world.compares = false;
     for count in 0..50 {
         let run = run(32 * count, 32 * count + 31, 2, u32::from(count));
@@ -208,10 +209,10 @@ fn a_moved_run_costs_each_site_little() {
         world.moved(run);
         world.run(Duration::from_secs(3));
         pushed += world.sent - before;
-        told += world.knowing(run) as u64;
+        reported += world.knowing(run) as u64;
     }
     let each = pushed as f64 / 50.0 / f64::from(SITES);
-    let reached = told as f64 / 50.0 / f64::from(SITES);
+    let reached = reported as f64 / 50.0 / f64::from(SITES);
     let bytes = put_bytes();
     eprintln!(
         "a moved run: {each:.2} pushes a site, {bytes} B each beside the frame; {:.0} % hear of it by push",
@@ -243,7 +244,7 @@ fn all_that_a_move_costs_is_bounded() {
 fn put_bytes() -> usize {
     let failover = RegistryVersion { round: 700, site: 40, term: 1, term_site: 3 };
     let MapStep::Facts(facts) = push(&[run(12_000, 12_031, 9, 90)]) else { unreachable!() };
-    let fact = wire::across::MapFact { failover: Some(failover), ..facts.facts[0] };
+    let fact = wire::inter_site::MapFact { failover: Some(failover), ..facts.facts[0] };
     // With its tag and length.
     2 + fact.encoded_len()
 }

@@ -7,7 +7,7 @@ use super::{Driver, Member, Options, Point, Ring, RingOutput, ideal};
 use model::SiteId;
 use prost::Message as _;
 use std::time::Duration;
-use wire::ring::{RingSay, Say};
+use wire::ring::{Content, RingMessage};
 
 /// Any row of pointers is refused, or is one that is written again as the same bytes and can be asked.
 pub fn check_any_row(bytes: &[u8]) {
@@ -17,15 +17,15 @@ pub fn check_any_row(bytes: &[u8]) {
         ring.step(target);
         ring.step_without(target, &[ring.site()]);
     }
-    ring.members().for_each(|member| drop(ring.told(member.point)));
+    ring.members().for_each(|member| drop(ring.reported(member.point)));
 }
 
 /// Any message is refused, or leaves a site with pointers that can be kept and read again. The first
 /// byte names the sender.
-pub fn check_any_say(bytes: &[u8]) {
+pub fn check_any_message(bytes: &[u8]) {
     let Some((from, bytes)) = bytes.split_first() else { return };
-    let Ok(say) = RingSay::decode(bytes) else { return };
-    assert_eq!(RingSay::decode(&say.encode_to_vec()[..]).as_ref(), Ok(&say));
+    let Ok(message) = RingMessage::decode(bytes) else { return };
+    assert_eq!(RingMessage::decode(&message.encode_to_vec()[..]).as_ref(), Ok(&message));
     let from = SiteId(u32::from(*from));
     let virtuals = (1..=4).flat_map(|site| (0..2).map(move |index| (SiteId(site), index)));
     let members =
@@ -37,13 +37,13 @@ pub fn check_any_say(bytes: &[u8]) {
     for _ in 0..3 {
         driver.timeout(now);
         while let Some(output) = driver.poll() {
-            if let RingOutput::Send { to, say } = output
+            if let RingOutput::Send { to, message } = output
                 && to == from
             {
-                asked = question(&say).unwrap_or(asked);
+                asked = question(&message).unwrap_or(asked);
             }
         }
-        driver.handle(now, from, answering(say.clone(), asked));
+        driver.handle(now, from, answering(message.clone(), asked));
         now += Duration::from_millis(700);
     }
     driver.timeout(now);
@@ -52,27 +52,27 @@ pub fn check_any_say(bytes: &[u8]) {
 }
 
 /// The number of a question.
-fn question(say: &RingSay) -> Option<u64> {
-    match say.say.as_ref()? {
-        Say::Neighbours(asked) => Some(asked.id),
-        Say::Find(asked) => Some(asked.id),
+fn question(message: &RingMessage) -> Option<u64> {
+    match message.content.as_ref()? {
+        Content::Neighbours(asked) => Some(asked.id),
+        Content::Find(asked) => Some(asked.id),
         _ => None,
     }
 }
 
 /// The same; an answer to this question, if it is an answer: answers to others are ignored.
-fn answering(mut say: RingSay, id: u64) -> RingSay {
-    match &mut say.say {
-        Some(Say::Pointers(answer)) => answer.id = id,
-        Some(Say::Found(answer)) => answer.id = id,
+fn answering(mut message: RingMessage, id: u64) -> RingMessage {
+    match &mut message.content {
+        Some(Content::Pointers(answer)) => answer.id = id,
+        Some(Content::Found(answer)) => answer.id = id,
         _ => {}
     }
-    say
+    message
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Point, RingSay, Say, SiteId, check_any_row, check_any_say};
+    use super::{Content, Point, RingMessage, SiteId, check_any_message, check_any_row};
     use proptest::prelude::*;
     use prost::Message as _;
     use wire::ring::{Find, Found, Gap, Leave, Member, Neighbours, Notify, Pointers, Way};
@@ -86,7 +86,7 @@ mod tests {
         (point, prop_oneof![0u32..6, any::<u32>()]).prop_map(|(point, site)| Member { point, site })
     }
 
-    fn say() -> impl Strategy<Value = Say> {
+    fn message() -> impl Strategy<Value = Content> {
         let members = || proptest::collection::vec(member(), 0..12);
         let way = prop_oneof![
             member().prop_map(Way::Mine).boxed(),
@@ -97,11 +97,11 @@ mod tests {
             |(own, predecessor, successors)| Gap { point: own.point, predecessor, successors },
         );
         prop_oneof![
-            member().prop_map(|one| Say::Neighbours(Neighbours { id: 1, point: one.point })),
+            member().prop_map(|one| Content::Neighbours(Neighbours { id: 1, point: one.point })),
             (member(), any::<bool>(), any::<bool>(), proptest::option::of(member()), members())
                 .prop_map(|(own, member, settled, predecessor, successors)| {
                     let point = own.point;
-                    Say::Pointers(Pointers {
+                    Content::Pointers(Pointers {
                         id: 1,
                         point,
                         member,
@@ -111,27 +111,27 @@ mod tests {
                     })
                 }),
             (member(), proptest::option::of(member())).prop_map(|(own, predecessor)| {
-                Say::Notify(Notify { point: own.point, predecessor })
+                Content::Notify(Notify { point: own.point, predecessor })
             }),
             (member(), proptest::collection::vec(any::<u32>(), 0..12)).prop_map(
-                |(own, without)| { Say::Find(Find { id: 1, target: own.point, without }) }
+                |(own, without)| { Content::Find(Find { id: 1, target: own.point, without }) }
             ),
-            proptest::option::of(way).prop_map(|way| Say::Found(Found { id: 1, way })),
-            proptest::collection::vec(gap, 0..4).prop_map(|gaps| Say::Leave(Leave { gaps })),
+            proptest::option::of(way).prop_map(|way| Content::Found(Found { id: 1, way })),
+            proptest::collection::vec(gap, 0..4).prop_map(|gaps| Content::Leave(Leave { gaps })),
         ]
     }
 
     proptest! {
         #[test]
-        fn no_word_of_a_site_breaks_pointers(say in say(), from in 0u8..6) {
+        fn no_word_of_a_site_breaks_pointers(message in message(), from in 0u8..6) {
             let mut bytes = vec![from];
-            bytes.extend(RingSay::from(say).encode_to_vec());
-            check_any_say(&bytes);
+            bytes.extend(RingMessage::from(message).encode_to_vec());
+            check_any_message(&bytes);
         }
 
         #[test]
         fn hostile_bytes_break_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
-            check_any_say(&bytes);
+            check_any_message(&bytes);
             check_any_row(&bytes);
         }
     }
@@ -145,9 +145,9 @@ mod tests {
             let left = Point::of_virtual(SiteId(3), left).0;
             let gap = Gap { point: left, predecessor, successors: Vec::new() };
             let mut bytes = vec![3];
-            let leave = Say::Leave(Leave { gaps: vec![gap] });
-            bytes.extend(RingSay::from(leave).encode_to_vec());
-            check_any_say(&bytes);
+            let leave = Content::Leave(Leave { gaps: vec![gap] });
+            bytes.extend(RingMessage::from(leave).encode_to_vec());
+            check_any_message(&bytes);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::walk::{Next, Walk};
 use model::{SiteId, limits};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::ring::{Found, RingSay, Say};
+use wire::ring::{Content, Found, RingMessage};
 
 /// How long a site that is asked the way may take, unless it is set.
 pub const LOOKUP_PATIENCE: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ pub enum LookupOutput {
         /// The site.
         to: SiteId,
         /// The question.
-        say: RingSay,
+        message: RingMessage,
     },
     /// It is found.
     Done {
@@ -143,7 +143,7 @@ impl Lookups {
             under_way.filter(|(_, lookup)| which(lookup)).map(|(id, _)| *id).collect();
         for id in silent {
             let Some(mut walk) = self.take(id) else { continue };
-            let next = walk.astray(ring);
+            let next = walk.redirected(ring);
             self.go_on(now, id, walk, next);
         }
     }
@@ -162,10 +162,10 @@ impl Lookups {
             }
             Next::Failed => LookupOutput::Failed { id, target },
             Next::Ask(to) => {
-                let say = RingSay::from(Say::Find(walk.question(id)));
+                let message = RingMessage::from(Content::Find(walk.question(id)));
                 self.targets.insert(target, id);
                 self.under_way.insert(id, Lookup { walk, deadline: now + self.patience });
-                LookupOutput::Send { to, say }
+                LookupOutput::Send { to, message }
             }
         };
         self.outputs.push_back(output);

@@ -20,7 +20,7 @@
 //! A site answers as one for all its virtual nodes, and crashes as one. So lists count *sites*, and
 //! a virtual node's pointers end where those of the same site's next one begin (see `pointers`).
 //!
-//! Everything here is a hint. That a slot has one holder is kept by epochs elsewhere; a ring that is
+//! Everything here is a hint. That a slot has one owner is kept by epochs elsewhere; a ring that is
 //! wrong for a while costs a detour, never an answer that is wrong.
 //!
 //! Left out on purpose: a change of a site's capacity (it leaves and joins with other virtual
@@ -42,7 +42,7 @@ mod walk;
 
 pub use driver::{Driver, Options, RingOutput};
 pub use format::RingError;
-pub use hostile::{check_any_row, check_any_say};
+pub use hostile::{check_any_message, check_any_row};
 pub use ideal::ideal;
 pub use lookups::{LOOKUP_PATIENCE, LookupOutput, Lookups};
 pub use point::{Member, Point, virtual_count};

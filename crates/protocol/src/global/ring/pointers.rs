@@ -5,7 +5,7 @@
 //!
 //! A **successor list** ends at the next virtual node of the same site. That one is up whenever
 //! the list is read, so nothing after it is needed; and the rest is in *its* list. What others
-//! receive ([`Ring::told`]) is the lists strung together, since to them the whole site is one that
+//! receive ([`Ring::reported`]) is the lists strung together, since to them the whole site is one that
 //! may crash. Otherwise a list ends with the [`limits::RING_SUCCESSORS`]th other site; it holds
 //! whatever virtual nodes stand between (a list never skips a live member), and at most
 //! [`limits::RING_LIST_MEMBERS_MAX`] of them, which only rings with very unequal sites reach.
@@ -112,27 +112,27 @@ impl Ring {
 
     /// What others receive of the successors of a virtual node: its list, and where that ends at
     /// another one of the site, that one's list, and so on, until enough other sites are named.
-    pub fn told(&self, point: Point) -> Vec<Member> {
-        let mut told = Vec::new();
+    pub fn reported(&self, point: Point) -> Vec<Member> {
+        let mut reported = Vec::new();
         let mut others: Vec<SiteId> = Vec::new();
         let mut at = point;
         loop {
             for member in self.successors(at) {
-                if told.len() == limits::RING_LIST_MEMBERS_MAX {
-                    return told;
+                if reported.len() == limits::RING_LIST_MEMBERS_MAX {
+                    return reported;
                 }
-                told.push(*member);
+                reported.push(*member);
                 if member.site != self.site && !others.contains(&member.site) {
                     others.push(member.site);
                 }
             }
             match self.successors(at).last() {
                 // Once around: named too, as this shows the receiver that there is no other member.
-                Some(last) if last.point == point => return told,
+                Some(last) if last.point == point => return reported,
                 Some(last) if last.site == self.site && others.len() < limits::RING_SUCCESSORS => {
                     at = last.point;
                 }
-                _ => return told,
+                _ => return reported,
             }
         }
     }

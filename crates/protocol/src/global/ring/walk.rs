@@ -61,24 +61,24 @@ impl Walk {
                 let member = Member::from(member);
                 match self.avoided.contains(&member.site) {
                     false => Next::Done(member),
-                    true => self.astray(ring),
+                    true => self.redirected(ring),
                 }
             }
             Some(Way::Ask(member)) => {
                 let member = Member::from(member);
                 let nearer = self.until.is_none_or(|until| member.point.until(self.target) < until);
-                let astray = member.site == ring.site() || self.avoided.contains(&member.site);
-                match nearer && !astray {
+                let redirected = member.site == ring.site() || self.avoided.contains(&member.site);
+                match nearer && !redirected {
                     true => self.ask(member),
-                    false => self.astray(ring),
+                    false => self.redirected(ring),
                 }
             }
-            None => self.astray(ring),
+            None => self.redirected(ring),
         }
     }
 
     /// Goes on without the site asked, which does not answer or does not help.
-    pub(super) fn astray(&mut self, ring: &Ring) -> Next {
+    pub(super) fn redirected(&mut self, ring: &Ring) -> Next {
         let Some(asked) = self.asked.take() else { return Next::Failed };
         if self.avoided.len() == limits::RING_AVOIDED_MAX {
             return Next::Failed;

@@ -4,7 +4,7 @@ use super::{At, Routing};
 use crate::global::cache::{Asked, Copies, Validator};
 use crate::origin::Origin;
 use model::Body;
-use wire::across;
+use wire::inter_site;
 
 impl Routing {
     /// What a request asks.
@@ -17,7 +17,7 @@ impl Routing {
         self.body(self.id_here(wire_id))
     }
 
-    /// A request leaves for the holder of a key that may be copied: which question it is, and since
+    /// A request leaves for the owner of a key that may be copied: which question it is, and since
     /// when, if it did not leave before. Whether it asks anew.
     pub(crate) fn asks(&mut self, id: u64, asked: Asked) -> bool {
         let Some(one) = self.routed.get_mut(&id) else { return false };
@@ -31,7 +31,7 @@ impl Routing {
         one.asked.as_ref().filter(|_| matches!(one.at, At::Sent(..)))
     }
 
-    /// Its holder confirmed a copy that is not here any more: now for the value.
+    /// Its owner confirmed a copy that is not here any more: now for the value.
     pub(crate) fn ask_anew(&mut self, wire_id: u64) {
         let id = self.id_here(wire_id);
         let Some(one) = self.routed.get_mut(&id) else { return };
@@ -44,7 +44,7 @@ impl Routing {
 
     /// A request of another site was taken in just now, with the validator of its node's copy of
     /// the key, if it keeps copies.
-    pub(crate) fn note_asker(&mut self, origin: Origin, known: Option<across::Validator>) {
+    pub(crate) fn note_asker(&mut self, origin: Origin, known: Option<inter_site::Validator>) {
         let last = self.routed.get_mut(&self.last_id).filter(|one| one.origin == origin);
         if let (Some(one), Some(known)) = (last, known) {
             one.copies = Copies::Kept(Validator::heard(known));

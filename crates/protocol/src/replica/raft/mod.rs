@@ -77,12 +77,12 @@ pub struct Committed {
     /// The term of the leader that proposed it.
     pub term: u64,
     /// What it carries.
-    pub content: Content,
+    pub content: EntryContent,
 }
 
 /// What an entry carries.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+pub enum EntryContent {
     /// A batch of commands; empty for a new leader's first entry.
     Commands(Bytes),
     /// A change of the membership.
@@ -545,8 +545,8 @@ impl<R: LogReader> Raft<R> {
 fn committed(entry: Entry) -> Committed {
     let (index, term) = (entry.index, entry.term);
     let content = match convert::members_change(&entry) {
-        Some(change) => Content::Members(change),
-        None => Content::Commands(entry.data),
+        Some(change) => EntryContent::Members(change),
+        None => EntryContent::Commands(entry.data),
     };
     Committed { index, term, content }
 }

@@ -129,7 +129,7 @@ fn left_alone() -> Raft<Reader> {
             raft.persisted(persist.number);
         }
         for entry in effects.committed {
-            if let Content::Members(change) = &entry.content {
+            if let EntryContent::Members(change) = &entry.content {
                 raft.apply_members(&mut all, change, entry.index);
             }
             raft.applied(entry.index);

@@ -269,8 +269,8 @@ impl<S: State> Applying<'_, S> {
         let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();
         for (group, part) in parts {
             let mut borrowed = part.borrowed;
-            let is_told = self.by_rule(|fences| borrowed.failed(failed, fences)).is_ok();
-            if is_told && borrowed != part.borrowed {
+            let is_reported = self.by_rule(|fences| borrowed.failed(failed, fences)).is_ok();
+            if is_reported && borrowed != part.borrowed {
                 self.set_part(&group, Some(PartRow { borrowed, back: None, ..part }));
             }
         }
@@ -321,7 +321,7 @@ impl<S: State> Machine<S> {
 
     /// The owner of the slot of a part: the one at a later epoch, if this site has learned of that.
     pub(super) fn lender(&self, group: &Group, part: &PartRow) -> SiteId {
-        let owner = self.modes.holder(group.slot());
+        let owner = self.modes.owner(group.slot());
         let owner = owner.filter(|(_, epoch)| *epoch > part.borrowed.loan.epoch);
         owner.map_or(part.owner, |(site, _)| site)
     }
@@ -353,7 +353,7 @@ impl<S: State> Machine<S> {
         let mut parts = self.modes.loans.parts_of(SlotRun::one(slot));
         let (_, part) = parts.find(|(_, part)| part.back.is_some())?;
         let epoch = part.borrowed.loan.epoch;
-        let known = self.modes.holder(slot).filter(|(_, later)| *later > epoch);
+        let known = self.modes.owner(slot).filter(|(_, later)| *later > epoch);
         Some(known.unwrap_or((part.owner, epoch)))
     }
 

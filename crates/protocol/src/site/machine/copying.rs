@@ -11,12 +11,12 @@
 //! count of loans, makes a taker ignore the borrower, which then has the only copy. So they are sent when
 //! everything else has been, of a whole slot each time.
 //!
-//! A [`Position`] travels with every piece and comes back from the destination, so that the next
+//! A [`Position`] travels with every chunk and comes back from the destination, so that the next
 //! leader goes on from what the destination has.
 
-use super::giving::{self, Move};
 use super::lineage::Whose;
 use super::requests::AnswerPlace;
+use super::source::{self, Move};
 use super::{Machine, MachineError, Stopped, changes, records, tables};
 use crate::bugs::Bug;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ const CHANGES_MAX: usize = 4_096;
 
 /// How far a destination has been sent changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     /// Of each keyspace, up to this revision.
     pub changes: BTreeMap<KeyspaceId, u64>,
     /// Answers up to this one.
@@ -41,7 +41,7 @@ pub struct Told {
     pub loans: Option<u64>,
 }
 
-/// In a [`Told`] that is sent, stands for [`Told::loans`]; no keyspace has it.
+/// In a [`Reported`] that is sent, stands for [`Reported::loans`]; no keyspace has it.
 const LOANS: KeyspaceId = KeyspaceId(0);
 
 /// How far a move's destination has been sent everything.
@@ -50,7 +50,7 @@ pub struct Position {
     /// The next record to copy; `None`: all were.
     pub copy: Option<(Slot, KeyspaceId, Bytes)>,
     /// What changed behind it.
-    pub told: Told,
+    pub reported: Reported,
 }
 
 /// The changes behind a copy: those behind a cursor of each keyspace, and behind a revision where a
@@ -77,7 +77,7 @@ impl Gathered {
 
     /// Whether it has what a chunk may have.
     pub fn is_full(&self) -> bool {
-        self.bytes >= limits::MOVE_PIECE_BYTES_MAX
+        self.bytes >= limits::MOVE_CHUNK_BYTES_MAX
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum SlotPlace {
 
 /// A chunk of a move, and where to go on after it.
 #[derive(Debug)]
-pub struct Piece {
+pub struct CopiedChunk {
     /// What it brings; empty: there is nothing more to tell now.
     pub items: Vec<StagedItem>,
     /// Where to go on.
@@ -101,7 +101,7 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-impl Told {
+impl Reported {
     /// As it is sent along with a mirror.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
@@ -118,13 +118,13 @@ impl Told {
         }
     }
 
-    fn of(answers: u64, mut changes: BTreeMap<KeyspaceId, u64>) -> Told {
+    fn of(answers: u64, mut changes: BTreeMap<KeyspaceId, u64>) -> Reported {
         let loans = changes.remove(&LOANS);
-        Told { changes, answers, loans }
+        Reported { changes, answers, loans }
     }
 
-    /// What [`Told::encode`] wrote; `None`: it is something else.
-    pub fn decode(bytes: &[u8]) -> Option<Told> {
+    /// What [`Reported::encode`] wrote; `None`: it is something else.
+    pub fn decode(bytes: &[u8]) -> Option<Reported> {
         let (answers, len) = take_varint(bytes)?;
         let mut rest = &bytes[len..];
         let mut changes = BTreeMap::new();
@@ -134,14 +134,14 @@ impl Told {
             rest = &rest[len + more..];
             changes.insert(KeyspaceId(u32::try_from(keyspace).ok()?), revision);
         }
-        Some(Told::of(answers, changes))
+        Some(Reported::of(answers, changes))
     }
 }
 
 impl Tail {
     /// Of a keyspace that is new in a move, nothing was there before its cursor.
     fn of_move(number: u64) -> Tail {
-        Tail { cursor: giving::cursor(number), begun: number }
+        Tail { cursor: source::cursor(number), begun: number }
     }
 }
 
@@ -150,16 +150,16 @@ impl Position {
     pub fn first(one: &Move) -> Position {
         let first = one.slots.iter().next();
         let copy = first.map(|slot| (slot, KeyspaceId(0), Bytes::new()));
-        Position { copy, told: Told::default() }
+        Position { copy, reported: Reported::default() }
     }
 
     /// As it is sent along.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
-        put_varint(self.told.answers, &mut out);
-        let count = self.told.changes.len() + usize::from(self.told.loans.is_some());
+        put_varint(self.reported.answers, &mut out);
+        let count = self.reported.changes.len() + usize::from(self.reported.loans.is_some());
         put_varint(count as u64, &mut out);
-        self.told.put_changes(&mut out);
+        self.reported.put_changes(&mut out);
         if let Some((slot, keyspace, key)) = &self.copy {
             put_varint(u64::from(slot.number()), &mut out);
             put_varint(u64::from(keyspace.0), &mut out);
@@ -189,16 +189,16 @@ impl Position {
                 Some((slot, keyspace, bytes.slice(bytes.len() - rest.len()..)))
             }
         };
-        Some(Position { copy, told: Told::of(answers, changes) })
+        Some(Position { copy, reported: Reported::of(answers, changes) })
     }
 }
 
 impl<S: State> Machine<S> {
-    /// The next piece of a move.
+    /// The next chunk of a move.
     ///
     /// # Errors
-    /// [`Refusal::ChangesTrimmed`]: the receiver is so far behind that the move must begin anew.
-    pub fn piece(&self, number: u64, one: &Move, from: &Position) -> Result<Piece, Stopped> {
+    /// [`Refusal::ChangesTrimmed`]: the destination is so far behind that the move must begin anew.
+    pub fn chunk(&self, number: u64, one: &Move, from: &Position) -> Result<CopiedChunk, Stopped> {
         let (mut gathered, mut next) = (Gathered::default(), from.clone());
         let slots = self.modes.slots_to_give(number, one);
         if let Some((first, keyspace, key)) = next.copy.take() {
@@ -216,17 +216,17 @@ impl<S: State> Machine<S> {
         if next.copy.is_none() && !gathered.is_full() {
             let (tail, none) = (Tail::of_move(number), SlotSet::default());
             let of_changes = if self.modes.planted.is(Bug::ForgetTail) { &none } else { &slots };
-            if self.tell_answers(&slots, &mut next.told, &mut gathered)? {
-                self.tell_changes(&tail, of_changes, &mut next.told, &mut gathered)?;
+            if self.report_answers(&slots, &mut next.reported, &mut gathered)? {
+                self.report_changes(&tail, of_changes, &mut next.reported, &mut gathered)?;
             }
         }
         let Gathered { mut items, bytes } = gathered;
-        self.say_time(&mut items);
-        Ok(Piece { items, next, bytes })
+        self.report_time(&mut items);
+        Ok(CopiedChunk { items, next, bytes })
     }
 
     /// Items for another site begin with what time it is here, if there is a time in any.
-    pub(crate) fn say_time(&self, items: &mut Vec<StagedItem>) {
+    pub(crate) fn report_time(&self, items: &mut Vec<StagedItem>) {
         let has_time = |item: &StagedItem| match item {
             StagedItem::Remembered { .. } => true,
             StagedItem::Record { row, .. } => {
@@ -245,28 +245,28 @@ impl<S: State> Machine<S> {
     }
 
     /// Whether a destination that has got so much has all that happened up to a revision.
-    pub fn is_told(&self, number: u64, at: &Position, revision: u64) -> bool {
-        at.copy.is_none() && self.told(&Tail::of_move(number), &at.told) >= revision
+    pub fn is_reported(&self, number: u64, at: &Position, revision: u64) -> bool {
+        at.copy.is_none() && self.reported(&Tail::of_move(number), &at.reported) >= revision
     }
 
     /// How many revisions a destination that has got so much is behind.
     pub fn lag(&self, number: u64, at: &Position) -> u64 {
-        let told = self.told(&Tail::of_move(number), &at.told);
-        self.known.head.revision.0.saturating_sub(told)
+        let reported = self.reported(&Tail::of_move(number), &at.reported);
+        self.known.head.revision.0.saturating_sub(reported)
     }
 
     /// The revision up to which everything was sent.
-    pub(super) fn told(&self, tail: &Tail, told: &Told) -> u64 {
+    pub(super) fn reported(&self, tail: &Tail, reported: &Reported) -> u64 {
         let globals = self.known.keyspaces.globals();
-        let changes = globals.iter().map(|id| self.told_of(tail, told, *id));
-        let loans = told.loans.unwrap_or(tail.begun);
-        changes.chain([told.answers, loans]).min().unwrap_or(0)
+        let changes = globals.iter().map(|id| self.reported_of(tail, reported, *id));
+        let loans = reported.loans.unwrap_or(tail.begun);
+        changes.chain([reported.answers, loans]).min().unwrap_or(0)
     }
 
     /// The same of one keyspace.
-    fn told_of(&self, tail: &Tail, told: &Told, keyspace: KeyspaceId) -> u64 {
+    fn reported_of(&self, tail: &Tail, reported: &Reported, keyspace: KeyspaceId) -> u64 {
         let cursor = || self.known.logs.position(keyspace, &tail.cursor);
-        told.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(tail.begun)
+        reported.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(tail.begun)
     }
 
     /// Copies the records of a slot from a place on, until the chunk is full. Where to go on; `None`: that
@@ -334,39 +334,39 @@ impl<S: State> Machine<S> {
     }
 
     /// Sends what clients were answered since then. Whether that was all.
-    pub(super) fn tell_answers(
+    pub(super) fn report_answers(
         &self,
         slots: &SlotSet,
-        told: &mut Told,
+        reported: &mut Reported,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         // What was copied before does not count: answers go on being sent beside a long copy.
-        let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
+        let bytes_max = into.bytes + limits::MOVE_CHUNK_BYTES_MAX;
         let items_max = into.items.len() + CHANGES_MAX;
         let mut put = |item| {
             into.push(item);
             into.bytes < bytes_max && into.items.len() < items_max
         };
         let clients = &self.known.clients;
-        let last = clients.of_slots_after(&self.state, slots, told.answers, &mut put)?;
-        told.answers = last.unwrap_or(self.known.head.revision.0);
+        let last = clients.of_slots_after(&self.state, slots, reported.answers, &mut put)?;
+        reported.answers = last.unwrap_or(self.known.head.revision.0);
         Ok(last.is_none())
     }
 
     /// Sends what changed in some slots since then, as it is now. Whether that was all.
-    pub(super) fn tell_changes(
+    pub(super) fn report_changes(
         &self,
         tail: &Tail,
         slots: &SlotSet,
-        told: &mut Told,
+        reported: &mut Reported,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         let revision = self.known.head.revision;
         // What was copied before does not count: changes go on being sent beside a long copy.
-        let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
+        let bytes_max = into.bytes + limits::MOVE_CHUNK_BYTES_MAX;
         let mut is_all = true;
         for keyspace in self.known.keyspaces.globals() {
-            let after = self.told_of(tail, told, keyspace);
+            let after = self.reported_of(tail, reported, keyspace);
             if after >= revision.0 {
                 continue;
             }
@@ -399,29 +399,29 @@ impl<S: State> Machine<S> {
                 // All that follows is sent as it is now, so it may as well come first.
                 into.items.insert(0, StagedItem::Cleared { keyspace });
             }
-            told.changes.insert(keyspace, upto);
+            reported.changes.insert(keyspace, upto);
             is_all &= upto >= revision.0;
         }
         let is_due = is_all || self.modes.planted.is(Bug::RowsAhead);
-        Ok(is_due && self.tell_loans(tail, slots, told, into) && is_all)
+        Ok(is_due && self.report_loans(tail, slots, reported, into) && is_all)
     }
 
     /// Sends the rows of slots whose rows have changed since then, where all else has been sent. Whether that was
     /// all.
-    fn tell_loans(
+    fn report_loans(
         &self,
         tail: &Tail,
         slots: &SlotSet,
-        told: &mut Told,
+        reported: &mut Reported,
         into: &mut Gathered,
     ) -> bool {
-        let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
-        let after = told.loans.unwrap_or(tail.begun);
+        let bytes_max = into.bytes + limits::MOVE_CHUNK_BYTES_MAX;
+        let after = reported.loans.unwrap_or(tail.begun);
         let mut last = after;
         for (changed, slot) in self.modes.loans.changed_after(after) {
             // A revision is sent as a whole.
             if into.bytes >= bytes_max && changed > last {
-                told.loans = Some(last);
+                reported.loans = Some(last);
                 return false;
             }
             last = changed;
@@ -430,7 +430,7 @@ impl<S: State> Machine<S> {
                 rows.into_iter().for_each(|item| into.push(item));
             }
         }
-        told.loans = Some(self.known.head.revision.0);
+        reported.loans = Some(self.known.head.revision.0);
         true
     }
 
@@ -469,7 +469,7 @@ pub(super) fn item_bytes(item: &StagedItem) -> usize {
         }
 }
 
-/// Whether a piece could not be read because the changes are gone.
+/// Whether a chunk could not be read because the changes are gone.
 pub fn must_begin_anew(stopped: &Stopped) -> bool {
     matches!(stopped, Stopped::Refused(Refusal::ChangesTrimmed { .. }))
 }
@@ -481,15 +481,15 @@ mod tests {
     #[test]
     fn what_was_told_comes_back_as_it_was() {
         let changes = [(KeyspaceId(1), 300), (KeyspaceId(7), 2)].into();
-        let told = Told { changes, answers: 5, loans: None };
-        assert_eq!(told.encode(), [5, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Told::decode(&told.encode()), Some(told.clone()));
-        let told = Told { loans: Some(301), ..told };
-        assert_eq!(told.encode(), [5, 0, 0xad, 2, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Told::decode(&told.encode()), Some(told.clone()));
-        let at = Position { copy: None, told };
+        let reported = Reported { changes, answers: 5, loans: None };
+        assert_eq!(reported.encode(), [5, 1, 0xac, 2, 7, 2][..]);
+        assert_eq!(Reported::decode(&reported.encode()), Some(reported.clone()));
+        let reported = Reported { loans: Some(301), ..reported };
+        assert_eq!(reported.encode(), [5, 0, 0xad, 2, 1, 0xac, 2, 7, 2][..]);
+        assert_eq!(Reported::decode(&reported.encode()), Some(reported.clone()));
+        let at = Position { copy: None, reported };
         assert_eq!(Position::decode(&at.encode()), Some(at));
-        assert_eq!(Told::decode(b"\x05\x01"), None);
-        assert_eq!(Told::decode(b""), None);
+        assert_eq!(Reported::decode(b"\x05\x01"), None);
+        assert_eq!(Reported::decode(b""), None);
     }
 }

@@ -11,7 +11,7 @@
 //! d r     → the ring's pointers (protocol::global::ring)
 //! d u     → nothing, if the site was restored from a backup and its slots are not confirmed
 //! d x     → nothing, if the site is fenced: an open failover takes it for lost, or it is restored
-//! Y bucket → (0 | 1 ‖ holder (varint) ‖ epoch) of each slot   (slot_rows.rs)
+//! Y bucket → (0 | 1 ‖ owner (varint) ‖ epoch) of each slot   (slot_rows.rs)
 //! ```
 
 use super::Applying;
@@ -81,8 +81,8 @@ impl Deployment {
         let member = membership(state)?;
         let ring = state.get(tables::RING)?.unwrap_or_default();
         let mut registered = BySlot::default();
-        let registered_rows = slot_rows::load(state, |run, holder: &Option<(SiteId, Epoch)>| {
-            registered.set(run, *holder);
+        let registered_rows = slot_rows::load(state, |run, owner: &Option<(SiteId, Epoch)>| {
+            registered.set(run, *owner);
         })?;
         let pinned = match state.get(tables::PINNED)? {
             Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
@@ -168,8 +168,8 @@ impl Value for Option<(SiteId, Epoch)> {
 
     fn put(&self, row: &mut Vec<u8>) {
         row.push(u8::from(self.is_some()));
-        if let Some((holder, epoch)) = self {
-            put_varint(u64::from(holder.0), row);
+        if let Some((owner, epoch)) = self {
+            put_varint(u64::from(owner.0), row);
             put_epoch(*epoch, row);
         }
     }
@@ -178,17 +178,17 @@ impl Value for Option<(SiteId, Epoch)> {
         let (is_some, rest) = row.split_first()?;
         match *is_some {
             0 => Some((None, 1)),
-            1 => take_holder(rest).map(|(holder, len)| (Some(holder), 1 + len)),
+            1 => take_owner(rest).map(|(owner, len)| (Some(owner), 1 + len)),
             _ => None,
         }
     }
 
     fn of_older(row: &[u8]) -> Option<Self> {
-        take_holder(row).map(|(holder, _)| Some(holder))
+        take_owner(row).map(|(owner, _)| Some(owner))
     }
 }
 
-fn take_holder(row: &[u8]) -> Option<((SiteId, Epoch), usize)> {
+fn take_owner(row: &[u8]) -> Option<((SiteId, Epoch), usize)> {
     let (site, len) = take_varint(row)?;
     let (epoch, epoch_len) = take_epoch(&row[len..])?;
     Some(((SiteId(u32::try_from(site).ok()?), epoch), len + epoch_len))
@@ -311,11 +311,11 @@ impl<S: State> Applying<'_, S> {
     /// Notes who holds slots. What is known of a later epoch stays.
     pub(super) fn register(
         &mut self,
-        holder: SiteId,
+        owner: SiteId,
         slots: &SlotEpochs,
     ) -> Result<Answer, Stopped> {
         self.member()?;
-        self.learn_owner(holder, slots);
+        self.learn_owner(owner, slots);
         let Deployment { registered, registered_rows, .. } = &mut self.modes.deployment;
         for (run, epoch) in slots.runs() {
             let older: Vec<SlotRun> = run
@@ -323,7 +323,7 @@ impl<S: State> Applying<'_, S> {
                 .filter(|run| registered.get(run.first).is_none_or(|(_, known)| *known < epoch))
                 .collect();
             for run in older {
-                registered.set(run, Some((holder, epoch)));
+                registered.set(run, Some((owner, epoch)));
                 registered_rows.note(run);
                 // The map of slots follows.
                 self.modes.slots.news.tokens.insert_run(run);
@@ -336,8 +336,8 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn write_registered(&mut self) {
         let Deployment { registered_rows, registered, .. } = &mut self.modes.deployment;
         registered_rows.write(&mut self.overlay, None, |slot| {
-            let (last, holder) = registered.run_at(slot);
-            (last, holder.copied())
+            let (last, owner) = registered.run_at(slot);
+            (last, owner.copied())
         });
     }
 
@@ -406,7 +406,7 @@ impl<S: State> Applying<'_, S> {
 impl super::Modes {
     /// The owner of a slot in this site's records: itself, the destination of its own handover, or
     /// a site that registered the slot here.
-    pub(super) fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
+    pub(super) fn owner(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
         let own = self.deployment.member.as_ref()?.own;
         let by_token = match self.slots.token(slot) {
             Token::Never => None,
@@ -418,7 +418,7 @@ impl super::Modes {
     }
 
     /// A slot up to which all have the same owner in these records as this one.
-    pub(super) fn same_holder_until(&self, slot: Slot) -> Slot {
+    pub(super) fn same_owner_until(&self, slot: Slot) -> Slot {
         self.slots.token_run(slot).0.min(self.deployment.registered.run_at(slot).0)
     }
 }

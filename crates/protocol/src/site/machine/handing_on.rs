@@ -1,6 +1,6 @@
 //! Copies that a leaving site hands on: read where they lie, and taken in.
 //!
-//! They come like what a move brings ([`super::receiving`]): in pieces, staged under generations of their own.
+//! They come like what a move brings ([`super::destination`]): in chunks, staged under generations of their own.
 //! What arrives so has epoch 0, at which no site owns a slot, so that it can never be installed as
 //! a slot that is owned. One command then makes copies of all that is staged, where the rules
 //! ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown away.
@@ -8,8 +8,8 @@
 
 use super::Applying;
 use super::copying::{Gathered, SlotPlace};
+use super::destination::{self, Arrival};
 use super::lineage::Whose;
-use super::receiving::{self, Arrival};
 use super::stores::{Stores, stores_in};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::{Records, Token as Right};
@@ -39,8 +39,8 @@ impl<S: State> Applying<'_, S> {
         }
         let slots = SlotEpochs(vec![(slots.clone(), Epoch::default())]);
         let arrival = Arrival { slots, ..Arrival::default() };
-        self.overlay.put(tables::of_move(tables::ARRIVALS, id), receiving::encode(&arrival));
-        let answer = receiving::staged(&arrival);
+        self.overlay.put(tables::of_move(tables::ARRIVALS, id), destination::encode(&arrival));
+        let answer = destination::staged(&arrival);
         self.modes.arrivals.under_way.insert(id, arrival);
         Ok(answer)
     }
@@ -48,11 +48,11 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn take_copies(
         &mut self,
         id: MoveId,
-        pieces: u64,
+        chunks: u64,
         copies: &[HandedOn],
     ) -> Result<Answer, Stopped> {
         let arrival = self.modes.arrivals.under_way.get(&id).filter(|one| is_of_copies(one));
-        if arrival.is_none_or(|one| one.pieces != pieces) {
+        if arrival.is_none_or(|one| one.chunks != chunks) {
             return Err(MoveError::NotReady("pieces are missing").into());
         }
         let mut arrival = self.modes.arrivals.under_way.remove(&id).expect("it was found just now");
@@ -100,11 +100,11 @@ impl<S: State> Applying<'_, S> {
 }
 
 impl<S: State> Machine<S> {
-    /// A piece of the copies of some slots, from a place on, and where to go on; `None`: that was all.
+    /// A chunk of the copies of some slots, from a place on, and where to go on; `None`: that was all.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub(crate) fn copied_piece(
+    pub(crate) fn copied_chunk(
         &self,
         slots: &SlotSet,
         from: Option<Place>,
@@ -130,7 +130,7 @@ impl<S: State> Machine<S> {
                 Some(SlotPlace::Record(..)) => None,
             };
             if let Some(at) = stopped_at {
-                self.say_time(&mut gathered.items);
+                self.report_time(&mut gathered.items);
                 return Ok((gathered.items, Some((slot, at))));
             }
             for ((_, keyspace), store) in self.modes.copies.stores_of(SlotRun::one(slot)) {
@@ -156,12 +156,12 @@ impl<S: State> Machine<S> {
                     },
                 )?;
                 if let Some(key) = stopped_at {
-                    self.say_time(&mut gathered.items);
+                    self.report_time(&mut gathered.items);
                     return Ok((gathered.items, Some((slot, SlotPlace::Record(keyspace, key)))));
                 }
             }
         }
-        self.say_time(&mut gathered.items);
+        self.report_time(&mut gathered.items);
         Ok((gathered.items, None))
     }
 }

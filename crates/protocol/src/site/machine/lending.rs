@@ -181,7 +181,7 @@ impl<S: State> Applying<'_, S> {
             let (group, slot) = (&report.group, report.group.slot());
             let token = self.modes.holding(slot).token;
             let Right::Held(epoch) = token else {
-                others.extend(self.modes.holder(slot).map(|owner| (slot, owner)));
+                others.extend(self.modes.owner(slot).map(|owner| (slot, owner)));
                 continue;
             };
             let (loan, part) = (report.loan, report.part);

@@ -470,7 +470,7 @@ impl Loans {
         }
     }
 
-    /// What another site is told of the loans of a slot.
+    /// What is sent to another site of the loans of a slot.
     pub(super) fn items_of(&self, whose: Whose, slot: Slot) -> Vec<StagedItem> {
         let count = self.count(whose, slot).loans;
         if count == 0 {

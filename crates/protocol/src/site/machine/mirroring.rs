@@ -1,11 +1,11 @@
-//! What this site's backup is told: the slots it holds, and then what changes in them.
+//! What is sent to this site's backup: the slots it holds, and then what changes in them.
 //!
-//! As with a move's receiver ([`super::copying`]) the copy is *fuzzy*, and right because whatever
+//! As with a move's destination ([`super::copying`]) the copy is *fuzzy*, and right because whatever
 //! changes comes again from the change log behind a cursor in the mirror's name. Slots that are gained
-//! are copied beside that. A piece ends *in step* when it has told everything up to this site's
+//! are copied beside that. A chunk ends *in step* when it has everything up to this site's
 //! revision: all whole slots are then exactly as they are here.
 //!
-//! Remembered answers are told before the writes they belong to, never after: a promoted backup may
+//! Remembered answers are sent before the writes they belong to, never after: a promoted backup may
 //! answer a repeated write that is lost with the rest of what it lacks, but it never applies one twice.
 //!
 //! When the backup changes, the former one is fed until the new one has everything
@@ -18,7 +18,7 @@
 //! ```
 
 use super::Applying;
-use super::copying::{Gathered, SlotPlace, Tail, Told};
+use super::copying::{Gathered, Reported, SlotPlace, Tail};
 use super::lineage::Whose;
 use super::{Machine, MachineError, Stopped, tables};
 use model::{Answer, KeyspaceId, Revision, SiteId, Slot, SlotSet};
@@ -190,7 +190,7 @@ impl<S: State> Machine<S> {
         self.known.keyspaces.has_globals()
     }
 
-    /// The changes that a mirror is told, if it is fed.
+    /// The changes that are sent to a mirror, if it is fed.
     fn mirror_tail(&self, of: OwnMirror) -> Option<Tail> {
         let cursor = self.modes.own_mirrors.cursor(of)?.to_owned();
         Some(Tail { cursor, begun: of.number })
@@ -220,7 +220,7 @@ impl<S: State> Machine<S> {
         Ok(stopped_at.map(|(keyspace, key)| SlotPlace::Record(keyspace, key)))
     }
 
-    /// Tells what clients were answered in some slots since then, and what changed, as it is now. Whether
+    /// Sends what clients were answered in some slots since then, and what changed, as it is now. Whether
     /// that was all.
     ///
     /// # Errors
@@ -229,17 +229,18 @@ impl<S: State> Machine<S> {
         &self,
         of: OwnMirror,
         slots: &SlotSet,
-        told: &mut Told,
+        reported: &mut Reported,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         let Some(tail) = self.mirror_tail(of) else { return Ok(false) };
         // Answers come first: see the module's head.
-        Ok(self.tell_answers(slots, told, into)? && self.tell_changes(&tail, slots, told, into)?)
+        Ok(self.report_answers(slots, reported, into)?
+            && self.report_changes(&tail, slots, reported, into)?)
     }
 
-    /// The revision up to which a mirror was told everything.
-    pub fn mirror_told(&self, of: OwnMirror, told: &Told) -> u64 {
-        self.mirror_tail(of).map_or(0, |tail| self.told(&tail, told))
+    /// The revision up to which everything was sent to a mirror.
+    pub fn mirror_reported(&self, of: OwnMirror, reported: &Reported) -> u64 {
+        self.mirror_tail(of).map_or(0, |tail| self.reported(&tail, reported))
     }
 
     /// A mirror's cursor of a keyspace: its name, and where it stands.

@@ -1,9 +1,9 @@
 //! The streams of the sites that have this one as their backup.
 //!
 //! A mirror is a handover that never ends: what another site owns of global keyspaces comes in
-//! pieces, each a command, and then what changes behind them. A slot *grows* apart until everything of it
+//! chunks, each a command, and then what changes behind them. A slot *grows* apart until everything of it
 //! has come once; then it is a copy ([`super::copies`]) in the place of what copy there was, and the stream
-//! feeds it. After a piece with that mark the mirror is *in step*: every slot that it feeds is as
+//! feeds it. After a chunk with that mark the mirror is *in step*: every slot that it feeds is as
 //! it was at one revision of the original, which is the position of these copies.
 //!
 //! The stream's number is the generation of its copies. What it feeds no more stays as it is. When the
@@ -11,7 +11,7 @@
 //! nothing more: the new backup does not have everything at once.
 //!
 //! ```text
-//! m from 0             → format 1 ‖ number ‖ pieces ‖ revision ‖ log time ‖ in step at (own log time)
+//! m from 0             → format 1 ‖ number ‖ chunks ‖ revision ‖ log time ‖ in step at (own log time)
 //!                        ‖ how many slots the original holds (all varints) ‖ resume
 //! m from 1             → (epoch ‖ count of ranges ‖ (first, last)*)* of the slots that are fed (varints)
 //! n from keyspace slot → generation (varint) ‖ how many keys (varint), of slots that grow
@@ -20,11 +20,11 @@
 use super::Applying;
 use super::Owner;
 use super::copies::Copies;
+use super::destination::ANEW;
 use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
-use super::query::{self, Sight};
-use super::receiving::ANEW;
+use super::query::{self, ReadContext};
 use super::requests::Asker;
 use super::stores::{EMPTY, Store, Stores, stores_in};
 use super::tokens::{put_epochs, take_epochs};
@@ -32,7 +32,7 @@ use super::{Machine, MachineError, Stopped, tables};
 use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use model::{
-    Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached,
+    Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, MirrorStep, MoveError, Query, Reached,
     Refusal, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem,
     Tag,
 };
@@ -47,8 +47,8 @@ const FORMAT: u8 = 1;
 pub struct Mirror {
     /// Its number: later ones are higher.
     pub number: u64,
-    /// How many pieces have come.
-    pub pieces: u64,
+    /// How many chunks have come.
+    pub chunks: u64,
     /// The original's revision that it was last in step with; 0: never.
     pub revision: u64,
     /// 0; the original's log time then, if that runs an earlier version.
@@ -69,7 +69,7 @@ impl Mirror {
         let mut row = vec![FORMAT];
         for number in [
             self.number,
-            self.pieces,
+            self.chunks,
             self.revision,
             self.log_time_ms,
             self.in_step_ms,
@@ -90,7 +90,7 @@ impl Mirror {
         };
         let mut mirror = Mirror {
             number: take()?,
-            pieces: take()?,
+            chunks: take()?,
             revision: take()?,
             log_time_ms: take()?,
             in_step_ms: take()?,
@@ -196,7 +196,7 @@ impl<S: State> Applying<'_, S> {
         &mut self,
         from: SiteId,
         number: u64,
-        step: &Mirroring,
+        step: &MirrorStep,
     ) -> Result<Answer, Stopped> {
         self.member()?;
         if self.has_left(from) {
@@ -213,12 +213,12 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::from(BackupError::Outdated).into());
         }
         match step {
-            Mirroring::Begin => {
+            MirrorStep::Begin => {
                 if known == Some(number) {
                     self.forget_parts(from, |_| true);
                     // None of an earlier leader is taken among those that come now.
                     if let Some(mirror) = self.modes.mirrors.0.get_mut(&from) {
-                        mirror.pieces = (mirror.pieces / ANEW + 1) * ANEW;
+                        mirror.chunks = (mirror.chunks / ANEW + 1) * ANEW;
                     }
                     self.write_mirror(from, false);
                 } else {
@@ -229,12 +229,12 @@ impl<S: State> Applying<'_, S> {
                 }
                 Ok(self.mirrored(from, true))
             }
-            Mirroring::Piece { .. } if known != Some(number) => {
+            MirrorStep::Chunk { .. } if known != Some(number) => {
                 Err(Refusal::from(BackupError::NotTheBackup).into())
             }
-            Mirroring::Piece { sequence, resume, gone, items, reached } => {
-                if self.modes.mirrors.0[&from].pieces == *sequence {
-                    self.take_mirror_piece(from, gone, items, reached.as_ref(), resume)?;
+            MirrorStep::Chunk { sequence, resume, gone, items, reached } => {
+                if self.modes.mirrors.0[&from].chunks == *sequence {
+                    self.take_mirror_chunk(from, gone, items, reached.as_ref(), resume)?;
                 }
                 Ok(self.mirrored(from, false))
             }
@@ -244,10 +244,10 @@ impl<S: State> Applying<'_, S> {
     fn mirrored(&self, from: SiteId, with_slots: bool) -> Answer {
         let mirror = &self.modes.mirrors.0[&from];
         let whole = if with_slots { mirror.whole() } else { SlotEpochs::default() };
-        Answer::Mirrored { pieces: mirror.pieces, resume: mirror.resume.clone(), whole }
+        Answer::Mirrored { chunks: mirror.chunks, resume: mirror.resume.clone(), whole }
     }
 
-    fn take_mirror_piece(
+    fn take_mirror_chunk(
         &mut self,
         from: SiteId,
         gone: &SlotSet,
@@ -264,7 +264,7 @@ impl<S: State> Applying<'_, S> {
             | StagedItem::Lent { .. }
             | StagedItem::Loans { .. } => false,
         };
-        // All of a piece or nothing of it.
+        // All of a chunk or nothing of it.
         if items.iter().any(unknown) {
             let not_ready = MoveError::NotReady("a keyspace is not known there");
             return Err(Refusal::Move(not_ready).into());
@@ -289,7 +289,7 @@ impl<S: State> Applying<'_, S> {
         }
         let own_log_time_ms = self.known.head.log_time_ms;
         let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
-        mirror.pieces += 1;
+        mirror.chunks += 1;
         mirror.resume = resume.clone();
         if let Some(reached) = reached {
             mirror.revision = reached.revision.0;
@@ -325,7 +325,7 @@ impl<S: State> Applying<'_, S> {
             }
             return self.drop_answers(run, Whose::Mirrored(from));
         }
-        // It is fed already: what was sent of it came into the copy itself. (What is fed is told from what is
+        // It is fed already: what was sent of it came into the copy itself. (What is fed is distinguished from what is
         // not by the copy, so slots that are alike are all fed or none is.)
         let mirror = self.modes.mirrors.0.get(&from);
         if mirror.is_some_and(|mirror| mirror.whole.get(run.first) == Some(&epoch)) {
@@ -563,7 +563,7 @@ impl<S: State> Machine<S> {
     pub fn mirror_of(&self, slot: Slot) -> Option<SiteId> {
         let copy = self.modes.copy_of(slot)?;
         let own = self.modes.deployment.member.as_ref()?.own;
-        let later = self.modes.holder(slot).filter(|(_, known)| *known > copy.tag.epoch);
+        let later = self.modes.owner(slot).filter(|(_, known)| *known > copy.tag.epoch);
         (later.is_none() && copy.origin != own).then_some(copy.origin)
     }
 
@@ -593,7 +593,7 @@ impl<S: State> Machine<S> {
         let copy = self.modes.copies.by_slot.get(slot);
         copy.filter(|copy| copy.origin == from).ok_or(Refusal::NotHeld(slot))?;
         let store = self.modes.copies.stores.get(&(slot, keyspace));
-        let sight = Sight {
+        let context = ReadContext {
             read: &self.state,
             generation: store.map_or(EMPTY, |store| store.generation),
             log_time_ms: self.known.head.log_time_ms,
@@ -602,7 +602,7 @@ impl<S: State> Machine<S> {
             point: model::ReadPoint::default(),
             due_by: None,
         };
-        query::answer(&sight, query, &mut 0)
+        query::answer(&context, query, &mut 0)
     }
 
     /// The revision that a mirror was last in step with.
@@ -619,7 +619,7 @@ mod tests {
     fn format_1_stays_as_it_is() {
         let mirror = Mirror {
             number: 5,
-            pieces: 6,
+            chunks: 6,
             revision: 300,
             log_time_ms: 7,
             in_step_ms: 8,

@@ -6,7 +6,7 @@
 //! | [`deployment`] | this site's place in its deployment, and the registry |
 //! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
-//! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
+//! | [`outgoing`], [`receiving`], [`copying`] | slots that leave and slots that come |
 //! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
@@ -28,11 +28,12 @@ pub mod copying;
 pub mod deployment;
 mod elsewhere;
 mod floors;
-pub mod giving;
 pub(crate) mod groups;
 pub(crate) mod handing_on;
 mod kept;
+pub mod source;
 
+pub mod destination;
 mod lending;
 pub mod loans;
 mod lost_writes;
@@ -43,7 +44,6 @@ mod orders;
 mod ownership;
 mod published;
 mod reader;
-pub mod receiving;
 pub mod registrar;
 mod slot_rows;
 mod stores;
@@ -61,10 +61,10 @@ use crate::machine::{
     requests, rows, tables,
 };
 use deployment::Membership;
-use giving::Move;
+use destination::Arrival;
 use model::{Bytes, Epoch, MoveId, SiteId, Slot, SlotEpochs, SlotRun, SlotSet};
 use modes::Owner;
-use receiving::Arrival;
+use source::Move;
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::State;
 use tokens::Token;
@@ -104,13 +104,13 @@ impl<S: State> Machine<S> {
 
     /// The owner of a slot in this site's records: itself, the destination of its own handover, or
     /// a site that registered the slot here.
-    pub fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
-        self.modes.holder(slot)
+    pub fn owner(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
+        self.modes.owner(slot)
     }
 
     /// A slot up to which all have the same owner in these records as this one.
-    pub fn same_holder_until(&self, slot: Slot) -> Slot {
-        self.modes.same_holder_until(slot)
+    pub fn same_owner_until(&self, slot: Slot) -> Slot {
+        self.modes.same_owner_until(slot)
     }
 
     /// The token of a slot, and a slot up to which all have the same.
@@ -127,19 +127,19 @@ impl<S: State> Machine<S> {
         alike.map(|run| (run, self.token(run.first)))
     }
 
-    /// The slots that stay here whatever their home.
+    /// The slots that stay here whatever their preferred owner.
     pub fn pinned(&self) -> &SlotSet {
         &self.modes.deployment.pinned
     }
 
     /// The moves that give slots away, by number.
-    pub fn giving(&self) -> &BTreeMap<u64, Move> {
-        &self.modes.giving
+    pub fn outgoing(&self) -> &BTreeMap<u64, Move> {
+        &self.modes.outgoing
     }
 
     /// The lowest number of a move of which its receiver must remember how it ended.
     pub fn open_from(&self) -> Option<u64> {
-        self.modes.giving.keys().next().copied()
+        self.modes.outgoing.keys().next().copied()
     }
 
     /// The epochs that a move's slots are going to have with their receiver.

@@ -5,7 +5,7 @@ use super::causal::{self, Causal, NOT_HELD};
 use super::claims::Claims;
 use super::copies::Copies;
 use super::deployment::{self, Deployment};
-use super::giving::{self, Move};
+use super::destination::Arrivals;
 use super::keys::Place;
 use super::lineage::Whose;
 use super::loans::Loans;
@@ -15,7 +15,7 @@ use super::mirrors::Mirrors;
 use super::orders::{self, Orders};
 use super::published::Published;
 use super::query::Served;
-use super::receiving::Arrivals;
+use super::source::{self, Move};
 use super::stores::Slots;
 use super::{Applying, Machine, MachineError, Stopped, kept};
 use crate::bugs::{self, Bug, Planted};
@@ -34,7 +34,7 @@ use storage::state::{Read, State};
 pub struct Modes {
     pub(super) deployment: Deployment,
     pub(super) slots: Slots,
-    pub(super) giving: BTreeMap<u64, Move>,
+    pub(super) outgoing: BTreeMap<u64, Move>,
     pub(super) copies: Copies,
     pub(super) causal: Causal,
     pub(super) loans: Loans,
@@ -90,7 +90,7 @@ impl ModeState for Modes {
         Ok(Modes {
             deployment,
             slots,
-            giving: giving::load(state)?,
+            outgoing: source::load(state)?,
             copies,
             causal: Causal::load(state)?,
             loans,
@@ -353,7 +353,7 @@ impl ModeState for Modes {
         if spec.lends() {
             at.check_clear_loans(keyspace)?;
         }
-        match at.modes.giving.is_empty() || !spec.is_global() {
+        match at.modes.outgoing.is_empty() || !spec.is_global() {
             true if spec.is_causal() => {
                 Err(Refusal::NotCausal("be cleared with others at once: clear each keyspace"))
             }
@@ -413,9 +413,9 @@ impl<S: State> Applying<'_, S> {
 
     fn global(&mut self, command: &GlobalCommand) -> Result<Answer, Stopped> {
         match command {
-            GlobalCommand::Register { holder, slots } => self.register(*holder, slots),
-            GlobalCommand::Giving { number, step } => self.giving(*number, step),
-            GlobalCommand::Receiving { id, step } => self.receiving(*id, step),
+            GlobalCommand::Register { owner, slots } => self.register(*owner, slots),
+            GlobalCommand::Source { number, step } => self.step_at_source(*number, step),
+            GlobalCommand::Destination { id, step } => self.step_at_destination(*id, step),
             GlobalCommand::SetMirror { to } => self.set_mirror(*to),
             GlobalCommand::EndMirror { of, number } => self.end_mirror(*of, *number),
             GlobalCommand::Mirror { from, number, step } => self.mirror(*from, *number, step),

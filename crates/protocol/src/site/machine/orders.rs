@@ -8,7 +8,7 @@
 //! ```text
 //! O client sequence → format 1 ‖ asked, by log time (varint) ‖ why no (more) moves ‖
 //!     (number (varint) ‖ 0: under way, 1: over ‖ its slots ‖ if over, those that went)*
-//! why: 0: as many as there were, 1: no such receiver, 2: too many moves
+//! why: 0: as many as there were, 1: no such destination, 2: too many moves
 //! slots: count of ranges (varint) ‖ (first, last (varints))*
 //! ```
 
@@ -130,7 +130,7 @@ impl<S: State> Applying<'_, S> {
         let key = (id.client, id.sequence);
         let order = match self.modes.orders.get(&key) {
             Some(order) => order.clone(),
-            // Its receiver has nothing to do, but is asked what it has.
+            // Its destination has nothing to do, but is asked what it has.
             None if self.member()?.own == to => {
                 Order { at_ms: 0, refused: None, moves: Vec::new() }
             }
@@ -154,7 +154,7 @@ impl<S: State> Applying<'_, S> {
         let mut order = Order { at_ms, refused: None, moves: Vec::new() };
         let held: Vec<Slot> = slots.iter().filter(|slot| self.is_held(*slot)).collect();
         for some in held.chunks(limits::SLOTS_PER_MOVE_MAX) {
-            match self.check_giving(to) {
+            match self.check_source(to) {
                 Ok(()) => {}
                 Err(Refusal::Move(error)) => {
                     order.refused = Some(error);
@@ -177,7 +177,7 @@ impl<S: State> Applying<'_, S> {
             let (kind, held) = match token {
                 Token::Never => continue,
                 Token::Held(_) => ((0, 0, 0), Held::Here),
-                Token::Leaving { number, .. } => match self.modes.giving.get(&number) {
+                Token::Leaving { number, .. } => match self.modes.outgoing.get(&number) {
                     Some(one) => ((1, one.to.0, number), Held::Leaving(one.to, number)),
                     None => ((0, 0, 0), Held::Here),
                 },

@@ -33,7 +33,7 @@ impl Modes {
             Token::Never => Right::Never,
             Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. } => Right::Held(epoch),
             Token::Leaving { epoch, number, frozen: true } => {
-                let to = self.giving.get(&number).map_or(SiteId(0), |one| one.to);
+                let to = self.outgoing.get(&number).map_or(SiteId(0), |one| one.to);
                 Right::Frozen { epoch, to }
             }
             Token::Gone { epoch, to } => Right::Gone { epoch, to },
@@ -250,9 +250,9 @@ impl<S: State> Applying<'_, S> {
     /// Moves that have lost their slots to a failover end; those that had not frozen anything for the lost
     /// site do, too.
     fn end_moves_to(&mut self, own: SiteId, lost: SiteId) {
-        let numbers: Vec<u64> = self.modes.giving.keys().copied().collect();
+        let numbers: Vec<u64> = self.modes.outgoing.keys().copied().collect();
         for number in numbers {
-            let one = self.modes.giving[&number].clone();
+            let one = self.modes.outgoing[&number].clone();
             let is_off = one.frozen.is_none() && (one.to == lost || own == lost);
             let mut is_left = false;
             for run in self.alike(&one.slots) {
@@ -266,7 +266,7 @@ impl<S: State> Applying<'_, S> {
                 }
             }
             if is_off || !is_left {
-                self.end_giving(number);
+                self.end_source(number);
             }
         }
     }
@@ -274,8 +274,8 @@ impl<S: State> Applying<'_, S> {
     /// Whatever this site held, others hold now.
     fn give_up_all(&mut self, by: SiteId) {
         self.refuse_arrivals(|_| true);
-        let moves: Vec<u64> = self.modes.giving.keys().copied().collect();
-        moves.into_iter().for_each(|number| self.end_giving(number));
+        let moves: Vec<u64> = self.modes.outgoing.keys().copied().collect();
+        moves.into_iter().for_each(|number| self.end_source(number));
         let mut held = self.alike(&SlotSet::all());
         held.retain(|run| self.modes.holding(run.first).token.is_own());
         for run in &held {

@@ -1,4 +1,4 @@
-//! What the machine tells its readers with every commit, so that most of them need not look it up.
+//! What the machine publishes to its readers with every commit, so that most of them need not look it up.
 
 use super::causal::NOT_HELD;
 use super::causal::session::Seen;

@@ -8,7 +8,7 @@
 use super::causal::NOT_HELD;
 use super::head::Head;
 use super::published::Published;
-use super::query::{self, DueBy, Reach, Served, Sight};
+use super::query::{self, DueBy, Extent, ReadContext, Served};
 use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, loans, stores, tables};
@@ -53,7 +53,7 @@ pub(super) fn answer_at(
         };
         let point = ReadPoint { revision, epoch: Epoch::counted(0) };
         return query::answer(
-            &Sight { read, generation, log_time_ms, count, point, due_by },
+            &ReadContext { read, generation, log_time_ms, count, point, due_by },
             query,
             &mut 0,
         );
@@ -68,9 +68,9 @@ pub(super) fn answer_at(
             return match query {
                 Query::Count => {
                     let count = Some(count);
-                    let sight =
-                        Sight { read, generation: EMPTY, log_time_ms, count, point, due_by };
-                    query::answer(&sight, query, &mut 0)
+                    let context =
+                        ReadContext { read, generation: EMPTY, log_time_ms, count, point, due_by };
+                    query::answer(&context, query, &mut 0)
                 }
                 _ => query::scan_slots(read, log_time_ms, due_by, &served, query),
             };
@@ -78,8 +78,8 @@ pub(super) fn answer_at(
     };
     let (generation, epoch) = look(read, (keyspace, slot), query, holds_all)?;
     let point = ReadPoint { revision, epoch };
-    let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
-    query::answer(&sight, query, &mut 0)
+    let context = ReadContext { read, generation, log_time_ms, count: None, point, due_by };
+    query::answer(&context, query, &mut 0)
 }
 
 /// Where the records of one slot, or of one group of it, lie that are served, and at which epoch.
@@ -198,17 +198,17 @@ impl<S: State> Reader<S> {
         query: &Query,
         due_by: Option<&dyn Fn() -> u64>,
     ) -> Result<Answer, Stopped> {
-        let reach = query::reach(query);
-        if matches!(reach, Reach::Row)
+        let extent = query::extent(query);
+        if matches!(extent, Extent::Row)
             && let Some(answer) = self.query_undisturbed(keyspace, query, due_by)
         {
             return answer;
         }
         self.check_held(keyspace)?;
-        match reach {
-            Reach::Row => answer_at(&self.state.now(), keyspace, query, due_by),
-            Reach::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
-            Reach::Range => answer_at(&self.state.view(), keyspace, query, due_by),
+        match extent {
+            Extent::Row => answer_at(&self.state.now(), keyspace, query, due_by),
+            Extent::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
+            Extent::Range => answer_at(&self.state.view(), keyspace, query, due_by),
         }
     }
 
@@ -258,8 +258,8 @@ impl<S: State> Reader<S> {
     ) -> Result<Answer, Stopped> {
         let generation = self.published.generation(keyspace, query)?;
         let (log_time_ms, point) = (self.log_time_ms(), ReadPoint::default());
-        let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
-        query::answer(&sight, query, &mut 0)
+        let context = ReadContext { read, generation, log_time_ms, count: None, point, due_by };
+        query::answer(&context, query, &mut 0)
     }
 
     pub(super) fn state(&self) -> &S {

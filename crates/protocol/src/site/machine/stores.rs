@@ -58,7 +58,7 @@ pub(super) struct Slots {
     pub(super) news: News,
 }
 
-/// What changed since readers were last told.
+/// What changed since it was last published to readers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     /// They know nothing: the state is another one.

@@ -19,18 +19,18 @@ pub enum Token {
     Held(Epoch),
     /// It is handing the slot over, by the move of this number.
     Leaving {
-        /// Its epoch here; the receiver's is the next one.
+        /// Its epoch here; the destination's is the next one.
         epoch: Epoch,
         /// Which move.
         number: u64,
-        /// It serves the slot no more, as the receiver may.
+        /// It serves the slot no more, as the destination may.
         frozen: bool,
     },
     /// It has handed the slot over.
     Gone {
-        /// The receiver's epoch.
+        /// The destination's epoch.
         epoch: Epoch,
-        /// The receiver.
+        /// The destination.
         to: SiteId,
     },
 }

@@ -60,7 +60,7 @@ impl Advice {
         imagined: bool,
     ) -> Option<Picture> {
         let at = sites.place(own)?;
-        let rules = sites.rules(registry, &view.reach.lost(view.now));
+        let rules = sites.rules(registry, &view.failure_detector.lost(view.now));
         let keys = view.machine.keys_by_slot();
         let mut groups = Groups::new(sites.len(), sites.len());
         let none = BTreeMap::new();

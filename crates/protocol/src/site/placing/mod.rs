@@ -34,7 +34,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{AcrossSay, LatenciesSay};
+use wire::inter_site::{InterSite, LatenciesMessage};
 
 /// How often it is decided.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -280,10 +280,15 @@ impl<S: State> Job<S> for Placing {
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Another site asks for this node's round trips, or has sent its own.
-    pub(super) fn take_latencies(&mut self, site: SiteId, node: model::NodeId, say: LatenciesSay) {
+    pub(super) fn take_latencies(
+        &mut self,
+        site: SiteId,
+        node: model::NodeId,
+        message: LatenciesMessage,
+    ) {
         let now = self.now.monotonic;
-        if !say.asks {
-            if let Some(asked) = self.jobs.place.sites.take_row(site, &say, now) {
+        if !message.asks {
+            if let Some(asked) = self.jobs.place.sites.take_row(site, &message, now) {
                 let took = now.saturating_sub(asked);
                 self.global.routing.round_trips().measured(site, took, now);
             }
@@ -292,13 +297,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut known: Vec<_> = self.global.routing.round_trips().all_ms().into_iter().collect();
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known.truncate(limits::ROUND_TRIPS_MAX);
-        let answer = LatenciesSay {
+        let answer = LatenciesMessage {
             asks: false,
-            number: say.number,
+            number: message.number,
             sites: known.iter().map(|(site, _)| site.0).collect(),
             round_trips_us: known.iter().map(|(_, ms)| us(*ms) as u32).collect(),
         };
-        self.say_across(site, node, AcrossSay::Latencies(answer));
+        self.send_inter_site(site, node, InterSite::Latencies(answer));
     }
 
     /// Why a key is where it is, at the leader of the site that serves it.

@@ -111,7 +111,7 @@ impl Moves {
         (own, registry): (SiteId, &Registry),
         sites: &Sites,
     ) -> Rules {
-        let mut barred = view.reach.silent(view.now);
+        let mut barred = view.failure_detector.silent(view.now);
         barred.extend(self.refused.keys());
         let lost = registry.sites.iter().map(|site| site.id);
         barred.extend(lost.filter(|site| registry.is_lost(*site)));
@@ -227,7 +227,7 @@ impl Moves {
                 Held::AtHome { .. } => to,
                 Held::Borrowed { owner, .. } => owner,
             };
-            if !view.reach.is_heard_since(other, view.now.saturating_sub(HEARD)) {
+            if !view.failure_detector.is_heard_since(other, view.now.saturating_sub(HEARD)) {
                 unheard.insert(other);
                 continue;
             }

@@ -10,7 +10,7 @@ use model::{Registry, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::state::State;
-use wire::across::{AcrossSay, LatenciesSay};
+use wire::inter_site::{InterSite, LatenciesMessage};
 
 /// The age at which a site of users is asked for its round trips again.
 const ROW_AGE: Duration = Duration::from_secs(10);
@@ -168,8 +168,8 @@ impl Sites {
             self.questions += 1;
             self.asked.insert(to, (self.questions, now));
             let number = self.questions;
-            let say = LatenciesSay { asks: true, number, ..LatenciesSay::default() };
-            Effect::Send { to, say: AcrossSay::Latencies(say), awaited: false }
+            let message = LatenciesMessage { asks: true, number, ..LatenciesMessage::default() };
+            Effect::Send { to, message: InterSite::Latencies(message), awaited: false }
         };
         wanted.into_iter().map(ask).collect()
     }
@@ -178,13 +178,13 @@ impl Sites {
     pub(super) fn take_row(
         &mut self,
         site: SiteId,
-        say: &LatenciesSay,
+        message: &LatenciesMessage,
         now: Duration,
     ) -> Option<Duration> {
         let (number, asked) = *self.asked.get(&site)?;
-        let each = say.sites.iter().zip(&say.round_trips_us).take(limits::ROUND_TRIPS_MAX);
+        let each = message.sites.iter().zip(&message.round_trips_us).take(limits::ROUND_TRIPS_MAX);
         let ms = each.map(|(site, us)| (SiteId(*site), *us as f32 / 1_000.0)).collect();
         self.rows.insert(site, Row { ms, at: now });
-        (number == say.number).then_some(asked)
+        (number == message.number).then_some(asked)
     }
 }

@@ -13,7 +13,7 @@ use model::{NodeId, SiteName, limits};
 use std::sync::{Arc, mpsc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use wire::peer::{Forward, ForwardedRequest, Hello, Message, Raft, Say};
+use wire::peer::{Content, Forward, ForwardedRequest, Hello, Message, Raft};
 
 struct Peer {
     links: Links,
@@ -169,8 +169,8 @@ fn hello(protocol: u32, challenge: usize) -> Hello {
 async fn no_message_of_an_unproved_connection_is_processed() {
     let site = peer(1, secret("s")).await;
     let says: [Message; 2] = [
-        Say::Raft(Raft { from: 9, to: 1, term: 100, ..Raft::default() }).into(),
-        Say::Forward(Forward { requests: vec![ForwardedRequest::default()] }).into(),
+        Content::Raft(Raft { from: 9, to: 1, term: 100, ..Raft::default() }).into(),
+        Content::Forward(Forward { requests: vec![ForwardedRequest::default()] }).into(),
     ];
     let proofs: [Handshake; 4] = [
         Proof::default().into(),
@@ -216,7 +216,7 @@ async fn an_older_version_is_refused_in_its_own_words() {
     // Towards a node that requires no proof the hello is as before, and the link works.
     let open = peer(2, PeersConfig::default()).await;
     let mut older = Unproved::connect(&open, &hello(1, 0)).await;
-    older.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
+    older.send(&Message::from(Content::Raft(Raft { from: 9, ..Raft::default() }))).await;
     let heard = tokio::task::spawn_blocking(move || open.events.recv()).await.unwrap();
     assert!(matches!(heard, Ok(Event::Message { from: NodeId(9), .. })));
 }
@@ -238,7 +238,7 @@ async fn a_build_with_other_rules_of_ownership_is_refused() {
     let older = OlderHello { protocol: 1, site: "pier".into(), node: 9 };
     let mut unproved = Unproved(TcpStream::connect(&site.address).await.unwrap());
     unproved.send(&older).await;
-    unproved.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
+    unproved.send(&Message::from(Content::Raft(Raft { from: 9, ..Raft::default() }))).await;
     assert_eq!(unproved.all().await.len(), 1, "its hello, and nothing else");
     assert!(site.events.try_recv().is_err(), "the site's thread received something");
     // A node that dials such a build gets the reason why there is no link.

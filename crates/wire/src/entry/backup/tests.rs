@@ -188,7 +188,7 @@ fn a_promotion_says_what_was_kept_in_a_form_of_its_own() {
 fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
     let items = vec![StagedItem::Cleared { keyspace: model::KeyspaceId(1) }];
     let reached = Reached { revision: Revision(5), log_time_ms: 6, whole: slots(), holds: 7 };
-    let piece = Mirroring::Piece {
+    let chunk = MirrorStep::Chunk {
         sequence: 1,
         resume: Bytes::from_static(b"x"),
         gone: "7".parse().unwrap(),
@@ -200,8 +200,8 @@ fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
     for command in [
         Command::Global(GlobalCommand::SetMirror { to: Some(by) }),
         Command::Global(GlobalCommand::EndMirror { of: from, number }),
-        Command::Global(GlobalCommand::Mirror { from, number, step: Mirroring::Begin }),
-        Command::Global(GlobalCommand::Mirror { from, number, step: piece }),
+        Command::Global(GlobalCommand::Mirror { from, number, step: MirrorStep::Begin }),
+        Command::Global(GlobalCommand::Mirror { from, number, step: chunk }),
         Command::Global(GlobalCommand::Fence { lost, by, number, step: Fencing::Set }),
         Command::Global(GlobalCommand::Promote {
             promotion: promotion(),
@@ -230,7 +230,7 @@ fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
     for answer in [
         Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
         Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },
-        Answer::Mirrored { pieces: 1, resume: Bytes::new(), whole: slots() },
+        Answer::Mirrored { chunks: 1, resume: Bytes::new(), whole: slots() },
         Answer::Inventory(Box::new(inventory)),
         Answer::Loss(Box::new(Loss { silent: vec![SiteId(3)], ..Loss::of(lost, by) })),
         Answer::Foretold { loss: Box::new(Loss::of(lost, by)), taken },

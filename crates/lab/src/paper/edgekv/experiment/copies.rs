@@ -41,7 +41,7 @@ impl Row {
             format!("{:.1}", measured.read_ms),
             remote.unwrap_or_else(|| "–".to_owned()),
             format!("{:.1}", measured.writes_s),
-            measured.across_bytes.to_string(),
+            measured.inter_site_bytes.to_string(),
         ]
     }
 }
@@ -74,9 +74,9 @@ mod tests {
         });
         let [ours, cached, stale] = measured;
         let remote_read_ms = |measured: Measured| measured.remote_ms.unwrap().0;
-        assert!(cached.across_bytes * 10 < ours.across_bytes * 7, "{cached:?} {ours:?}");
+        assert!(cached.inter_site_bytes * 10 < ours.inter_site_bytes * 7, "{cached:?} {ours:?}");
         assert!((remote_read_ms(cached) / remote_read_ms(ours) - 1.0).abs() < 0.05);
-        assert!(stale.across_bytes < cached.across_bytes, "{stale:?} {cached:?}");
+        assert!(stale.inter_site_bytes < cached.inter_site_bytes, "{stale:?} {cached:?}");
         assert!(stale.read_ms < 0.9 * ours.read_ms, "{stale:?} {ours:?}");
         let row = Row { point: points(Size::Quick)[8], measured: stale };
         assert_eq!(row.cells()[..3], ["ours, stale reads from copies", "95", "10000"]);

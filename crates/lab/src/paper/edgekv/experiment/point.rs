@@ -234,7 +234,7 @@ impl Point {
             return Err(format!("{self}: {wrong}"));
         }
         let mut measured = Measured::of(&ran.history);
-        measured.across_bytes = ran.figures.across_bytes / measured.operations.max(1);
+        measured.inter_site_bytes = ran.figures.inter_site_bytes / measured.operations.max(1);
         let wanted = self.operations * self.groups as u64;
         match measured.operations == wanted {
             true => Ok(measured),

@@ -29,7 +29,7 @@ pub struct Measured {
     /// none.
     pub remote_ms: Option<(f64, f64)>,
     /// Bytes between groups while clients worked, for each operation. Not from the history.
-    pub across_bytes: u64,
+    pub inter_site_bytes: u64,
 }
 
 impl Measured {
@@ -51,7 +51,7 @@ impl Measured {
             writes_s,
             rate_hz,
             remote_ms: remote_ms(history, &done),
-            across_bytes: 0,
+            inter_site_bytes: 0,
         }
     }
 }

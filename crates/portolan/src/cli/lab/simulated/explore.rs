@@ -2,7 +2,7 @@
 
 use super::super::super::failed::Failed;
 use super::super::super::show;
-use super::workers::{Said, Told, Workers};
+use super::workers::{Reported, Said, Workers};
 use super::{again, load, outcome, seconds, shown, verdict};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -154,16 +154,16 @@ impl Explore {
         let mut totals = Totals::default();
         let mut said_at = started;
         let mut used_s = vec![0.0; jobs];
-        let found = work(Workers::start(jobs, &flags)?, seeds, |worker, told| {
-            used_s[worker] = told.used_s;
-            totals.add(&told.tried);
+        let found = work(Workers::start(jobs, &flags)?, seeds, |worker, reported| {
+            used_s[worker] = reported.used_s;
+            totals.add(&reported.tried);
             let far = format!(
                 "{:.1} h simulated, {} faults",
                 totals.virtual_s / 3_600.0,
                 totals.faults_done()
             );
             // Where no bar is shown, a line now and then.
-            let is_well = told.tried.wrongs.is_empty();
+            let is_well = reported.tried.wrongs.is_empty();
             if is_well && progress.is_hidden() && said_at.elapsed() >= SAY_EVERY {
                 said_at = Instant::now();
                 // It goes on if that cannot be written.
@@ -207,11 +207,11 @@ impl Explore {
             // A worker that was brought down, or another environment.
             return Err(Failed::no(Some(format!("{name}, seed {seed}: it does not fail here"))));
         };
-        show::print(self.told(name, &world, &small))?;
+        show::print(self.reported(name, &world, &small))?;
         Err(Failed::no(Some(format!("a promise was broken: {name}, seed {seed}"))))
     }
 
-    fn told(&self, name: &str, world: &lab::world::World, small: &Small) -> String {
+    fn reported(&self, name: &str, world: &lab::world::World, small: &Small) -> String {
         use std::fmt::Write as _;
         let Small { options, ran, runs } = small;
         let mut text = format!("With the fewest faults that were found in {runs} runs:\n");
@@ -270,7 +270,7 @@ impl Explore {
 fn work(
     mut workers: Workers,
     mut seeds: Seeds<'_>,
-    mut seen: impl FnMut(usize, &Told),
+    mut seen: impl FnMut(usize, &Reported),
 ) -> Result<Option<Tried>, Failed> {
     let mut doing: Vec<Option<(String, u64)>> = vec![None; workers.count()];
     let mut tell = |workers: &mut Workers, doing: &mut Vec<_>, worker: usize| {
@@ -291,10 +291,10 @@ fn work(
             return Err(Failed::no(Some(message)));
         };
         match said {
-            Said::Told(told) => {
-                seen(worker, &told);
-                if !told.tried.wrongs.is_empty() {
-                    return Ok(Some(told.tried));
+            Said::Reported(reported) => {
+                seen(worker, &reported);
+                if !reported.tried.wrongs.is_empty() {
+                    return Ok(Some(reported.tried));
                 }
                 tell(&mut workers, &mut doing, worker);
             }

@@ -1,7 +1,7 @@
 //! The processes of `explore`: each runs one seed after the other, so that a seed which brings its
 //! process down, or hangs, takes nothing else along.
 //!
-//! A worker reads a line `WORLD SEED` at a time and answers with a line of JSON: [`Told`].
+//! A worker reads a line `WORLD SEED` at a time and answers with a line of JSON: [`Reported`].
 
 use super::super::super::failed::Failed;
 use super::load;
@@ -50,8 +50,8 @@ impl Worker {
             };
             let mut tried = explore::one(&worlds[name], &options);
             tried.world = name.to_owned();
-            let told = Told { tried, used_s: used_s() };
-            let text = serde_json::to_string(&told).map_err(Failed::cannot_serve)?;
+            let reported = Reported { tried, used_s: used_s() };
+            let text = serde_json::to_string(&reported).map_err(Failed::cannot_serve)?;
             writeln!(io::stdout(), "{text}")?;
         }
         Ok(())
@@ -60,7 +60,7 @@ impl Worker {
 
 /// What a worker writes.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// What came of the seed.
     pub(super) tried: Tried,
     /// What the process has used of the processor so far, in seconds; 0 where that cannot be known.
@@ -80,7 +80,7 @@ fn used_s() -> f64 {
 /// A report of a worker.
 pub(super) enum Said {
     /// It finished a seed.
-    Told(Told),
+    Reported(Reported),
     /// It ended, or sent a line that cannot be parsed.
     Ended(String),
 }
@@ -110,14 +110,14 @@ impl Workers {
             let say = say.clone();
             std::thread::spawn(move || {
                 for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
-                    let told = line
+                    let reported = line
                         .map_err(|error| error.to_string())
                         .and_then(|line| serde_json::from_str(&line).map_err(|e| e.to_string()));
-                    let told = match told {
-                        Ok(told) => Said::Told(told),
+                    let reported = match reported {
+                        Ok(reported) => Said::Reported(reported),
                         Err(why) => Said::Ended(why),
                     };
-                    if say.send((number, told)).is_err() {
+                    if say.send((number, reported)).is_err() {
                         return;
                     }
                 }

@@ -7,11 +7,11 @@ use crate::global::ring::point::{Member, Point};
 use crate::global::ring::walk::Walk;
 use model::SiteId;
 use std::time::Duration;
-use wire::ring::{Find, Neighbours, Say};
+use wire::ring::{Content, Find, Neighbours};
 
 pub(super) struct Asked {
     to: SiteId,
-    say: Say,
+    message: Content,
     /// How often it may be repeated.
     left: u32,
     pub(super) deadline: Duration,
@@ -38,32 +38,32 @@ pub(super) enum About {
 impl Driver {
     /// Asks a member for its pointers.
     pub(super) fn ask(&mut self, now: Duration, member: Member, about: About) {
-        let say = |id| Say::Neighbours(Neighbours { id, point: member.point.0 });
+        let message = |id| Content::Neighbours(Neighbours { id, point: member.point.0 });
         let left = self.options.attempts.saturating_sub(1);
-        self.put_question(member.site, say, left, now + self.options.patience, about);
+        self.put_question(member.site, message, left, now + self.options.patience, about);
     }
 
     /// Asks a site the way.
     pub(super) fn ask_way(&mut self, now: Duration, to: SiteId, walk: Walk, goal: Goal) {
         let find: Find = walk.question(0);
-        let say = |id| Say::Find(Find { id, ..find });
+        let message = |id| Content::Find(Find { id, ..find });
         let deadline = now + self.options.lookup_patience;
-        self.put_question(to, say, 0, deadline, About::Way { walk, goal });
+        self.put_question(to, message, 0, deadline, About::Way { walk, goal });
     }
 
     fn put_question(
         &mut self,
         to: SiteId,
-        say: impl FnOnce(u64) -> Say,
+        message: impl FnOnce(u64) -> Content,
         left: u32,
         deadline: Duration,
         about: About,
     ) {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
-        let say = say(id);
-        self.send(to, say.clone());
-        self.asked.insert(id, Asked { to, say, left, deadline, about });
+        let message = message(id);
+        self.send(to, message.clone());
+        self.asked.insert(id, Asked { to, message, left, deadline, about });
     }
 
     /// The question that a site answers; `None`: it was not asked that, or not any more.
@@ -88,8 +88,8 @@ impl Driver {
                 Some(left) => {
                     asked.left = left;
                     asked.deadline = now + patience;
-                    let (to, say) = (asked.to, asked.say.clone());
-                    self.send(to, say);
+                    let (to, message) = (asked.to, asked.message.clone());
+                    self.send(to, message);
                 }
                 None => self.unanswered(now, id),
             }
@@ -101,7 +101,7 @@ impl Driver {
         let Some(asked) = self.asked.remove(&id) else { return };
         match asked.about {
             About::Way { mut walk, goal } => {
-                let next = walk.astray(&self.ring);
+                let next = walk.redirected(&self.ring);
                 self.walk_on(now, walk, goal, next);
             }
             about => {
@@ -120,7 +120,7 @@ impl Driver {
             if let Some(asked) = self.asked.remove(&id) {
                 match asked.about {
                     About::Way { mut walk, goal } => {
-                        let next = walk.astray(&self.ring);
+                        let next = walk.redirected(&self.ring);
                         self.walk_on(now, walk, goal, next);
                     }
                     about => self.given_up(now, about),

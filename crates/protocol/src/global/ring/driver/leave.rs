@@ -8,7 +8,7 @@ use crate::global::ring::point::{Member, Point};
 use model::{SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use wire::ring::{Gap, Leave, Say};
+use wire::ring::{Content, Gap, Leave};
 
 impl Driver {
     /// Leaves the ring.
@@ -17,7 +17,8 @@ impl Driver {
         let mut to: BTreeSet<SiteId> = BTreeSet::new();
         let mut gaps = Vec::new();
         for own in self.ring.members() {
-            let successors = self.ring.told(own.point).into_iter().filter(|next| next.site != me);
+            let successors =
+                self.ring.reported(own.point).into_iter().filter(|next| next.site != me);
             let before = self.before_me(own.point);
             to.extend(self.ring.successors(own.point).iter().map(|next| next.site));
             to.extend(before.map(|before| before.site));
@@ -28,7 +29,7 @@ impl Driver {
             });
         }
         for site in to.into_iter().filter(|site| *site != me) {
-            self.send(site, Say::Leave(Leave { gaps: gaps.clone() }));
+            self.send(site, Content::Leave(Leave { gaps: gaps.clone() }));
         }
         self.forget_all(now);
     }
@@ -54,9 +55,9 @@ impl Driver {
         for own in self.ring.members().collect::<Vec<Member>>() {
             let list = self.ring.successors(own.point);
             if let Some(gone) = list.iter().rev().find(|next| next.site == from) {
-                let told = gaps.get(&gone.point.0).map_or(&[][..], |gap| &gap.successors);
-                let told = told.iter().take(limits::RING_LIST_MEMBERS_MAX).copied();
-                let both = list.iter().copied().chain(told.map(Member::from)).filter(of_others);
+                let reported = gaps.get(&gone.point.0).map_or(&[][..], |gap| &gap.successors);
+                let reported = reported.iter().take(limits::RING_LIST_MEMBERS_MAX).copied();
+                let both = list.iter().copied().chain(reported.map(Member::from)).filter(of_others);
                 let mut both: Vec<Member> = both.collect();
                 both.sort_by_key(|next| own.point.until(next.point));
                 both.dedup_by_key(|next| next.point);

@@ -52,7 +52,7 @@ use model::{SiteId, limits};
 use search::Fingers;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use wire::ring::{Pointers, RingSay, Say};
+use wire::ring::{Content, Pointers, RingMessage};
 
 /// How a driver goes about it.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ pub enum RingOutput {
         /// The site.
         to: SiteId,
         /// The message.
-        say: RingSay,
+        message: RingMessage,
     },
     /// [`Driver::ring`] has changed: put it into the site's state.
     Changed,
@@ -227,38 +227,38 @@ impl Driver {
     }
 
     /// Takes in a message of another site.
-    pub fn handle(&mut self, now: Duration, from: SiteId, say: RingSay) {
+    pub fn handle(&mut self, now: Duration, from: SiteId, message: RingMessage) {
         if from == self.ring.site() {
             return;
         }
         self.silent.remove(&from);
-        match say.say {
-            Some(Say::Neighbours(question)) => {
+        match message.content {
+            Some(Content::Neighbours(question)) => {
                 let mut answer = self.pointers_of(Point(question.point));
                 answer.id = question.id;
-                self.send(from, Say::Pointers(answer));
+                self.send(from, Content::Pointers(answer));
             }
-            Some(Say::Pointers(mut pointers)) => {
+            Some(Content::Pointers(mut pointers)) => {
                 pointers.successors.truncate(limits::RING_LIST_MEMBERS_MAX);
                 if pointers.member {
                     self.heard = now;
                 }
                 if let Some(asked) = self.answered(pointers.id, from) {
-                    self.told(now, asked.about, pointers);
+                    self.reported(now, asked.about, pointers);
                 }
             }
-            Some(Say::Notify(notify)) => {
+            Some(Content::Notify(notify)) => {
                 let before = notify.predecessor.map(Member::from);
                 if let Some(before) = before.filter(|before| before.site == from) {
                     self.rectify(now, Point(notify.point), before);
                 }
             }
-            Some(Say::Find(mut find)) => {
+            Some(Content::Find(mut find)) => {
                 find.without.truncate(limits::RING_AVOIDED_MAX);
                 let found = self.ring.answer(&find);
-                self.send(from, Say::Found(found));
+                self.send(from, Content::Found(found));
             }
-            Some(Say::Found(found)) => {
+            Some(Content::Found(found)) => {
                 if found.way.is_some() {
                     self.heard = now;
                 }
@@ -269,7 +269,7 @@ impl Driver {
                     self.walk_on(now, walk, goal, next);
                 }
             }
-            Some(Say::Leave(leave)) => self.left(now, from, leave),
+            Some(Content::Leave(leave)) => self.left(now, from, leave),
             None => {}
         }
     }
@@ -336,7 +336,7 @@ impl Driver {
 
     /// What this site reports of one of its virtual nodes.
     fn pointers_of(&self, point: Point) -> Pointers {
-        let successors = self.ring.told(point).into_iter().map(Into::into).collect();
+        let successors = self.ring.reported(point).into_iter().map(Into::into).collect();
         Pointers {
             id: 0,
             point: point.0,
@@ -371,7 +371,7 @@ impl Driver {
         self.silent.contains_key(&site)
     }
 
-    fn send(&mut self, to: SiteId, say: Say) {
-        self.outputs.push_back(RingOutput::Send { to, say: say.into() });
+    fn send(&mut self, to: SiteId, message: Content) {
+        self.outputs.push_back(RingOutput::Send { to, message: message.into() });
     }
 }

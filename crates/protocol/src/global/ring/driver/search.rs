@@ -91,9 +91,9 @@ impl Driver {
     /// Asks the member that comes after a joining virtual node for its list.
     fn copy(&mut self, now: Duration, of: Point, after: Member, back: u32) {
         if after.site == self.ring.site() {
-            let mut told = self.pointers_of(after.point);
-            told.settled = true;
-            self.told_by_next(now, of, after, back, told);
+            let mut reported = self.pointers_of(after.point);
+            reported.settled = true;
+            self.reported_by_next(now, of, after, back, reported);
         } else if self.is_silent(after.site) {
             self.rest(now, of);
         } else {
@@ -103,21 +103,21 @@ impl Driver {
     }
 
     /// Joins before a member that has sent its pointers, or goes back to that one's predecessor.
-    pub(super) fn told_by_next(
+    pub(super) fn reported_by_next(
         &mut self,
         now: Duration,
         of: Point,
         after: Member,
         back: u32,
-        told: Pointers,
+        reported: Pointers,
     ) {
         if !self.joining || self.ring.is_joined(of) {
             return;
         }
-        if !told.member || !told.settled {
+        if !reported.member || !reported.settled {
             return self.rest(now, of);
         }
-        let before = told.predecessor.map(Member::from);
+        let before = reported.predecessor.map(Member::from);
         let nearer = before.filter(|before| {
             let me = before.site == self.ring.site();
             before.point.is_between(of, after.point)
@@ -128,7 +128,7 @@ impl Driver {
             Some(nearer) if back < limits::RING_HOPS_MAX => self.copy(now, of, nearer, back + 1),
             Some(_) => self.rest(now, of),
             None => {
-                let rest = told.successors.into_iter().map(Member::from);
+                let rest = reported.successors.into_iter().map(Member::from);
                 let list = std::iter::once(after).chain(rest).collect();
                 // One that lies between after all is taken for dead.
                 let before = before.filter(|before| !before.point.is_between(of, after.point));

@@ -4,7 +4,7 @@ use super::Driver;
 use super::asking::About;
 use crate::global::ring::point::{Member, Point};
 use std::time::Duration;
-use wire::ring::{Notify, Pointers, Say};
+use wire::ring::{Content, Notify, Pointers};
 
 impl Driver {
     /// First step: the list of the first successor, or of the first one that is alive.
@@ -34,7 +34,7 @@ impl Driver {
             }
             // It has this one already.
             None if before == Some(self.ring.own(of)) => self.rest(now, of),
-            None => self.tell_first(now, of),
+            None => self.report_to_first(now, of),
         }
     }
 
@@ -45,7 +45,7 @@ impl Driver {
     }
 
     /// Third step: the first successor is notified of its predecessor.
-    fn tell_first(&mut self, now: Duration, of: Point) {
+    fn report_to_first(&mut self, now: Duration, of: Point) {
         self.rest(now, of);
         let Some(first) = self.ring.successors(of).first().copied() else { return };
         let me = self.ring.own(of);
@@ -53,7 +53,10 @@ impl Driver {
             true => self.rectify(now, first.point, me),
             false => {
                 let predecessor = Some(me.into());
-                self.send(first.site, Say::Notify(Notify { point: first.point.0, predecessor }));
+                self.send(
+                    first.site,
+                    Content::Notify(Notify { point: first.point.0, predecessor }),
+                );
             }
         }
     }
@@ -66,64 +69,66 @@ impl Driver {
     }
 
     /// Takes in the pointers of a member that was asked for them.
-    pub(super) fn told(&mut self, now: Duration, about: About, told: Pointers) {
+    pub(super) fn reported(&mut self, now: Duration, about: About, reported: Pointers) {
         match about {
-            About::Stabilize { of, first } => self.told_by_first(now, of, first, told),
-            About::Nearer { of, nearer } => match self.take(of, nearer, told) {
+            About::Stabilize { of, first } => self.reported_by_first(now, of, first, reported),
+            About::Nearer { of, nearer } => match self.take(of, nearer, reported) {
                 // There may be a nearer one still.
                 true => (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now),
-                false => self.tell_first(now, of),
+                false => self.report_to_first(now, of),
             },
             About::Merge { of, nearer } => {
-                if self.take(of, nearer, told) {
+                if self.take(of, nearer, reported) {
                     self.turn_mut(of).due = now;
                 }
             }
-            About::Alive { of, before, instead } => match told.member {
+            About::Alive { of, before, instead } => match reported.member {
                 true => self.turn_mut(of).checking = false,
                 false => self.replace_predecessor(of, before, instead),
             },
-            About::Copy { of, after, back } => self.told_by_next(now, of, after, back, told),
+            About::Copy { of, after, back } => {
+                self.reported_by_next(now, of, after, back, reported)
+            }
             About::Way { .. } => {}
         }
     }
 
-    fn told_by_first(&mut self, now: Duration, of: Point, first: Member, told: Pointers) {
+    fn reported_by_first(&mut self, now: Duration, of: Point, first: Member, reported: Pointers) {
         if self.ring.successors(of).first() != Some(&first) {
             // It has got another one meanwhile.
             (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
-        } else if !told.member {
+        } else if !reported.member {
             (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
             self.forget(now, |member| *member == first);
-        } else if self.confirmed && !told.settled {
+        } else if self.confirmed && !reported.settled {
             self.rest(now, of);
         } else {
-            let before = told.predecessor.map(Member::from);
-            self.put(of, first, told);
+            let before = reported.predecessor.map(Member::from);
+            self.put(of, first, reported);
             self.ask_nearer(now, of, first, before);
         }
     }
 
     /// Takes a nearer successor with its list; `false`: it is no member, or not nearer (any more).
-    fn take(&mut self, of: Point, nearer: Member, told: Pointers) -> bool {
+    fn take(&mut self, of: Point, nearer: Member, reported: Pointers) -> bool {
         let first = self.ring.successors(of).first();
         let is_nearer = first.is_some_and(|first| nearer.point.is_between(of, first.point));
-        let is_sound = told.member && (told.settled || !self.confirmed);
+        let is_sound = reported.member && (reported.settled || !self.confirmed);
         if is_nearer && is_sound {
-            self.put(of, nearer, told);
+            self.put(of, nearer, reported);
         }
         is_nearer && is_sound
     }
 
-    fn put(&mut self, of: Point, first: Member, told: Pointers) {
-        let before = told.predecessor.map(Member::from);
+    fn put(&mut self, of: Point, first: Member, reported: Pointers) {
+        let before = reported.predecessor.map(Member::from);
         if before.is_none_or(|before| !self.is_nearer(of, first, before)) {
             // It has found its place.
             self.turn_mut(of).settled = true;
-            self.vouched |= told.settled;
+            self.vouched |= reported.settled;
             self.confirmed |= self.vouched && self.is_settled();
         }
-        let rest = told.successors.into_iter().map(Member::from);
+        let rest = reported.successors.into_iter().map(Member::from);
         self.ring.put(of, std::iter::once(first).chain(rest));
     }
 
@@ -162,7 +167,7 @@ impl Driver {
             About::Stabilize { of, .. } => {
                 (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
             }
-            About::Nearer { of, .. } => self.tell_first(now, of),
+            About::Nearer { of, .. } => self.report_to_first(now, of),
             About::Merge { .. } | About::Way { .. } => {}
             About::Alive { of, before, instead } => self.replace_predecessor(of, before, instead),
             About::Copy { of, .. } => self.rest(now, of),

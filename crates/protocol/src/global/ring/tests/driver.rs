@@ -6,7 +6,7 @@ use super::virtuals;
 use model::{SiteId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::ring::{Find, Leave, Neighbours, Notify, Pointers, RingSay, Say};
+use wire::ring::{Content, Find, Leave, Neighbours, Notify, Pointers, RingMessage};
 
 /// Sites 1 to `count` with one virtual node each, in the order of the ring from site 1 on.
 fn circle(count: u32) -> Vec<Member> {
@@ -20,7 +20,7 @@ fn circle(count: u32) -> Vec<Member> {
 struct One {
     driver: Driver,
     now: Duration,
-    said: Vec<(SiteId, Say)>,
+    said: Vec<(SiteId, Content)>,
 }
 
 impl One {
@@ -31,8 +31,8 @@ impl One {
 
     fn listen(&mut self) {
         while let Some(output) = self.driver.poll() {
-            if let RingOutput::Send { to, say } = output {
-                self.said.push((to, say.say.unwrap()));
+            if let RingOutput::Send { to, message } = output {
+                self.said.push((to, message.content.unwrap()));
             }
         }
     }
@@ -47,18 +47,18 @@ impl One {
         self.now = end;
     }
 
-    fn hear(&mut self, from: SiteId, say: Say) {
-        self.driver.handle(self.now, from, say.into());
+    fn hear(&mut self, from: SiteId, message: Content) {
+        self.driver.handle(self.now, from, message.into());
         self.listen();
     }
 
     /// The question about pointers that a member was asked.
     fn question(&mut self, to: Member) -> Option<Neighbours> {
-        let asked = self.said.iter().position(|(site, say)| {
-            *site == to.site && matches!(say, Say::Neighbours(of) if of.point == to.point.0)
+        let asked = self.said.iter().position(|(site, message)| {
+            *site == to.site && matches!(message, Content::Neighbours(of) if of.point == to.point.0)
         });
         match self.said.remove(asked?).1 {
-            Say::Neighbours(question) => Some(question),
+            Content::Neighbours(question) => Some(question),
             _ => None,
         }
     }
@@ -74,7 +74,7 @@ impl One {
             predecessor: Some(before.into()),
             successors: after.iter().copied().map(Into::into).collect(),
         };
-        self.hear(from.site, Say::Pointers(pointers));
+        self.hear(from.site, Content::Pointers(pointers));
     }
 
     fn successors(&self, of: Member) -> Vec<Member> {
@@ -162,7 +162,10 @@ fn who_finds_nobody_tries_the_directory_before_it_is_alone() {
     assert!(one.driver.is_confirmed());
     assert_eq!(one.successors(circle[0]), circle[..1]);
     let tried = |site: &SiteId| {
-        let finds = one.said.iter().filter(|(to, say)| to == site && matches!(say, Say::Find(_)));
+        let finds = one
+            .said
+            .iter()
+            .filter(|(to, message)| to == site && matches!(message, Content::Find(_)));
         finds.count()
     };
     assert!(directory[1..].iter().all(|site| tried(site) >= 3));
@@ -175,10 +178,10 @@ fn nobody_joins_before_one_that_has_been_away() {
     one.driver.join(ms(0), circle[1].site);
     for settled in [false, true] {
         one.listen();
-        let find = one.said.pop().map(|(_, say)| say);
-        let Some(Say::Find(Find { id, .. })) = find else { panic!("{find:?}") };
+        let find = one.said.pop().map(|(_, message)| message);
+        let Some(Content::Find(Find { id, .. })) = find else { panic!("{find:?}") };
         let way = Some(wire::ring::Way::At(circle[1].into()));
-        one.hear(circle[1].site, Say::Found(wire::ring::Found { id, way }));
+        one.hear(circle[1].site, Content::Found(wire::ring::Found { id, way }));
         one.answer(circle[1], settled, circle[2], &[circle[2]]);
         assert_eq!(one.driver.ring().is_member(), settled);
         if !settled {
@@ -195,24 +198,24 @@ fn a_predecessor_that_lies_behind_is_none() {
     let mut one = One::new(Ring::empty(SiteId(1), 1));
     one.driver.join(ms(0), circle[2].site);
     one.listen();
-    let Some((_, Say::Find(Find { id, .. }))) = one.said.pop() else { panic!() };
+    let Some((_, Content::Find(Find { id, .. }))) = one.said.pop() else { panic!() };
     let way = Some(wire::ring::Way::Mine(circle[2].into()));
-    one.hear(circle[2].site, Say::Found(wire::ring::Found { id, way }));
+    one.hear(circle[2].site, Content::Found(wire::ring::Found { id, way }));
     one.answer(circle[2], true, circle[1], &[circle[3]]);
     // The nearer one is asked, and does not answer.
     assert!(one.question(circle[1]).is_some());
     one.driver.unreachable(one.now, circle[1].site);
     one.pass(ms(600));
-    let Some((_, Say::Find(Find { id, without, .. }))) = one.said.pop() else { panic!() };
+    let Some((_, Content::Find(Find { id, without, .. }))) = one.said.pop() else { panic!() };
     assert!(without.contains(&circle[1].site.0));
-    one.hear(circle[2].site, Say::Found(wire::ring::Found { id, way }));
+    one.hear(circle[2].site, Content::Found(wire::ring::Found { id, way }));
     one.answer(circle[2], true, circle[1], &[circle[3]]);
     assert_eq!(one.successors(circle[0])[0], circle[2]);
     assert_eq!(one.driver.ring().predecessor(circle[0].point), None);
     // So it answers for nothing but its own point until its predecessor has spoken.
     assert!(!one.driver.ring().is_mine(Point(circle[0].point.0.wrapping_sub(1))));
     let said = Notify { point: circle[0].point.0, predecessor: Some(circle[3].into()) };
-    one.hear(circle[3].site, Say::Notify(said));
+    one.hear(circle[3].site, Content::Notify(said));
     assert!(one.driver.ring().is_mine(Point(circle[0].point.0.wrapping_sub(1))));
 }
 
@@ -220,7 +223,8 @@ fn a_predecessor_that_lies_behind_is_none() {
 fn a_predecessor_is_replaced_by_a_nearer_one_or_when_it_is_dead() {
     let (mut one, circle) = settled(20);
     let of = circle[0].point;
-    let notify = |from: Member| Say::Notify(Notify { point: of.0, predecessor: Some(from.into()) });
+    let notify =
+        |from: Member| Content::Notify(Notify { point: of.0, predecessor: Some(from.into()) });
     // A farther one: the old one is asked, and is alive.
     one.hear(circle[17].site, notify(circle[17]));
     one.answer(circle[19], true, circle[18], &[circle[0]]);
@@ -268,7 +272,7 @@ fn who_has_lost_all_successors_seeks_one() {
     }
     assert_eq!(one.successors(circle[0]), circle[..1], "there is no other site");
     one.pass(ms(0));
-    let seeks = |(_, say): &(SiteId, Say)| matches!(say, Say::Find(find) if find.target == circle[0].point.next().0);
+    let seeks = |(_, message): &(SiteId, Content)| matches!(message, Content::Find(find) if find.target == circle[0].point.next().0);
     assert!(one.said.iter().any(seeks), "{:?}", one.said);
 }
 
@@ -280,7 +284,7 @@ fn a_list_that_leaves_is_made_whole_by_those_who_left() {
     let mut other = Driver::new(rings[&gone].clone(), 1, Options::default());
     other.leave(ms(0));
     let leave = std::iter::from_fn(|| other.poll()).find_map(|output| match output {
-        RingOutput::Send { to: SiteId(1), say } => say.say,
+        RingOutput::Send { to: SiteId(1), message } => message.content,
         _ => None,
     });
     assert!(!other.ring().is_member() && other.deadline().is_none());
@@ -294,25 +298,25 @@ fn words_without_sense_change_nothing() {
     let before = one.driver.ring().clone();
     let stranger = SiteId(99);
     let pointers = Pointers { id: 5, member: true, settled: true, ..Pointers::default() };
-    for say in [
-        Say::Pointers(pointers),
-        Say::Found(wire::ring::Found { id: 5, way: None }),
-        Say::Leave(Leave::default()),
-        Say::Notify(Notify::default()),
-        Say::Notify(Notify { point: 3, predecessor: Some(circle[3].into()) }),
-        Say::Neighbours(Neighbours { id: 1, point: 3 }),
-        Say::Find(Find { id: 1, target: 2, without: (0..10_000).collect() }),
+    for message in [
+        Content::Pointers(pointers),
+        Content::Found(wire::ring::Found { id: 5, way: None }),
+        Content::Leave(Leave::default()),
+        Content::Notify(Notify::default()),
+        Content::Notify(Notify { point: 3, predecessor: Some(circle[3].into()) }),
+        Content::Neighbours(Neighbours { id: 1, point: 3 }),
+        Content::Find(Find { id: 1, target: 2, without: (0..10_000).collect() }),
     ] {
-        one.hear(stranger, say);
+        one.hear(stranger, message);
     }
-    one.driver.handle(one.now, stranger, RingSay { say: None });
+    one.driver.handle(one.now, stranger, RingMessage { content: None });
     assert_eq!(one.driver.ring(), &before);
     // An answer that comes from another site than was asked.
     one.pass(ms(1_000));
     let question = one.question(circle[1]).unwrap();
     let pointers = Pointers { id: question.id, member: false, ..Pointers::default() };
-    one.hear(stranger, Say::Pointers(pointers.clone()));
+    one.hear(stranger, Content::Pointers(pointers.clone()));
     assert_eq!(one.driver.ring(), &before);
-    one.hear(circle[1].site, Say::Pointers(pointers));
+    one.hear(circle[1].site, Content::Pointers(pointers));
     assert_ne!(one.driver.ring(), &before);
 }

@@ -108,7 +108,7 @@ proptest! {
                 ring.step(target);
                 ring.step_without(target, &[ring.site()]);
             }
-            ring.members().for_each(|member| { ring.told(member.point); });
+            ring.members().for_each(|member| { ring.reported(member.point); });
         }
     }
 }

@@ -6,11 +6,11 @@ use super::simulation::ms;
 use model::{SiteId, Slot, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use wire::ring::{Found, RingSay, Say};
+use wire::ring::{Content, Found, RingMessage};
 
-fn find(say: RingSay) -> wire::ring::Find {
-    match say.say {
-        Some(Say::Find(find)) => find,
+fn find(message: RingMessage) -> wire::ring::Find {
+    match message.content {
+        Some(Content::Find(find)) => find,
         other => panic!("{other:?} is no question of a lookup"),
     }
 }
@@ -27,9 +27,9 @@ fn look_up(
     let number = lookups.begin(now, target, ring);
     loop {
         match lookups.poll() {
-            Some(LookupOutput::Send { to, say }) => match rings.get(&to) {
+            Some(LookupOutput::Send { to, message }) => match rings.get(&to) {
                 Some(other) if !dead.contains(&to) => {
-                    let found = other.answer(&find(say));
+                    let found = other.answer(&find(message));
                     now += ms(10);
                     assert!(lookups.handle(now, to, &found, ring));
                     assert!(!lookups.handle(now, to, &found, ring), "an answer counts once");
@@ -104,14 +104,14 @@ fn a_site_that_is_no_member_or_leads_back_is_avoided() {
     // It names a member farther away than itself, for ever.
     let mut lookups = Lookups::new(1, LOOKUP_PATIENCE);
     lookups.begin(ms(0), far, &ring);
-    let Some(LookupOutput::Send { to, say }) = lookups.poll() else { panic!() };
+    let Some(LookupOutput::Send { to, message }) = lookups.poll() else { panic!() };
     let back = super::virtuals(SiteId(9), 1).next().unwrap();
     let back = wire::ring::Member { point: far.next().0, site: back.site.0 };
     let way = Some(wire::ring::Way::Ask(back));
-    lookups.handle(ms(1), to, &Found { id: find(say).id, way }, &ring);
+    lookups.handle(ms(1), to, &Found { id: find(message).id, way }, &ring);
     match lookups.poll() {
-        Some(LookupOutput::Send { to: other, say }) => {
-            assert!(other != to && find(say).without.contains(&to.0));
+        Some(LookupOutput::Send { to: other, message }) => {
+            assert!(other != to && find(message).without.contains(&to.0));
         }
         Some(LookupOutput::Done { .. }) => {}
         other => panic!("{other:?}"),

@@ -8,7 +8,7 @@ use model::SiteId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
-use wire::ring::RingSay;
+use wire::ring::RingMessage;
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -19,7 +19,7 @@ struct Flying {
     number: u64,
     from: SiteId,
     to: SiteId,
-    say: RingSay,
+    message: RingMessage,
 }
 
 impl PartialEq for Flying {
@@ -280,18 +280,18 @@ impl Sim {
     }
 
     fn deliver(&mut self) {
-        let Some(Reverse(Flying { from, to, say, .. })) = self.flying.pop() else { return };
+        let Some(Reverse(Flying { from, to, message, .. })) = self.flying.pop() else { return };
         if self.trace {
-            eprintln!("{:?} {from}→{to} {say:?}", self.now);
+            eprintln!("{:?} {from}→{to} {message:?}", self.now);
         }
-        self.with(to, |driver, now| driver.handle(now, from, say));
+        self.with(to, |driver, now| driver.handle(now, from, message));
     }
 
     fn perform(&mut self, site: SiteId) {
         let mut changed = false;
         while let Some(output) = self.drivers.get_mut(&site).and_then(Driver::poll) {
             match output {
-                RingOutput::Send { to, say } => self.send(site, to, say),
+                RingOutput::Send { to, message } => self.send(site, to, message),
                 RingOutput::Changed => {
                     changed = true;
                     self.kept.insert(site, self.drivers[&site].ring().clone());
@@ -314,7 +314,7 @@ impl Sim {
         }
     }
 
-    fn send(&mut self, from: SiteId, to: SiteId, say: RingSay) {
+    fn send(&mut self, from: SiteId, to: SiteId, message: RingMessage) {
         self.messages += 1;
         let side = |site| self.sides.get(&site).copied().unwrap_or(0);
         if side(from) != side(to) {
@@ -327,6 +327,6 @@ impl Sim {
             return;
         }
         let at = self.now + Duration::from_micros(1_000 + self.chance(self.delay_ms_max * 1_000));
-        self.flying.push(Reverse(Flying { at, number: self.messages, from, to, say }));
+        self.flying.push(Reverse(Flying { at, number: self.messages, from, to, message }));
     }
 }

@@ -2,7 +2,7 @@
 //! what it shows, and what comes of it is an assignment.
 //!
 //! No other site is asked. Of two sites that do so at the same time one overwrites what the other has made: a
-//! counter misses additions, and a key that was absent is put twice. Everybody agrees on which one stays. What a
+//! counter misses additions, and a key that was absent is put twice. All sites agree on which one stays. What a
 //! write has read was ordered before it, or is this site's own, so that it is a cause of the write as
 //! any read of its session.
 

@@ -121,7 +121,7 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::NotCausal("be imported without the content of its writes"));
             }
             if write.keyspace.0 >= next {
-                // It was made, as somebody has written to it: the registry that says so is on its way.
+                // It was made, as a client has written to it: the registry that says so is on its way.
                 return Err(Refusal::NoKeyspace(write.keyspace.to_string()));
             }
         }

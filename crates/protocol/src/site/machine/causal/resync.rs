@@ -7,7 +7,7 @@
 //!
 //! > staged(register) = the last assignment in the order from `start` to `upto`, else what its record showed.
 //!
-//! A record shows all that the root had imported when it was read, and no piece has a record that is older
+//! A record shows all that the root had imported when it was read, and no chunk has a record that is older
 //! than the order before it. So an assignment is missing for a moment at most, until the order comes that
 //! has it. Of the root's own writes without a position a record may show some: the source switches behind
 //! them. Then what is staged is the order up to `upto`, and nothing else.
@@ -17,11 +17,11 @@
 //! revisions, and has the keyspaces hold what is staged, all in one command. A keyspace of which nothing came is
 //! empty then. No position of an absent key is kept, as a read of nothing counts as all that the site shows.
 //!
-//! What has come is numbered like pieces of a handover (`receiving`): the leader that asks what there is
+//! What has come is numbered like chunks of a handover (`receiving`): the leader that asks what there is
 //! sends the rest. A resync is named by its start, so that nothing late of an earlier one is taken. If the
 //! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
 
-use super::super::receiving::ANEW;
+use super::super::destination::ANEW;
 use super::super::records::{Record, SEVERAL};
 use super::super::stores::Store;
 use super::super::{Applying, Machine, tables};
@@ -46,8 +46,8 @@ pub(super) struct Resync {
     pub(super) upto: Position,
     /// The last own write with a position up to there.
     pub(super) ordered: Revision,
-    /// The number that the next piece must have.
-    pub(super) pieces: u64,
+    /// The number that the next chunk must have.
+    pub(super) chunks: u64,
     pub(super) resume: Bytes,
     pub(super) stores: BTreeMap<KeyspaceId, Store>,
     /// The last revision of each site with a position up to there, and that, of what was brought.
@@ -58,7 +58,7 @@ pub(super) struct Resync {
 
 impl Resync {
     fn staged(&self) -> Answer {
-        Answer::Staged { pieces: self.pieces, resume: self.resume.clone() }
+        Answer::Staged { chunks: self.chunks, resume: self.resume.clone() }
     }
 }
 
@@ -152,18 +152,18 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::NotCausal("take what was not begun").into());
         };
         let outcome = match step {
-            Step::Piece { start, sequence, resume, items }
-                if (*start, *sequence) == (resync.start, resync.pieces) =>
+            Step::Chunk { start, sequence, resume, items }
+                if (*start, *sequence) == (resync.start, resync.chunks) =>
             {
                 self.take_resynced(&mut resync, items).map(|()| {
-                    resync.pieces += 1;
+                    resync.chunks += 1;
                     resync.resume = resume.clone();
                     self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
                     resync.staged()
                 })
             }
-            Step::Switch { start, pieces, upto }
-                if (*start, *pieces, *upto) == (resync.start, resync.pieces, resync.upto) =>
+            Step::Switch { start, chunks, upto }
+                if (*start, *chunks, *upto) == (resync.start, resync.chunks, resync.upto) =>
             {
                 match self.may_switch(&resync) {
                     Ok(true) => return self.switch(resync),
@@ -215,7 +215,7 @@ impl<S: State> Applying<'_, S> {
                 new
             }
         };
-        resync.pieces = (resync.pieces / ANEW + 1) * ANEW;
+        resync.chunks = (resync.chunks / ANEW + 1) * ANEW;
         self.take_back(resync.ordered)?;
         self.drop_ordered(resync.ordered)?;
         self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
@@ -224,7 +224,7 @@ impl<S: State> Applying<'_, S> {
         Ok(answer)
     }
 
-    /// All of a piece, or nothing of it.
+    /// All of a chunk, or nothing of it.
     fn take_resynced(&mut self, resync: &mut Resync, items: &[ResyncItem]) -> Result<(), Stopped> {
         let own = self.member()?.own;
         let next = self.known.head.keyspace_next;

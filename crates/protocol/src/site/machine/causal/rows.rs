@@ -7,7 +7,7 @@
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
 //! K e moment generation key → nothing: a key expires then, if the order says so (`expires`)
 //! K s site      → its last revision with a position ‖ that (varints)
-//! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ pieces (varints) ‖ resume   of a resync
+//! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ chunks (varints) ‖ resume   of a resync
 //! K m            → format 1 ‖ where it began as another root ‖ epoch in which it stopped ‖ given (varints)
 //!                 | format 2 ‖ the same ‖ given to which site (varint)
 //! K y            → format 1 ‖ version under which it holds ‖ … is frozen (four varints each; 0: none)
@@ -234,9 +234,9 @@ fn decode_staged(key: &[u8], row: &[u8]) -> Option<(KeyspaceId, Store)> {
 
 /// The row of a resync under way, without what it has brought.
 pub(super) fn encode_resync(resync: &Resync) -> Vec<u8> {
-    let Resync { start, upto, ordered, pieces, resume, .. } = resync;
+    let Resync { start, upto, ordered, chunks, resume, .. } = resync;
     let mut row = vec![FORMAT];
-    for number in [start.0, upto.0, ordered.0, *pieces] {
+    for number in [start.0, upto.0, ordered.0, *chunks] {
         put_varint(number, &mut row);
     }
     row.extend_from_slice(resume);
@@ -251,12 +251,12 @@ fn decode_resync(row: &[u8]) -> Option<Resync> {
         *number = read;
         rest = &rest[len..];
     }
-    let [start, upto, ordered, pieces] = numbers;
+    let [start, upto, ordered, chunks] = numbers;
     (format == FORMAT).then(|| Resync {
         start: Position(start),
         upto: Position(upto),
         ordered: Revision(ordered),
-        pieces,
+        chunks,
         resume: Bytes::copy_from_slice(rest),
         stores: BTreeMap::new(),
         sites: BTreeMap::new(),
@@ -581,7 +581,7 @@ mod tests {
             start: Position(300),
             upto: Position(301),
             ordered: Revision(2),
-            pieces: 3,
+            chunks: 3,
             resume: "r".into(),
             stores: BTreeMap::new(),
             sites: BTreeMap::new(),

@@ -12,7 +12,7 @@ use super::super::records::Record;
 use super::super::tables::RECORDS;
 use super::rows::{self, Head};
 use super::{Causal, MachineError, NOT_HELD, Stopped};
-use crate::machine::query::{DueBy, Reach, reach};
+use crate::machine::query::{DueBy, Extent, extent};
 use crate::machine::records::SEVERAL;
 use model::{
     Answer, Bytes, CausalToken, KeyspaceId, Kind, Position, Query, Rebuilt, Refusal, RegionId,
@@ -277,21 +277,23 @@ impl<S: State> Reader<S> {
         if let Some(lacks) = self.lacks(&token) {
             return Ok(SessionRead::Lacks(lacks));
         }
-        let undisturbed = match reach(query) {
-            Reach::Row => self.undisturbed(|| {
+        let undisturbed = match extent(query) {
+            Extent::Row => self.undisturbed(|| {
                 let noting = Noting::new(self.state(), query);
                 let answer = self.answer_published(&noting, keyspace, query, due_by);
                 (answer, noting.noted.get(), Ok(self.causal()))
             }),
-            Reach::Rows | Reach::Range => None,
+            Extent::Rows | Extent::Range => None,
         };
         if undisturbed.is_none() && self.check_held(keyspace).is_err() {
             return Ok(SessionRead::Lacks(Lacks::Keyspace));
         }
         let own = self.causal().own;
-        let (answer, noted, point) = undisturbed.unwrap_or_else(|| match reach(query) {
-            Reach::Row | Reach::Rows => noted_at(&self.state().now(), own, keyspace, query, due_by),
-            Reach::Range => noted_at(&self.state().view(), own, keyspace, query, due_by),
+        let (answer, noted, point) = undisturbed.unwrap_or_else(|| match extent(query) {
+            Extent::Row | Extent::Rows => {
+                noted_at(&self.state().now(), own, keyspace, query, due_by)
+            }
+            Extent::Range => noted_at(&self.state().view(), own, keyspace, query, due_by),
         });
         let answer = match answer {
             Ok(answer) => Ok(answer),

@@ -9,13 +9,13 @@ mod restored;
 use super::super::lineage::Whose;
 use super::super::tokens::Token;
 use super::*;
-use crate::global::failover::{FailoverJobs, Sight, Wanted};
+use crate::global::failover::{Context, FailoverJobs, Wanted};
 use crate::global::mirroring::MirrorDriver;
 use crate::job::{Effect as JobEffect, Job as _, View as JobView};
 use crate::site::{Origin, Ticket};
 use model::{
-    BackupError, Ballot, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
-    MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
+    BackupError, Ballot, ClientId, DeploymentId, DestinationStep, Epoch, Failure, KeyspaceSpec,
+    Loss, MoveId, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet, SourceStep,
 };
 use std::time::Duration;
 use storage::state::State as _;
@@ -162,7 +162,7 @@ impl Three {
             by: B,
             without: without.to_vec(),
             accept,
-            told: None,
+            reported: None,
             id: None,
             deadline: Duration::from_secs(1_000_000),
         };
@@ -171,7 +171,7 @@ impl Three {
         loop {
             self.now += Duration::from_secs(1);
             let registry = self.sites[&B].machine.registry().unwrap().clone();
-            let view = Sight {
+            let view = Context {
                 now: self.now,
                 own: B,
                 registry: &registry,
@@ -226,41 +226,41 @@ impl Three {
     /// Hands a key's slot from one site to another; `until`: how far that comes.
     fn give(&mut self, key: &str, from: SiteId, to: SiteId, until: &str) -> u64 {
         let slots: SlotSet = [slot(key)].into_iter().collect();
-        let begin = Giving::Begin { slots, to, pinned: false };
+        let begin = SourceStep::Begin { slots, to, pinned: false };
         let number = match self
             .at(from)
-            .run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+            .run(Command::Global(GlobalCommand::Source { number: 0, step: begin }))
             .unwrap()
         {
             Answer::Done(number) => number.0,
             other => panic!("{other:?}"),
         };
-        let one = self.sites[&from].machine.giving()[&number].clone();
+        let one = self.sites[&from].machine.outgoing()[&number].clone();
         let slots = self.sites[&from].machine.epochs_to_give(number, &one);
         let id = MoveId { from, number };
-        let begin = Receiving::Begin { slots, open_from: number, pinned: false };
-        self.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: begin })).unwrap();
+        let begin = DestinationStep::Begin { slots, open_from: number, pinned: false };
+        self.at(to).run(Command::Global(GlobalCommand::Destination { id, step: begin })).unwrap();
         self.at(from)
-            .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Freeze }))
+            .run(Command::Global(GlobalCommand::Source { number, step: SourceStep::Freeze }))
             .unwrap();
         if until == "frozen" {
             return number;
         }
         let install = self.install(from, 0);
-        self.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: install })).unwrap();
+        self.at(to).run(Command::Global(GlobalCommand::Destination { id, step: install })).unwrap();
         if until == "installed" {
             return number;
         }
         self.at(from)
-            .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Release }))
+            .run(Command::Global(GlobalCommand::Source { number, step: SourceStep::Release }))
             .unwrap();
         number
     }
 
-    fn install(&self, from: SiteId, pieces: u64) -> Receiving {
+    fn install(&self, from: SiteId, chunks: u64) -> DestinationStep {
         let machine = &self.sites[&from].machine;
-        Receiving::Install {
-            pieces,
+        DestinationStep::Install {
+            chunks,
             log_time_ms: machine.log_time_ms(),
             revision: machine.revision(),
             registry: None,
@@ -338,7 +338,7 @@ fn a_site_that_is_not_the_backup_begins_no_mirror() {
     let begin = Command::Global(GlobalCommand::Mirror {
         from: A,
         number: 1_000,
-        step: model::Mirroring::Begin,
+        step: model::MirrorStep::Begin,
     });
     let not_ours = Refusal::Backup(BackupError::NotTheBackup);
     assert_eq!(three.at(B).run(begin), Err(not_ours));
@@ -366,7 +366,7 @@ fn a_mirror_that_is_too_far_behind_begins_anew() {
     let old = Command::Global(GlobalCommand::Mirror {
         from: A,
         number: first.number,
-        step: model::Mirroring::Begin,
+        step: model::MirrorStep::Begin,
     });
     assert_eq!(three.at(B).run(old), Err(Refusal::Backup(BackupError::Outdated)));
 }
@@ -380,8 +380,11 @@ fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
     three.put("x", "in the lag");
     three.put("y", "in the lag");
     assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)));
-    let told = three.promote(false, &[], &[]).unwrap();
-    assert_eq!((told.done, told.holds, told.mirrored, told.keys), (false, 16_384, 16_384, 2));
+    let reported = three.promote(false, &[], &[]).unwrap();
+    assert_eq!(
+        (reported.done, reported.holds, reported.mirrored, reported.keys),
+        (false, 16_384, 16_384, 2)
+    );
     let failovers = |three: &Three| three.sites[&B].machine.registry().unwrap().failovers.clone();
     assert!(failovers(&three).is_empty(), "asking changes nothing");
     let done = three.promote(true, &[], &[]).unwrap();
@@ -455,8 +458,8 @@ fn a_copy_outlives_its_site_being_the_backup() {
 fn slots_that_are_not_mirrored_whole_begin_empty_and_that_is_said() {
     let mut three = Three::new();
     three.put("x", "never mirrored");
-    let told = three.promote(false, &[], &[]).unwrap();
-    assert_eq!((told.holds, told.mirrored, told.empty), (16_384, 0, 16_384));
+    let reported = three.promote(false, &[], &[]).unwrap();
+    assert_eq!((reported.holds, reported.mirrored, reported.empty), (16_384, 0, 16_384));
     three.give("x", A, C, "released");
     three.at(C).write_in(CARS, put("x", "never mirrored")).unwrap();
     three.give("x", C, A, "released");
@@ -480,7 +483,7 @@ fn what_comes_too_late_for_the_mirror_is_with_its_source_again() {
         assert_eq!(three.held(C, "x"), Err(Refusal::NotHeld(slot("x"))), "{until}: not yet known");
         three.hears(C);
         assert_eq!(three.held(C, "x"), Ok(Some("at c".into())), "{until}");
-        assert_eq!(three.sites[&C].machine.giving().len(), 0, "{until}");
+        assert_eq!(three.sites[&C].machine.outgoing().len(), 0, "{until}");
     }
 }
 
@@ -511,7 +514,7 @@ fn whoever_learns_of_a_higher_epoch_stops_serving() {
     let mut three = Three::new();
     three.put("x", "1");
     let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(5))]);
-    three.at(A).run(Command::Global(GlobalCommand::Register { holder: C, slots })).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::Register { owner: C, slots })).unwrap();
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
     assert!(three.sites[&A].machine.copy_of(slot("x")).is_some());
 }
@@ -532,10 +535,10 @@ fn a_stale_owner_gives_up_what_it_is_handed_anew() {
         if hears_in_between {
             three.hears(C);
         }
-        let number = *three.sites[&B].machine.giving().keys().next().unwrap();
+        let number = *three.sites[&B].machine.outgoing().keys().next().unwrap();
         three
             .at(B)
-            .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Release }))
+            .run(Command::Global(GlobalCommand::Source { number, step: SourceStep::Release }))
             .unwrap();
         three.hears(C);
         assert_eq!(three.held(B, "x"), Err(Refusal::NotHeld(slot("x"))));
@@ -548,8 +551,8 @@ fn who_cannot_be_asked_must_be_named() {
     let mut three = Three::new();
     three.put("x", "1");
     three.mirror();
-    let told = three.promote(false, &[C], &[]).unwrap();
-    assert_eq!(told.silent, [C]);
+    let reported = three.promote(false, &[C], &[]).unwrap();
+    assert_eq!(reported.silent, [C]);
     let silent = three.promote(true, &[C], &[]);
     let is_silent = |outcome: &Result<Loss, Failure>| {
         matches!(outcome, Err(Failure::Refused(Refusal::Backup(BackupError::Silent(_)))))
@@ -592,7 +595,7 @@ fn a_fence_ends_with_its_failover() {
     three.change(B, &open).unwrap();
     let id = MoveId { from: A, number };
     let install = three.install(A, 0);
-    let install = Command::Global(GlobalCommand::Receiving { id, step: install });
+    let install = Command::Global(GlobalCommand::Destination { id, step: install });
     let fenced = three.at(B).run(install.clone());
     assert!(matches!(fenced, Err(Refusal::Move(model::MoveError::NotReady(_)))), "{fenced:?}");
     three.hears(A);
@@ -625,27 +628,30 @@ fn a_site_that_the_others_have_removed_serves_nothing() {
 fn what_a_site_began_that_has_left_ends() {
     let mut three = Three::new();
     let slots: SlotSet = [slot("x")].into_iter().collect();
-    let begin = Giving::Begin { slots, to: C, pinned: false };
+    let begin = SourceStep::Begin { slots, to: C, pinned: false };
     let number = match three
         .at(A)
-        .run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+        .run(Command::Global(GlobalCommand::Source { number: 0, step: begin }))
         .unwrap()
     {
         Answer::Done(number) => number.0,
         other => panic!("{other:?}"),
     };
-    let one = three.sites[&A].machine.giving()[&number].clone();
+    let one = three.sites[&A].machine.outgoing()[&number].clone();
     let slots = three.sites[&A].machine.epochs_to_give(number, &one);
-    let taken_back = Giving::TakeBack { refused: false };
-    three.at(A).run(Command::Global(GlobalCommand::Giving { number, step: taken_back })).unwrap();
-    let begin = Receiving::Begin { slots, open_from: number, pinned: false };
+    let taken_back = SourceStep::TakeBack { refused: false };
+    three.at(A).run(Command::Global(GlobalCommand::Source { number, step: taken_back })).unwrap();
+    let begin = DestinationStep::Begin { slots, open_from: number, pinned: false };
     let id = MoveId { from: A, number };
-    three.at(C).run(Command::Global(GlobalCommand::Receiving { id, step: begin.clone() })).unwrap();
+    three
+        .at(C)
+        .run(Command::Global(GlobalCommand::Destination { id, step: begin.clone() }))
+        .unwrap();
     assert_eq!(three.sites[&C].machine.arrivals().len(), 1);
     three.change(B, &RegistryChange::Remove(A)).unwrap();
     three.hears(C);
     assert_eq!(three.sites[&C].machine.arrivals().len(), 0);
-    let again = three.at(C).run(Command::Global(GlobalCommand::Receiving { id, step: begin }));
+    let again = three.at(C).run(Command::Global(GlobalCommand::Destination { id, step: begin }));
     assert_eq!(again, Err(Refusal::Move(model::MoveError::Refused)));
 }
 
@@ -655,26 +661,26 @@ fn what_came_back_is_not_given_by_the_move_it_was_taken_from() {
     three.put("x", "1");
     three.put("y", "1");
     let begin = |slots: SlotSet, to| {
-        let step = Giving::Begin { slots, to, pinned: false };
-        Command::Global(GlobalCommand::Giving { number: 0, step })
+        let step = SourceStep::Begin { slots, to, pinned: false };
+        Command::Global(GlobalCommand::Source { number: 0, step })
     };
     let both: SlotSet = [slot("x"), slot("y")].into_iter().collect();
     let Answer::Done(first) = three.at(A).run(begin(both, C)).unwrap() else { panic!("it begins") };
     // Another site owns one of them by now, and hands it back.
     let at = |epoch| SlotEpochs::gather([(slot("y"), Epoch::counted(epoch))]);
-    three.at(A).run(Command::Global(GlobalCommand::Register { holder: B, slots: at(5) })).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::Register { owner: B, slots: at(5) })).unwrap();
     let id = MoveId { from: B, number: 9 };
-    let begin_back = Receiving::Begin { slots: at(6), open_from: 9, pinned: true };
-    three.at(A).run(Command::Global(GlobalCommand::Receiving { id, step: begin_back })).unwrap();
+    let begin_back = DestinationStep::Begin { slots: at(6), open_from: 9, pinned: true };
+    three.at(A).run(Command::Global(GlobalCommand::Destination { id, step: begin_back })).unwrap();
     let install = three.install(B, 0);
     assert_eq!(
-        three.at(A).run(Command::Global(GlobalCommand::Receiving { id, step: install })),
+        three.at(A).run(Command::Global(GlobalCommand::Destination { id, step: install })),
         Ok(Answer::Installed)
     );
     let one: SlotSet = [slot("y")].into_iter().collect();
     let Answer::Done(second) = three.at(A).run(begin(one, B)).unwrap() else { panic!("it begins") };
     let machine = &three.sites[&A].machine;
-    let given = |number| machine.epochs_to_give(number, &machine.giving()[&number]);
+    let given = |number| machine.epochs_to_give(number, &machine.outgoing()[&number]);
     let x = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
     assert_eq!((given(first.0), given(second.0)), (x, at(7)), "or two sites would serve it");
 }
@@ -683,12 +689,12 @@ fn what_came_back_is_not_given_by_the_move_it_was_taken_from() {
 fn a_site_does_not_go_while_who_has_its_copies_leaves() {
     let mut three = Three::new();
     three.change(B, &RegistryChange::Leave(C)).unwrap();
-    let gone = RegistryChange::RemoveTo { site: B, receivers: vec![C] };
+    let gone = RegistryChange::RemoveTo { site: B, destinations: vec![C] };
     let leaves = RegistryError::ReceiverLeaves(SiteName::new("c").unwrap());
     assert_eq!(three.change(B, &gone), Err(Refusal::Registry(leaves)));
     let open = RegistryChange::OpenFailover { lost: A, without: Vec::new() };
     three.change(B, &open).unwrap();
-    let gone = RegistryChange::RemoveTo { site: B, receivers: Vec::new() };
+    let gone = RegistryChange::RemoveTo { site: B, destinations: Vec::new() };
     assert!(matches!(
         three.change(B, &gone),
         Err(Refusal::Registry(RegistryError::FailoverOpen(_)))
@@ -754,7 +760,7 @@ fn a_failover_takes_what_was_frozen_for_a_site_that_left_meanwhile() {
     assert!(matches!(owned, Token::Gone { to: B, .. }), "{owned:?}");
     let copy = three.sites[&A].machine.copy_of(slot("x"));
     assert_eq!(copy, Some(SlotCopy::retained(Epoch::counted(1), A)));
-    assert!(three.sites[&A].machine.giving().is_empty());
+    assert!(three.sites[&A].machine.outgoing().is_empty());
 }
 
 #[test]
@@ -765,7 +771,7 @@ fn what_is_frozen_is_served_again_only_when_its_receiver_has_left() {
     let again = Epoch::counted(3);
     let slots = SlotEpochs::gather([(slot("x"), again)]);
     let reclaim =
-        Command::Global(GlobalCommand::Giving { number, step: Giving::Reclaim { slots } });
+        Command::Global(GlobalCommand::Source { number, step: SourceStep::Reclaim { slots } });
     assert!(three.at(A).run(reclaim.clone()).is_err(), "it may install it");
     three.change(B, &RegistryChange::Remove(C)).unwrap();
     let open = RegistryChange::OpenFailover { lost: A, without: Vec::new() };
@@ -790,11 +796,11 @@ fn what_is_frozen_for_a_site_that_left_does_not_begin_empty_in_a_failover() {
     three.give("x", A, B, "released");
     three.give("x", B, C, "frozen");
     three.change(B, &RegistryChange::Remove(C)).unwrap();
-    let told = three.promote(false, &[], &[]).unwrap();
-    assert_eq!(told.empty, 0, "{told:?}");
+    let reported = three.promote(false, &[], &[]).unwrap();
+    assert_eq!(reported.empty, 0, "{reported:?}");
     three.promote(true, &[], &[]).unwrap();
     assert!(matches!(three.sites[&B].machine.token(slot("x")), Token::Held(_)));
-    assert!(three.sites[&B].machine.giving().is_empty());
+    assert!(three.sites[&B].machine.outgoing().is_empty());
 }
 
 #[test]
@@ -807,6 +813,6 @@ fn what_a_site_was_giving_when_it_was_removed_is_not_installed_any_more() {
     let step = three.install(A, 0);
     let late = three
         .at(C)
-        .run(Command::Global(GlobalCommand::Receiving { id: MoveId { from: A, number }, step }));
+        .run(Command::Global(GlobalCommand::Destination { id: MoveId { from: A, number }, step }));
     assert_eq!(late, Err(Refusal::Move(model::MoveError::Refused)));
 }

@@ -561,7 +561,7 @@ pub(super) fn resync(
 ) -> Result<u64, Refusal> {
     let ordered = root.machine.causal().ordered_of(to.own()).unwrap_or_default().0;
     let begin = Resync::Begin { epoch: 1, floor, start, ordered, resume: "r".into() };
-    let Answer::Staged { pieces, .. } = to.causal(CausalCommand::Resync(begin))? else {
+    let Answer::Staged { chunks, .. } = to.causal(CausalCommand::Resync(begin))? else {
         panic!("it needs nothing")
     };
     let items = root.machine.causal_records(None, usize::MAX, &|_| true).unwrap().items;
@@ -569,12 +569,12 @@ pub(super) fn resync(
     let entries =
         entries.map(|(position, site, write)| ResyncItem::Entry { position, site, write });
     let items = root.machine.retries().into_iter().chain(items).chain(entries).collect();
-    let piece = Resync::Piece { start, sequence: pieces, resume: "s".into(), items };
+    let chunk = Resync::Chunk { start, sequence: chunks, resume: "s".into(), items };
     // It may come twice.
-    to.causal(CausalCommand::Resync(piece.clone()))?;
-    let answer = to.causal(CausalCommand::Resync(piece))?;
-    assert_eq!(answer, Answer::Staged { pieces: pieces + 1, resume: "s".into() });
-    Ok(pieces + 1)
+    to.causal(CausalCommand::Resync(chunk.clone()))?;
+    let answer = to.causal(CausalCommand::Resync(chunk))?;
+    assert_eq!(answer, Answer::Staged { chunks: chunks + 1, resume: "s".into() });
+    Ok(chunks + 1)
 }
 
 #[test]
@@ -599,18 +599,18 @@ fn a_resync_takes_the_place_of_a_prefix_at_once() {
     a.put_cart("root", "1");
     order_own(&mut a);
     let end = a.machine.causal().order_last();
-    let pieces = resync(&a, &mut c, start, start).unwrap();
+    let chunks = resync(&a, &mut c, start, start).unwrap();
     // The old prefix, and nothing is imported.
     assert_eq!(cart(&c, "kept"), Some("1".into()));
     assert_eq!(c.point().applied, at(2));
     let other = CausalCommand::Import { from: at(2), upto: end, entries: vec![] };
     c.causal(other).unwrap();
     assert_eq!(c.point().applied, at(2));
-    let switch = |pieces, upto| CausalCommand::Resync(Resync::Switch { start, pieces, upto });
-    for early in [switch(pieces, start), switch(pieces - 1, end)] {
+    let switch = |chunks, upto| CausalCommand::Resync(Resync::Switch { start, chunks, upto });
+    for early in [switch(chunks, start), switch(chunks - 1, end)] {
         assert!(matches!(c.causal(early), Ok(Answer::Staged { .. })));
     }
-    assert_eq!(c.causal(switch(pieces, end)), Ok(Answer::Installed));
+    assert_eq!(c.causal(switch(chunks, end)), Ok(Answer::Installed));
     let found = ["gone", "kept", "mine", "root"].map(|key| cart(&c, key));
     let wanted = [None, Some("2".into()), Some("pending".into()), Some("1".into())];
     assert_eq!(found, wanted);
@@ -619,7 +619,7 @@ fn a_resync_takes_the_place_of_a_prefix_at_once() {
     let count = c.ask_in(CARTS, Query::Count).unwrap();
     assert_eq!(count, Answer::Integer(3));
     // What comes late does nothing, and the order goes on.
-    assert!(matches!(c.causal(switch(pieces, end)), Err(Refusal::NotCausal(_))));
+    assert!(matches!(c.causal(switch(chunks, end)), Err(Refusal::NotCausal(_))));
     let late =
         Resync::Begin { epoch: 1, floor: start, start, ordered: Revision(0), resume: Bytes::new() };
     assert_eq!(c.causal(CausalCommand::Resync(late)), Ok(Answer::Installed));
@@ -648,10 +648,10 @@ fn a_resync_goes_on_or_begins_anew() {
         })
     };
     // Another leader goes on, with other numbers.
-    let Ok(Answer::Staged { pieces, resume }) = c.causal(begin(at(1), at(7))) else { panic!() };
+    let Ok(Answer::Staged { chunks, resume }) = c.causal(begin(at(1), at(7))) else { panic!() };
     assert_eq!(&resume[..], b"s");
-    let late = Resync::Piece { start: at(1), sequence: 1, resume: "x".into(), items: vec![] };
-    let unmoved = Answer::Staged { pieces, resume };
+    let late = Resync::Chunk { start: at(1), sequence: 1, resume: "x".into(), items: vec![] };
+    let unmoved = Answer::Staged { chunks, resume };
     assert_eq!(c.causal(CausalCommand::Resync(late)), Ok(unmoved));
     // The order behind what has come is gone.
     let Ok(Answer::Staged { resume, .. }) = c.causal(begin(at(5), at(7))) else { panic!() };

@@ -131,15 +131,15 @@ fn a_resync_leaves_out_what_is_not_held() {
         ResyncItem::Entry { position, site, write }
     });
     let items = records.items.into_iter().chain(entries).collect();
-    let pieces = 1;
-    let Ok(Answer::Staged { pieces: sequence, .. }) =
-        c.causal(CausalCommand::Resync(Resync::Switch { start, pieces, upto: Position(0) }))
+    let chunks = 1;
+    let Ok(Answer::Staged { chunks: sequence, .. }) =
+        c.causal(CausalCommand::Resync(Resync::Switch { start, chunks, upto: Position(0) }))
     else {
         panic!("it was begun")
     };
-    let piece = Resync::Piece { start, sequence, resume: "s".into(), items };
-    c.causal(CausalCommand::Resync(piece)).unwrap();
-    let switch = Resync::Switch { start, pieces: sequence + 1, upto: end };
+    let chunk = Resync::Chunk { start, sequence, resume: "s".into(), items };
+    c.causal(CausalCommand::Resync(chunk)).unwrap();
+    let switch = Resync::Switch { start, chunks: sequence + 1, upto: end };
     assert_eq!(c.causal(CausalCommand::Resync(switch)), Ok(Answer::Installed));
     assert_eq!((c.cart("k"), c.machine.causal().applied()), (Some("1".into()), end));
     assert_eq!(read(&c, "p"), SessionRead::Lacks(Lacks::Keyspace));

@@ -126,9 +126,9 @@ fn a_resync_brings_the_retries_that_the_site_may_offer_to() {
     c.put_cart("more", "1");
     order(a, c);
     let upto = a.machine.causal().order_last();
-    let pieces = resync(a, b, start, start).unwrap();
+    let chunks = resync(a, b, start, start).unwrap();
     b.reopen();
-    let switch = CausalCommand::Resync(Resync::Switch { start, pieces, upto });
+    let switch = CausalCommand::Resync(Resync::Switch { start, chunks, upto });
     assert_eq!(b.causal(switch), Ok(Answer::Installed));
     assert_eq!(b.cart("x").as_deref(), Some("v"), "under it lies what was written before");
     b.reopen();

@@ -33,7 +33,7 @@ impl Site {
     }
 }
 
-fn tell(from: &Site, others: &mut [&mut Site]) {
+fn report(from: &Site, others: &mut [&mut Site]) {
     let registry = from.copy_of_registry();
     others.iter_mut().for_each(|site| site.learn(&registry));
 }
@@ -46,7 +46,7 @@ fn in_sync() -> [Site; 3] {
     a.commit(since, StandbyStep::Hold).unwrap();
     assert!(a.machine.causal().holds(a.machine.region().unwrap()));
     a.run(sync(since, true)).unwrap();
-    tell(&a, &mut [&mut b, &mut c]);
+    report(&a, &mut [&mut b, &mut c]);
     assert!(b.standby().in_sync && b.standby().since != since);
     for (key, value) in [("x", "1"), ("x", "2"), ("y", "3")] {
         c.put_cart(key, value);
@@ -69,7 +69,7 @@ fn a_standby_in_sync_goes_on_behind_what_it_has() {
     assert_eq!(b.machine.causal().applied(), at(1, 2), "it takes nothing more");
     // The registry is held by A here.
     a.run(take_over(since, 2)).unwrap();
-    tell(&a, &mut [&mut b, &mut c]);
+    report(&a, &mut [&mut b, &mut c]);
     let region = *b.machine.region().unwrap();
     assert_eq!((region.epoch, region.root, region.begin()), (NEXT, B, Some(at(NEXT, 2))));
     let standby = region.standby.unwrap();
@@ -97,7 +97,7 @@ fn a_root_that_goes_on_without_its_standby_and_a_takeover_exclude_each_other() {
     // It is frozen until it knows.
     b.import_upto(&order, at(1, 3));
     assert_eq!(b.machine.causal().applied(), at(1, 2));
-    tell(&a, &mut [&mut b, &mut c]);
+    report(&a, &mut [&mut b, &mut c]);
     b.import_upto(&order, at(1, 3));
     assert_eq!(b.machine.causal().applied(), at(1, 3));
     a.run(take_over(b.standby().since, 3)).unwrap();

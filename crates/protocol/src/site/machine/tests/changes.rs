@@ -80,10 +80,10 @@ fn a_piece_never_ends_inside_a_revision() {
     let pairs = ["a", "b", "c"].map(|key| (key.into(), "v".into())).to_vec();
     site.write(Write::PutMany { pairs, if_all_absent: false }).unwrap();
     site.write(put("d", "v")).unwrap();
-    let piece = site.machine.reader().changes(SPACE, Revision(0), 1).unwrap();
-    assert_eq!(piece.len(), 3);
-    let piece = site.machine.reader().changes(SPACE, Revision(1), 1).unwrap();
-    assert_eq!((piece.len(), &piece[0].key[..]), (1, &b"d"[..]));
+    let chunk = site.machine.reader().changes(SPACE, Revision(0), 1).unwrap();
+    assert_eq!(chunk.len(), 3);
+    let chunk = site.machine.reader().changes(SPACE, Revision(1), 1).unwrap();
+    assert_eq!((chunk.len(), &chunk[0].key[..]), (1, &b"d"[..]));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use super::moves::{A, B};
 use super::*;
 use crate::global::ownership::lending::Part;
 use model::{
-    Ballot, ClientId, DeploymentId, Epoch, Group, Keyspace, KeyspaceSpec, Lending, Loan, LoanOffer,
-    LoanState, LoanTaken, MoveError, MoveId, Placement, Receiving, Registry, RegistryChange,
+    Ballot, ClientId, DeploymentId, DestinationStep, Epoch, Group, Keyspace, KeyspaceSpec, Lending,
+    Loan, LoanOffer, LoanState, LoanTaken, MoveError, MoveId, Placement, Registry, RegistryChange,
     ScanFilter, SiteEntry, Slot,
 };
 
@@ -352,35 +352,36 @@ fn hand_over_slowly(
     meanwhile: impl FnOnce(&mut Site),
 ) {
     let slots = [Slot::of_key(key.as_bytes())].into_iter().collect();
-    let begin = model::Giving::Begin { slots, to: at, pinned: false };
-    let begin = Command::Global(GlobalCommand::Giving { number: 0, step: begin });
+    let begin = model::SourceStep::Begin { slots, to: at, pinned: false };
+    let begin = Command::Global(GlobalCommand::Source { number: 0, step: begin });
     let Ok(Answer::Done(number)) = a.run(begin) else { panic!() };
     let (number, id) = (number.0, MoveId { from: A, number: number.0 });
-    let one = a.machine.giving()[&number].clone();
+    let one = a.machine.outgoing()[&number].clone();
     let slots = a.machine.epochs_to_give(number, &one);
     let receive =
-        |to: &mut Site, step| to.run(Command::Global(GlobalCommand::Receiving { id, step }));
-    receive(to, Receiving::Begin { slots, open_from: number, pinned: false }).unwrap();
+        |to: &mut Site, step| to.run(Command::Global(GlobalCommand::Destination { id, step }));
+    receive(to, DestinationStep::Begin { slots, open_from: number, pinned: false }).unwrap();
     let (mut at, mut sequence) = (Position::first(&one), 0);
     for round in 0..2 {
         loop {
-            let piece = a.machine.piece(number, &one, &at).unwrap();
-            if piece.items.is_empty() && piece.next == at {
+            let chunk = a.machine.chunk(number, &one, &at).unwrap();
+            if chunk.items.is_empty() && chunk.next == at {
                 break;
             }
-            let resume = piece.next.encode();
-            receive(to, Receiving::Piece { sequence, resume, items: piece.items }).unwrap();
-            (at, sequence) = (piece.next, sequence + 1);
+            let resume = chunk.next.encode();
+            receive(to, DestinationStep::Chunk { sequence, resume, items: chunk.items }).unwrap();
+            (at, sequence) = (chunk.next, sequence + 1);
         }
         if round == 0 {
-            a.give(number, model::Giving::Freeze).unwrap();
+            a.give(number, model::SourceStep::Freeze).unwrap();
         }
     }
     meanwhile(to);
     let revision = a.machine.revision();
-    let install = Receiving::Install { pieces: sequence, log_time_ms: 0, revision, registry: None };
+    let install =
+        DestinationStep::Install { chunks: sequence, log_time_ms: 0, revision, registry: None };
     assert_eq!(receive(to, install), Ok(Answer::Installed));
-    a.give(number, model::Giving::Release).unwrap();
+    a.give(number, model::SourceStep::Release).unwrap();
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn of_a_part_that_is_over_any_site_is_asked_once_its_owner_has_left() {
     assert_eq!((b.part_of("x{7}"), asked(&b)), (Part::Retained, vec![C]));
     // It names the next owner, which is asked then.
     let slots = SlotEpochs::gather([(Slot::of_key(b"x{7}"), Epoch::counted(2))]);
-    b.run(Command::Global(GlobalCommand::Register { holder: C, slots })).unwrap();
+    b.run(Command::Global(GlobalCommand::Register { owner: C, slots })).unwrap();
     assert_eq!(asked(&b), [C]);
     let slots = SlotEpochs::gather([(Slot::of_key(b"x{7}"), Epoch::counted(2))]);
     let position = u64::MAX - 1;

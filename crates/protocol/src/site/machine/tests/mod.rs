@@ -18,7 +18,7 @@ mod hashes;
 mod keyspaces;
 mod loans;
 mod loans_over;
-mod loans_told;
+mod loans_reported;
 mod moves;
 mod orders;
 mod queries;
@@ -41,7 +41,7 @@ use storage::state::Read;
 use storage::state::memory::MemoryState;
 use wire::entry::{Batch, take_varint};
 
-/// One replica that applies what it is told, each command in an entry of its own.
+/// One replica that applies what it is given, each command in an entry of its own.
 struct Site {
     machine: Machine<MemoryState>,
     now_ms: u64,

@@ -7,8 +7,8 @@ use crate::bugs::Planted;
 use crate::global::handover::Handovers;
 use crate::job::{Effect, Job as _};
 use model::{
-    ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, MoveError, MoveId, Receiving,
-    Registry, RegistryChange, Slot, SlotEpochs, SlotSet,
+    ClientId, DeploymentId, DestinationStep, Epoch, Failure, KeyspaceSpec, MoveError, MoveId,
+    Registry, RegistryChange, Slot, SlotEpochs, SlotSet, SourceStep,
 };
 
 const CARS: KeyspaceId = KeyspaceId(1);
@@ -31,19 +31,22 @@ impl Site {
     }
 
     fn begin_move(&mut self, slots: &SlotSet) -> u64 {
-        let begin = Giving::Begin { slots: slots.clone(), to: B, pinned: false };
-        match self.run(Command::Global(GlobalCommand::Giving { number: 0, step: begin })).unwrap() {
+        let begin = SourceStep::Begin { slots: slots.clone(), to: B, pinned: false };
+        match self.run(Command::Global(GlobalCommand::Source { number: 0, step: begin })).unwrap() {
             Answer::Done(number) => number.0,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn give(&mut self, number: u64, step: Giving) -> Result<Answer, Refusal> {
-        self.run(Command::Global(GlobalCommand::Giving { number, step }))
+    pub(super) fn give(&mut self, number: u64, step: SourceStep) -> Result<Answer, Refusal> {
+        self.run(Command::Global(GlobalCommand::Source { number, step }))
     }
 
-    fn receive(&mut self, number: u64, step: Receiving) -> Result<Answer, Refusal> {
-        self.run(Command::Global(GlobalCommand::Receiving { id: MoveId { from: A, number }, step }))
+    fn receive(&mut self, number: u64, step: DestinationStep) -> Result<Answer, Refusal> {
+        self.run(Command::Global(GlobalCommand::Destination {
+            id: MoveId { from: A, number },
+            step,
+        }))
     }
 }
 
@@ -71,36 +74,40 @@ struct Moving {
 impl Moving {
     fn begin(a: &mut Site, b: &mut Site, slots: &SlotSet) -> Moving {
         let number = a.begin_move(slots);
-        let one = a.machine.giving()[&number].clone();
+        let one = a.machine.outgoing()[&number].clone();
         let epochs = a.machine.epochs_to_give(number, &one);
-        b.receive(number, Receiving::Begin { slots: epochs, open_from: number, pinned: false })
-            .unwrap();
+        b.receive(
+            number,
+            DestinationStep::Begin { slots: epochs, open_from: number, pinned: false },
+        )
+        .unwrap();
         Moving { number, at: Position::first(&one), sequence: 0 }
     }
 
-    /// Tells the receiver all there is to tell now.
-    fn tell(&mut self, a: &Site, b: &mut Site) {
+    /// Sends the destination all there is to send now.
+    fn report(&mut self, a: &Site, b: &mut Site) {
         loop {
-            let one = a.machine.giving()[&self.number].clone();
-            let piece = a.machine.piece(self.number, &one, &self.at).unwrap();
-            if piece.items.is_empty() && piece.next == self.at {
+            let one = a.machine.outgoing()[&self.number].clone();
+            let chunk = a.machine.chunk(self.number, &one, &self.at).unwrap();
+            if chunk.items.is_empty() && chunk.next == self.at {
                 return;
             }
-            let resume = piece.next.encode();
-            assert_eq!(Position::decode(&resume), Some(piece.next.clone()));
-            let step = Receiving::Piece { sequence: self.sequence, resume, items: piece.items };
+            let resume = chunk.next.encode();
+            assert_eq!(Position::decode(&resume), Some(chunk.next.clone()));
+            let step =
+                DestinationStep::Chunk { sequence: self.sequence, resume, items: chunk.items };
             // Twice: the second one changes nothing.
             b.receive(self.number, step.clone()).unwrap();
             self.sequence += 1;
             let answer = b.receive(self.number, step).unwrap();
-            assert!(matches!(answer, Answer::Staged { pieces, .. } if pieces == self.sequence));
-            self.at = piece.next;
+            assert!(matches!(answer, Answer::Staged { chunks, .. } if chunks == self.sequence));
+            self.at = chunk.next;
         }
     }
 
-    fn install(&self, a: &Site) -> Receiving {
-        Receiving::Install {
-            pieces: self.sequence,
+    fn install(&self, a: &Site) -> DestinationStep {
+        DestinationStep::Install {
+            chunks: self.sequence,
             log_time_ms: a.machine.log_time_ms(),
             revision: a.machine.revision(),
             registry: None,
@@ -139,29 +146,29 @@ fn slots_pass_on_with_all_they_hold() {
     a.write_in(CARS, timed).unwrap();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    moving.tell(&a, &mut b);
-    // Still served by the giver; what changes follows.
+    moving.report(&a, &mut b);
+    // Still served by the source; what changes follows.
     a.put_global("y{t}", "new").unwrap();
     a.write_in(CARS, Write::Delete { keys: vec!["z{t}".into()] }).unwrap();
     assert!(b.global("x{t}").is_err(), "staged is not served");
-    moving.tell(&a, &mut b);
-    a.give(moving.number, Giving::Freeze).unwrap();
+    moving.report(&a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
     assert_eq!(a.put_global("x{t}", "late"), Err(Refusal::NotHeld(slot("t"))));
     assert_eq!(a.global("x{t}"), Err(Refusal::NotHeld(slot("t"))));
     assert_eq!(a.put_global("elsewhere", "still"), Ok(a.ask_put("elsewhere")));
-    moving.tell(&a, &mut b);
-    let frozen = a.machine.giving()[&moving.number].frozen.unwrap();
-    assert!(a.machine.is_told(moving.number, &moving.at, frozen));
+    moving.report(&a, &mut b);
+    let frozen = a.machine.outgoing()[&moving.number].frozen.unwrap();
+    assert!(a.machine.is_reported(moving.number, &moving.at, frozen));
     assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed));
     assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed), "again");
-    a.give(moving.number, Giving::Release).unwrap();
+    a.give(moving.number, SourceStep::Release).unwrap();
     assert_eq!(b.global("x{t}"), Ok(Some("old".into())));
     assert_eq!(b.global("y{t}"), Ok(Some("new".into())));
     assert_eq!(b.global("z{t}"), Ok(None));
     assert_eq!(b.machine.reader().in_slot(CARS, slot("t"), 9).unwrap().0, 3);
     assert_eq!(a.machine.token(slot("t")), Token::Gone { epoch: Epoch::counted(2), to: B });
     assert_eq!(b.machine.token(slot("t")), Token::Held(Epoch::counted(2)));
-    assert_eq!(a.machine.holder(slot("t")), Some((B, Epoch::counted(2))));
+    assert_eq!(a.machine.owner(slot("t")), Some((B, Epoch::counted(2))));
     assert_eq!(a.machine.reader().count(CARS).unwrap(), 1);
     b.now_ms = 6_000;
     b.tick();
@@ -170,7 +177,7 @@ fn slots_pass_on_with_all_they_hold() {
         a.tick();
     }
     assert_eq!(a.rows(tables::GARBAGE), 0);
-    assert_eq!((a.rows(tables::CURSORS), a.rows(tables::GIVING)), (0, 0));
+    assert_eq!((a.rows(tables::CURSORS), a.rows(tables::SOURCE)), (0, 0));
     assert_eq!((b.rows(tables::STAGED), b.rows(tables::ARRIVALS)), (0, 0));
     a.reopen();
     b.reopen();
@@ -195,10 +202,10 @@ fn a_repeated_request_is_known_to_the_next_holder() {
     assert_eq!(a.run(add(1)), Ok(Answer::Integer(1)));
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    moving.tell(&a, &mut b);
+    moving.report(&a, &mut b);
     assert_eq!(a.run(add(2)), Ok(Answer::Integer(2)));
-    a.give(moving.number, Giving::Freeze).unwrap();
-    moving.tell(&a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
+    moving.report(&a, &mut b);
     b.receive(moving.number, moving.install(&a)).unwrap();
     assert_eq!(a.run(add(2)), Err(Refusal::NotHeld(slot("t"))), "not known here any more");
     assert_eq!(b.run(add(2)), Ok(Answer::Integer(2)), "known there");
@@ -218,8 +225,8 @@ fn versions_and_time_never_go_back_over_a_move() {
     a.put_global("x{t}", "v").unwrap();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    a.give(moving.number, Giving::Freeze).unwrap();
-    moving.tell(&a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
+    moving.report(&a, &mut b);
     b.receive(moving.number, moving.install(&a)).unwrap();
     assert!(b.machine.log_time_ms() >= 90_000);
     let before = a.machine.revision();
@@ -233,31 +240,34 @@ fn a_refused_move_is_refused_for_ever_and_its_slots_are_taken_back() {
     a.put_global("x{t}", "v").unwrap();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    moving.tell(&a, &mut b);
-    a.give(moving.number, Giving::Freeze).unwrap();
+    moving.report(&a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
     let install = moving.install(&a);
-    b.receive(moving.number, Receiving::Refuse).unwrap();
+    b.receive(moving.number, DestinationStep::Refuse).unwrap();
     let refused = Err(Refusal::Move(MoveError::Refused));
     assert_eq!(b.receive(moving.number, install), refused);
-    let again =
-        Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number, pinned: false };
+    let again = DestinationStep::Begin {
+        slots: SlotEpochs::default(),
+        open_from: moving.number,
+        pinned: false,
+    };
     assert_eq!(b.receive(moving.number, again), refused);
-    let not_yet = a.give(moving.number, Giving::TakeBack { refused: false });
-    assert!(not_yet.is_err(), "frozen: the receiver may have installed it");
-    a.give(moving.number, Giving::TakeBack { refused: true }).unwrap();
+    let not_yet = a.give(moving.number, SourceStep::TakeBack { refused: false });
+    assert!(not_yet.is_err(), "frozen: the destination may have installed it");
+    a.give(moving.number, SourceStep::TakeBack { refused: true }).unwrap();
     assert_eq!(a.global("x{t}"), Ok(Some("v".into())));
     let again = Token::Held(Epoch::counted(2));
     assert_eq!(a.machine.token(slot("t")), again, "a late install finds the epoch taken");
     // Another one goes through, and what the first one brought is not in its way.
     let mut second = Moving::begin(&mut a, &mut b, &slots);
-    a.give(second.number, Giving::Freeze).unwrap();
-    second.tell(&a, &mut b);
+    a.give(second.number, SourceStep::Freeze).unwrap();
+    second.report(&a, &mut b);
     b.receive(second.number, second.install(&a)).unwrap();
-    a.give(second.number, Giving::Release).unwrap();
+    a.give(second.number, SourceStep::Release).unwrap();
     assert_eq!(b.global("x{t}"), Ok(Some("v".into())));
     b.tick();
     assert_eq!(b.rows(tables::GARBAGE), 0);
-    assert!(b.rows(tables::SETTLED) <= 2, "what lies behind the giver's floor is forgotten");
+    assert!(b.rows(tables::SETTLED) <= 2, "what lies behind the source's floor is forgotten");
 }
 
 #[test]
@@ -265,14 +275,20 @@ fn what_a_receiver_declines_by_itself_says_nothing_of_the_owner() {
     let (mut a, mut b) = two_sites();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let moving = Moving::begin(&mut a, &mut b, &slots);
-    a.give(moving.number, Giving::TakeBack { refused: false }).unwrap();
+    a.give(moving.number, SourceStep::TakeBack { refused: false }).unwrap();
     // A may give the slot to another site now, at the same epoch.
     let before = b.machine.token(slot("t"));
-    b.receive(moving.number, Receiving::Decline).unwrap();
+    b.receive(moving.number, DestinationStep::Decline).unwrap();
     assert_eq!(b.machine.token(slot("t")), before);
-    assert!(b.receive(moving.number, Receiving::Refuse).is_ok(), "the source may ask all the same");
-    let again =
-        Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number, pinned: false };
+    assert!(
+        b.receive(moving.number, DestinationStep::Refuse).is_ok(),
+        "the source may ask all the same"
+    );
+    let again = DestinationStep::Begin {
+        slots: SlotEpochs::default(),
+        open_from: moving.number,
+        pinned: false,
+    };
     assert_eq!(b.receive(moving.number, again), Err(Refusal::Move(MoveError::Refused)));
 }
 
@@ -281,45 +297,45 @@ fn an_install_that_came_is_not_refused_any_more() {
     let (mut a, mut b) = two_sites();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    a.give(moving.number, Giving::Freeze).unwrap();
-    moving.tell(&a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
+    moving.report(&a, &mut b);
     b.receive(moving.number, moving.install(&a)).unwrap();
-    assert_eq!(b.receive(moving.number, Receiving::Refuse), Ok(Answer::Installed));
+    assert_eq!(b.receive(moving.number, DestinationStep::Refuse), Ok(Answer::Installed));
     assert_eq!(b.machine.token(slot("t")), Token::Held(Epoch::counted(2)));
 }
 
-/// The giver's leader is lost while its pieces are on their way. The next one asks what has come and
-/// goes on from there; it may cut pieces elsewhere, as keys have come or gone since.
+/// The source's leader is lost while its chunks are on their way. The next one asks what has come and
+/// goes on from there; it may cut chunks elsewhere, as keys have come or gone since.
 #[test]
 fn pieces_of_an_earlier_leader_do_not_come_between() {
     let (mut a, mut b) = two_sites();
     a.put_global("x{t}", "v").unwrap();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    let one = a.machine.giving()[&moving.number].clone();
-    let piece = a.machine.piece(moving.number, &one, &moving.at).unwrap();
-    let late = |sequence| Receiving::Piece {
+    let one = a.machine.outgoing()[&moving.number].clone();
+    let chunk = a.machine.chunk(moving.number, &one, &moving.at).unwrap();
+    let late = |sequence| DestinationStep::Chunk {
         sequence,
-        resume: piece.next.encode(),
-        items: piece.items.clone(),
+        resume: chunk.next.encode(),
+        items: chunk.items.clone(),
     };
     let epochs = a.machine.epochs_to_give(moving.number, &one);
-    let ask = Receiving::Begin { slots: epochs, open_from: moving.number, pinned: false };
-    let Ok(Answer::Staged { pieces, resume }) = b.receive(moving.number, ask.clone()) else {
+    let ask = DestinationStep::Begin { slots: epochs, open_from: moving.number, pinned: false };
+    let Ok(Answer::Staged { chunks, resume }) = b.receive(moving.number, ask.clone()) else {
         panic!("it is under way")
     };
     assert_eq!(Position::decode(&resume), None, "nothing has come");
     for sequence in 0..3 {
         let taken = b.receive(moving.number, late(sequence));
-        let nothing = Answer::Staged { pieces, resume: resume.clone() };
+        let nothing = Answer::Staged { chunks, resume: resume.clone() };
         assert_eq!(taken, Ok(nothing), "piece {sequence} of the earlier leader");
     }
     assert_eq!(b.rows(tables::STAGED), 0);
-    a.give(moving.number, Giving::Freeze).unwrap();
+    a.give(moving.number, SourceStep::Freeze).unwrap();
     let early = moving.install(&a);
     assert!(b.receive(moving.number, early).is_err(), "by the earlier leader's count");
-    moving.sequence = pieces;
-    moving.tell(&a, &mut b);
+    moving.sequence = chunks;
+    moving.report(&a, &mut b);
     // It is known after a restart, too.
     b.reopen();
     assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed));
@@ -331,9 +347,9 @@ fn what_is_not_a_sites_own_is_not_its_to_give() {
     let (mut a, mut b) = two_sites();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let begin = |to| {
-        Command::Global(GlobalCommand::Giving {
+        Command::Global(GlobalCommand::Source {
             number: 0,
-            step: Giving::Begin { slots: slots.clone(), to, pinned: false },
+            step: SourceStep::Begin { slots: slots.clone(), to, pinned: false },
         })
     };
     let not_held = Refusal::Move(MoveError::NotHeld);
@@ -342,10 +358,10 @@ fn what_is_not_a_sites_own_is_not_its_to_give() {
     assert_eq!(a.run(begin(SiteId(9))), Err(Refusal::Move(MoveError::NoReceiver)));
     a.run(begin(B)).unwrap();
     assert_eq!(a.run(begin(B)), Err(not_held));
-    assert_eq!(a.give(77, Giving::Freeze), Err(Refusal::Move(MoveError::NoMove(77))));
+    assert_eq!(a.give(77, SourceStep::Freeze), Err(Refusal::Move(MoveError::NoMove(77))));
     // A move that nothing was frozen for cannot be released.
-    let number = *a.machine.giving().keys().next().unwrap();
-    assert!(a.give(number, Giving::Release).is_err());
+    let number = *a.machine.outgoing().keys().next().unwrap();
+    assert!(a.give(number, SourceStep::Release).is_err());
 }
 
 #[test]
@@ -381,10 +397,10 @@ fn a_scan_goes_through_the_slots_that_are_served() {
     }
     let slots: SlotSet = [slot("c")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    a.give(moving.number, Giving::Freeze).unwrap();
-    moving.tell(&a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
+    moving.report(&a, &mut b);
     b.receive(moving.number, moving.install(&a)).unwrap();
-    a.give(moving.number, Giving::Release).unwrap();
+    a.give(moving.number, SourceStep::Release).unwrap();
     for examine_max in [1, 2, 3, 100] {
         let (mut from, mut found) = (Bytes::new(), Vec::new());
         loop {
@@ -425,11 +441,11 @@ fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
         a.now_ms += 200_000;
         let slots: SlotSet = [slot("t")].into_iter().collect();
         let mut moving = Moving::begin(&mut a, &mut b, &slots);
-        moving.tell(&a, &mut b);
-        a.give(moving.number, Giving::Freeze).unwrap();
-        moving.tell(&a, &mut b);
-        let (pieces, revision) = (moving.sequence, a.machine.revision());
-        let install = Receiving::Install { pieces, log_time_ms: 0, revision, registry: None };
+        moving.report(&a, &mut b);
+        a.give(moving.number, SourceStep::Freeze).unwrap();
+        moving.report(&a, &mut b);
+        let (chunks, revision) = (moving.sequence, a.machine.revision());
+        let install = DestinationStep::Install { chunks, log_time_ms: 0, revision, registry: None };
         assert_eq!(b.receive(moving.number, install), Ok(Answer::Installed));
         assert_eq!(b.machine.log_time_ms(), b_ms, "a site's time is its own");
         // The lock has 400 s left, and the answer is 200 s old.
@@ -444,15 +460,15 @@ fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
     }
 }
 
-/// What a giver's leader wants to propose, once its receiver has answered all that it is asked now.
-fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<Giving> {
+/// What a source's leader wants to propose, once its destination has answered all that it is asked now.
+fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<SourceStep> {
     let now = std::time::Duration::from_secs(round);
     let mut proposed = Vec::new();
     let view = a.view(now);
     let mut effects = driver.poll(&view);
     while let Some(effect) = effects.pop() {
         match effect {
-            Effect::Propose(Command::Global(GlobalCommand::Giving { step, .. })) => {
+            Effect::Propose(Command::Global(GlobalCommand::Source { step, .. })) => {
                 proposed.push(step)
             }
             Effect::Ask { id: Some(id), command, .. } => {
@@ -467,7 +483,7 @@ fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<Givi
 }
 
 #[test]
-fn what_has_expired_with_its_giver_does_not_come_back_with_its_receiver() {
+fn what_has_expired_at_its_source_does_not_come_back_at_its_destination() {
     let (mut a, mut b) = two_sites();
     let many = model::limits::EXPIRED_PER_ENTRY_MAX * 3 + 10;
     let key = |number: usize| Bytes::from(format!("{{t}}{number:05}"));
@@ -485,12 +501,12 @@ fn what_has_expired_with_its_giver_does_not_come_back_with_its_receiver() {
     for round in 0..30 {
         carry(&mut driver, &a, &mut b, round);
     }
-    assert_eq!(carry(&mut driver, &a, &mut b, 30), [Giving::Freeze]);
+    assert_eq!(carry(&mut driver, &a, &mut b, 30), [SourceStep::Freeze]);
     a.now_ms = 2_000;
     a.tick();
     assert_eq!(carry(&mut driver, &a, &mut b, 31), [], "some is due yet, and nothing is frozen");
     // It is frozen all the same: more was due when the entry came than when it was proposed.
-    a.give(number, Giving::Freeze).unwrap();
+    a.give(number, SourceStep::Freeze).unwrap();
     assert!(!a.machine.has_expired_due());
     assert_eq!(carry(&mut driver, &a, &mut b, 32), [], "what is due is not told yet");
     a.tick();
@@ -499,7 +515,7 @@ fn what_has_expired_with_its_giver_does_not_come_back_with_its_receiver() {
     for round in 33..36 {
         proposed.extend(carry(&mut driver, &a, &mut b, round));
     }
-    assert_eq!(proposed.first(), Some(&Giving::Release), "it is installed");
+    assert_eq!(proposed.first(), Some(&SourceStep::Release), "it is installed");
     // There it is earlier yet.
     for number in 0..many {
         let query = Query::Get { key: key(number) };

@@ -3,14 +3,15 @@
 use super::moves::{A, B, two_sites};
 use super::*;
 use model::{
-    ClientId, Epoch, Giving, Held, Holding, MoveError, Ordered, OrderedMove, Slot, SlotSet, limits,
+    ClientId, Epoch, Held, Holding, MoveError, Ordered, OrderedMove, Slot, SlotSet, SourceStep,
+    limits,
 };
 
 fn order(number: u64, slots: &SlotSet, to: SiteId) -> Command {
     let id = RequestId { client: ClientId(5), sequence: number, acknowledged_below: 0 };
-    Command::Global(GlobalCommand::Giving {
+    Command::Global(GlobalCommand::Source {
         number: 0,
-        step: Giving::Order { id, slots: slots.clone(), to },
+        step: SourceStep::Order { id, slots: slots.clone(), to },
     })
 }
 
@@ -40,15 +41,15 @@ fn an_order_asked_again_begins_nothing_and_tells_how_far_it_is() {
     assert_eq!(a.ordered(1, &wanted, B), begun);
     a.reopen();
     assert_eq!(a.ordered(1, &wanted, B), begun, "and after a restart");
-    a.give(number, Giving::Freeze).unwrap();
-    a.give(number, Giving::Release).unwrap();
+    a.give(number, SourceStep::Freeze).unwrap();
+    a.give(number, SourceStep::Release).unwrap();
     let gone = Holding { slots: wanted.clone(), epoch: Epoch::counted(2), held: Held::Gone(B) };
     let over = OrderedMove { number, slots: wanted.clone(), gone: Some(wanted.clone()) };
     let ordered = Ordered { moves: vec![over], refused: None, holdings: vec![gone] };
     assert_eq!(a.ordered(1, &wanted, B), ordered);
     a.reopen();
     assert_eq!(a.ordered(1, &wanted, B), ordered);
-    assert!(a.machine.giving().is_empty());
+    assert!(a.machine.outgoing().is_empty());
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn what_is_taken_back_has_not_gone_and_goes_by_another_number_only() {
     let (mut a, _) = two_sites();
     let wanted = slots("0-9");
     let number = a.ordered(1, &wanted, B).moves[0].number;
-    a.give(number, Giving::TakeBack { refused: false }).unwrap();
+    a.give(number, SourceStep::TakeBack { refused: false }).unwrap();
     let again = a.ordered(1, &wanted, B);
     assert_eq!(again.moves[0].gone, Some(SlotSet::default()));
     assert_eq!(again.holdings[0].held, Held::Here);
@@ -75,7 +76,7 @@ fn an_order_is_cut_into_moves_and_names_what_stays() {
     assert_eq!(b.ordered(1, &all, B), Ordered::default());
     assert_eq!(b.ordered(2, &all, A), Ordered::default());
     let number = ordered.moves[0].number;
-    a.give(number, Giving::TakeBack { refused: false }).unwrap();
+    a.give(number, SourceStep::TakeBack { refused: false }).unwrap();
     // One that is not there is refused, and everything stays as it was.
     let wanted = slots("0-9");
     let nowhere = a.ordered(2, &wanted, SiteId(9));

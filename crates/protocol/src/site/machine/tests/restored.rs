@@ -4,7 +4,9 @@ use super::super::deployment::mark_restored;
 use super::*;
 use crate::job::{Effect, Job};
 use crate::site::confirming::Confirming;
-use model::{DeploymentId, Epoch, Giving, KeyspaceSpec, RegistryChange, Slot, SlotEpochs, SlotSet};
+use model::{
+    DeploymentId, Epoch, KeyspaceSpec, RegistryChange, Slot, SlotEpochs, SlotSet, SourceStep,
+};
 use std::time::Duration;
 use storage::state::{Batch as Rows, State as _};
 
@@ -62,7 +64,7 @@ fn it_serves_what_no_other_site_reports_as_its_own() {
     let (low, high) = ("0-8191", "8192-16383");
     let gone: SlotSet = if key.number() < 8_192 { high } else { low }.parse().unwrap();
     let gone = SlotEpochs(vec![(gone, Epoch::counted(2))]);
-    let register = GlobalCommand::Register { holder: C, slots: gone.clone() };
+    let register = GlobalCommand::Register { owner: C, slots: gone.clone() };
     b.run(Command::Global(register.clone())).unwrap();
 
     let (mut job, mut now) = (Confirming::default(), Duration::from_secs(1));
@@ -104,10 +106,10 @@ fn it_hands_nothing_over_before() {
     let [a, _] = two_of_three();
     let mut a = restored(&a);
     let slots = SlotSet::all();
-    let begin = Giving::Begin { slots, to: B, pinned: false };
-    let begun = a.run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }));
+    let begin = SourceStep::Begin { slots, to: B, pinned: false };
+    let begun = a.run(Command::Global(GlobalCommand::Source { number: 0, step: begin }));
     if let Ok(Answer::Done(number)) = begun {
-        let freeze = GlobalCommand::Giving { number: number.0, step: Giving::Freeze };
+        let freeze = GlobalCommand::Source { number: number.0, step: SourceStep::Freeze };
         let frozen = a.run(Command::Global(freeze));
         let token = a.machine.token(Slot::of_key(b"car:1"));
         assert!(frozen.is_err() && token.serves(), "{frozen:?} {token:?}");

@@ -174,7 +174,7 @@ fn a_former_backup_that_is_given_back_leaves_the_other_one_fed() {
     three.other_backup(C);
     three.at(A).run(Command::Global(GlobalCommand::SetMirror { to: Some(C) })).unwrap();
     let number = three.sites[&A].machine.own_mirror().unwrap().number;
-    let begin = GlobalCommand::Mirror { from: A, number, step: model::Mirroring::Begin };
+    let begin = GlobalCommand::Mirror { from: A, number, step: model::MirrorStep::Begin };
     three.at(C).run(Command::Global(begin)).unwrap();
     // What the former one has acknowledged is not what the other one has.
     let former = three.former().unwrap();

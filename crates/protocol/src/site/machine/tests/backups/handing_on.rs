@@ -4,24 +4,24 @@ use super::*;
 use model::limits;
 
 impl Three {
-    /// B hands its copy of a key on to C, piece by piece.
+    /// B hands its copy of a key on to C, chunk by chunk.
     pub(super) fn hand_on(&mut self, key: &str) {
         let slots: SlotSet = [slot(key)].into_iter().collect();
         let number = 1 << 63 | self.now.as_millis() as u64;
         self.now += Duration::from_millis(1);
         let id = MoveId { from: B, number };
         let receive = |three: &mut Three, step| {
-            let command = Command::Global(GlobalCommand::Receiving { id, step });
+            let command = Command::Global(GlobalCommand::Destination { id, step });
             three.sent_bytes.push(command.properties().size_bytes);
             three.at(C).run(command).unwrap()
         };
-        receive(self, Receiving::BeginCopies(slots.clone()));
-        let (mut at, mut pieces) = (None, 0);
+        receive(self, DestinationStep::BeginCopies(slots.clone()));
+        let (mut at, mut chunks) = (None, 0);
         loop {
-            let (items, next) = self.sites[&B].machine.copied_piece(&slots, at).unwrap();
+            let (items, next) = self.sites[&B].machine.copied_chunk(&slots, at).unwrap();
             let resume = model::Bytes::new();
-            receive(self, Receiving::Piece { sequence: pieces, resume, items });
-            pieces += 1;
+            receive(self, DestinationStep::Chunk { sequence: chunks, resume, items });
+            chunks += 1;
             at = next;
             if at.is_none() {
                 break;
@@ -30,7 +30,7 @@ impl Three {
         let copy = self.sites[&B].machine.copy_of(slot(key)).unwrap();
         let owner = Some((A, Epoch::counted(1)));
         let copies = vec![model::HandedOn { slots, copy, owner }];
-        let done = receive(self, Receiving::TakeCopies { pieces, copies });
+        let done = receive(self, DestinationStep::TakeCopies { chunks, copies });
         assert_eq!(done, Answer::Installed);
     }
 }
@@ -67,10 +67,13 @@ fn copies_are_handed_on_and_again_when_they_have_come_further() {
     let slots: SlotSet = [slot("x")].into_iter().collect();
     three
         .at(C)
-        .run(Command::Global(GlobalCommand::Receiving { id, step: Receiving::BeginCopies(slots) }))
+        .run(Command::Global(GlobalCommand::Destination {
+            id,
+            step: DestinationStep::BeginCopies(slots),
+        }))
         .unwrap();
     three.change(B, &RegistryChange::Leave(B)).unwrap();
-    let gone = RegistryChange::RemoveTo { site: B, receivers: vec![C] };
+    let gone = RegistryChange::RemoveTo { site: B, destinations: vec![C] };
     three.change(B, &gone).unwrap();
     three.hears(C);
     assert!(three.sites[&C].machine.arrivals().is_empty());
@@ -125,7 +128,7 @@ fn chunks_end_between_remembered_answers() {
     three.mirror();
     three.hand_on("big");
     let largest = three.sent_bytes.iter().max().copied().unwrap();
-    assert!(largest <= 3 * (limits::MOVE_PIECE_BYTES_MAX + ANSWER_BYTES), "{largest}");
+    assert!(largest <= 3 * (limits::MOVE_CHUNK_BYTES_MAX + ANSWER_BYTES), "{largest}");
     for site in [B, C] {
         assert_eq!(three.sites[&site].rows(tables::SLOT_ANSWERS), 10, "{site}");
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::site::machine::copying::Position;
-use model::{Mirroring, Reached};
+use model::{MirrorStep, Reached};
 use storage::state::State as _;
 
 /// One step of a leader that carries A's mirror: what it asks of B.
@@ -28,7 +28,7 @@ fn begun(three: &mut Three) -> MirrorDriver {
         if let Some((id, command)) = asks(&mut driver, three).pop() {
             assert!(matches!(
                 command,
-                Command::Global(GlobalCommand::Mirror { step: Mirroring::Begin, .. })
+                Command::Global(GlobalCommand::Mirror { step: MirrorStep::Begin, .. })
             ));
             let outcome = three.at(B).run(command).map_err(Failure::Refused);
             let view = three.sites[&A].view(three.now);
@@ -41,43 +41,44 @@ fn begun(three: &mut Three) -> MirrorDriver {
 /// Hands a key's slot over with all that is in it.
 fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
     let slots: SlotSet = [slot(key)].into_iter().collect();
-    let begin = Giving::Begin { slots, to, pinned: false };
+    let begin = SourceStep::Begin { slots, to, pinned: false };
     let number = match three
         .at(from)
-        .run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+        .run(Command::Global(GlobalCommand::Source { number: 0, step: begin }))
         .unwrap()
     {
         Answer::Done(number) => number.0,
         other => panic!("{other:?}"),
     };
     let id = MoveId { from, number };
-    let one = three.sites[&from].machine.giving()[&number].clone();
+    let one = three.sites[&from].machine.outgoing()[&number].clone();
     let slots = three.sites[&from].machine.epochs_to_give(number, &one);
-    let begin = Receiving::Begin { slots, open_from: number, pinned: false };
-    three.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: begin })).unwrap();
+    let begin = DestinationStep::Begin { slots, open_from: number, pinned: false };
+    three.at(to).run(Command::Global(GlobalCommand::Destination { id, step: begin })).unwrap();
     three
         .at(from)
-        .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Freeze }))
+        .run(Command::Global(GlobalCommand::Source { number, step: SourceStep::Freeze }))
         .unwrap();
-    let one = three.sites[&from].machine.giving()[&number].clone();
+    let one = three.sites[&from].machine.outgoing()[&number].clone();
     let (mut at, mut sequence) = (Position::first(&one), 0);
     loop {
-        let piece = three.sites[&from].machine.piece(number, &one, &at).unwrap();
-        if piece.items.is_empty() && piece.next == at {
+        let chunk = three.sites[&from].machine.chunk(number, &one, &at).unwrap();
+        if chunk.items.is_empty() && chunk.next == at {
             break;
         }
-        let step = Receiving::Piece { sequence, resume: piece.next.encode(), items: piece.items };
-        three.at(to).run(Command::Global(GlobalCommand::Receiving { id, step })).unwrap();
-        (at, sequence) = (piece.next, sequence + 1);
+        let step =
+            DestinationStep::Chunk { sequence, resume: chunk.next.encode(), items: chunk.items };
+        three.at(to).run(Command::Global(GlobalCommand::Destination { id, step })).unwrap();
+        (at, sequence) = (chunk.next, sequence + 1);
     }
     let install = three.install(from, sequence);
     assert_eq!(
-        three.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: install })),
+        three.at(to).run(Command::Global(GlobalCommand::Destination { id, step: install })),
         Ok(Answer::Installed)
     );
     three
         .at(from)
-        .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Release }))
+        .run(Command::Global(GlobalCommand::Source { number, step: SourceStep::Release }))
         .unwrap();
 }
 
@@ -86,8 +87,8 @@ fn who_serves(three: &Three, key: &str) -> Vec<SiteId> {
     three.sites.iter().filter(serves).map(|(site, _)| *site).collect()
 }
 
-/// A piece of an earlier leader comes after the next one has asked what there is. The next one's first
-/// piece has its number, is not taken, and was thought to be.
+/// A chunk of an earlier leader comes after the next one has asked what there is. The next one's first
+/// chunk has its number, is not taken, and was thought to be.
 #[test]
 fn a_late_piece_of_an_earlier_leader_is_not_taken_for_one_of_the_next() {
     let mut three = Three::new();
@@ -115,8 +116,8 @@ fn a_slot_that_is_said_to_be_whole_again_keeps_its_records() {
     three.put("x", "1");
     three.mirror();
     let mirror = three.sites[&B].machine.mirrors()[&A].clone();
-    let step = Mirroring::Piece {
-        sequence: mirror.pieces,
+    let step = MirrorStep::Chunk {
+        sequence: mirror.chunks,
         resume: model::Bytes::new(),
         gone: SlotSet::default(),
         items: Vec::new(),
@@ -163,8 +164,8 @@ fn a_stream_shows_a_stale_owner_that_it_is_one() {
     let Token::Held(epoch) = three.sites[&B].machine.token(slot("x")) else { panic!("not held") };
     let mirror =
         |step| Command::Global(GlobalCommand::Mirror { from: B, number: 9_000_000_000, step });
-    three.at(A).run(mirror(Mirroring::Begin)).unwrap();
-    let step = Mirroring::Piece {
+    three.at(A).run(mirror(MirrorStep::Begin)).unwrap();
+    let step = MirrorStep::Chunk {
         sequence: 0,
         resume: model::Bytes::new(),
         gone: SlotSet::default(),
@@ -206,7 +207,7 @@ fn what_a_growing_mirror_remembers_is_not_taken_with_an_older_copy() {
     let mut three = Three::new();
     assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
     three.mirror();
-    // Another mirror begins, and its first piece comes, not the last.
+    // Another mirror begins, and its first chunk comes, not the last.
     three.at(A).run(Command::Global(GlobalCommand::SetMirror { to: Some(B) })).unwrap();
     assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)));
     three.driver = begun(&mut three);
@@ -215,8 +216,8 @@ fn what_a_growing_mirror_remembers_is_not_taken_with_an_older_copy() {
         let Command::Global(GlobalCommand::Mirror { from, number, step }) = command else {
             panic!()
         };
-        let Mirroring::Piece { sequence, resume, gone, items, .. } = step else { panic!() };
-        let step = Mirroring::Piece { sequence, resume, gone, items, reached: None };
+        let MirrorStep::Chunk { sequence, resume, gone, items, .. } = step else { panic!() };
+        let step = MirrorStep::Chunk { sequence, resume, gone, items, reached: None };
         three.at(B).run(Command::Global(GlobalCommand::Mirror { from, number, step })).unwrap();
     }
     three.promote(true, &[], &[]).unwrap();

@@ -72,7 +72,7 @@ fn a_site_that_learns_of_the_taker_first_lists_its_writes_all_the_same() {
     assert!(three.promote(true, &[], &[]).unwrap().done);
     let epoch = Epoch::of_failover(three.decided()).next();
     let slots = SlotEpochs(vec![([slot("x")].into_iter().collect(), epoch)]);
-    let register = GlobalCommand::Register { holder: C, slots: slots.clone() };
+    let register = GlobalCommand::Register { owner: C, slots: slots.clone() };
     three.at(A).run(Command::Global(register)).unwrap();
     let safe = GlobalCommand::Supersede { slots, generation: u64::MAX - 1, position: u64::MAX };
     three.at(A).run(Command::Global(safe)).unwrap();

@@ -18,14 +18,14 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// When each site's last message came, and since when it has not answered.
 #[derive(Debug, Default)]
-pub(crate) struct Reach {
+pub(crate) struct FailureDetector {
     heard: BTreeMap<SiteId, Duration>,
     /// The first question since then.
     asked: BTreeMap<SiteId, Duration>,
     next_ask: Duration,
 }
 
-impl Reach {
+impl FailureDetector {
     /// A message of a site has come.
     pub(crate) fn heard(&mut self, site: SiteId, now: Duration) {
         self.heard.insert(site, now);

@@ -1,11 +1,11 @@
-//! Slots that this site hands to another: the giver's side of a handover.
+//! Slots that this site hands to another: the source's side of a handover.
 //!
 //! A move is begun, and its slots are copied while they go on being served: this site's driver reads
 //! the records and then the change log behind them, for which every global keyspace has a cursor in
 //! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
-//! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer, and what lay
+//! will ever be; the destination gets the rest and installs. *Release* leaves a pointer, and what lay
 //! here stays as a copy ([`super::copies`]). A frozen slot is taken back only if the
-//! receiver has refused the move, durably and for ever, or has left and no site owns the slot.
+//! destination has refused the move, durably and for ever, or has left and no site owns the slot.
 //!
 //! ```text
 //! o number → format 1 ‖ to (varint) ‖ flags ‖ frozen at (varint; 0: not) ‖ ranges of slots
@@ -19,8 +19,8 @@ use super::{MachineError, Stopped, tables};
 use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use model::{
-    Answer, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun,
-    SlotSet, limits,
+    Answer, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
+    SourceStep, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -33,7 +33,7 @@ const PINNED: u8 = 2;
 /// A move that gives slots away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The receiver.
+    /// The destination.
     pub to: SiteId,
     /// What moves.
     pub slots: SlotSet,
@@ -52,7 +52,7 @@ pub(super) fn cursor(number: u64) -> String {
 
 /// The moves under way, by number.
 pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, Move>, MachineError> {
-    super::numbered(state, tables::GIVING, decode)
+    super::numbered(state, tables::SOURCE, decode)
 }
 
 fn encode(one: &Move) -> Vec<u8> {
@@ -95,31 +95,35 @@ fn decode(row: &[u8]) -> Option<Move> {
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn giving(&mut self, number: u64, step: &Giving) -> Result<Answer, Stopped> {
-        if let Giving::Begin { slots, to, pinned } = step {
-            return self.begin_giving(slots, *to, *pinned);
+    pub(super) fn step_at_source(
+        &mut self,
+        number: u64,
+        step: &SourceStep,
+    ) -> Result<Answer, Stopped> {
+        if let SourceStep::Begin { slots, to, pinned } = step {
+            return self.begin_source(slots, *to, *pinned);
         }
-        if let Giving::Order { id, slots, to } = step {
+        if let SourceStep::Order { id, slots, to } = step {
             return self.order(*id, slots, *to);
         }
         // Of versions that asked for it; copies go when the owner reports that another one is safe.
-        if *step == Giving::Forget {
+        if *step == SourceStep::Forget {
             return Err(MoveError::NoMove(number).into());
         }
-        let one = self.modes.giving.get(&number).cloned();
+        let one = self.modes.outgoing.get(&number).cloned();
         let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
         match step {
-            Giving::Begin { .. } | Giving::Order { .. } | Giving::Forget => {}
-            Giving::Pause(paused) => {
+            SourceStep::Begin { .. } | SourceStep::Order { .. } | SourceStep::Forget => {}
+            SourceStep::Pause(paused) => {
                 one.paused = *paused;
                 self.set_move(number, one);
             }
             // It may be lost, and what it received would be unknown: it gets nothing until that is
             // settled. And nothing is given to a site that has left.
-            Giving::Freeze if self.is_parted_from(one.to) || self.has_left(one.to) => {
+            SourceStep::Freeze if self.is_parted_from(one.to) || self.has_left(one.to) => {
                 return Err(MoveError::NoReceiver.into());
             }
-            Giving::Freeze => {
+            SourceStep::Freeze => {
                 if one.frozen.is_none() {
                     self.next_revision();
                     one.frozen = Some(self.known.head.revision.0);
@@ -132,13 +136,13 @@ impl<S: State> Applying<'_, S> {
                 });
                 self.set_move(number, one);
             }
-            Giving::Release => {
+            SourceStep::Release => {
                 if one.frozen.is_none() {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
                 if self.modes.planted.is(Bug::KeepToken) {
                     self.set_tokens(number, &one.slots, |token| Token::Held(token.epoch()));
-                    self.end_giving(number);
+                    self.end_source(number);
                     return Ok(Answer::Done(self.known.head.revision));
                 }
                 // What a promotion took from under the move is not its to give.
@@ -147,11 +151,11 @@ impl<S: State> Applying<'_, S> {
                     self.step(run, |holding, fences| holding.release(fences));
                 }
                 self.pin(&leaving, false);
-                self.end_giving(number);
+                self.end_source(number);
             }
-            Giving::Reclaim { slots } => {
+            SourceStep::Reclaim { slots } => {
                 if one.frozen.is_none() || !self.has_left(one.to) {
-                    return Err(MoveError::NotReady("its receiver is listed").into());
+                    return Err(MoveError::NotReady("its destination is listed").into());
                 }
                 if self.modes.is_failover_open() {
                     return Err(FAILOVER_OPEN.into());
@@ -168,11 +172,11 @@ impl<S: State> Applying<'_, S> {
                 }
                 slots.slots().runs().for_each(|run| self.settle_loans(run));
                 if self.modes.slots_to_give(number, &one).is_empty() {
-                    self.end_giving(number);
+                    self.end_source(number);
                 }
             }
-            Giving::TakeBack { refused } => {
-                // What is frozen may be installed already, unless the receiver has promised not to.
+            SourceStep::TakeBack { refused } => {
+                // What is frozen may be installed already, unless the destination has promised not to.
                 if one.frozen.is_some() && !refused {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
@@ -185,20 +189,20 @@ impl<S: State> Applying<'_, S> {
                     None => Token::Held(token.epoch()),
                 };
                 self.set_tokens(number, &one.slots, again);
-                self.end_giving(number);
+                self.end_source(number);
                 one.slots.runs().for_each(|run| self.settle_loans(run));
             }
         }
         Ok(Answer::Done(self.known.head.revision))
     }
 
-    fn begin_giving(
+    fn begin_source(
         &mut self,
         slots: &SlotSet,
         to: SiteId,
         pinned: bool,
     ) -> Result<Answer, Stopped> {
-        self.check_giving(to)?;
+        self.check_source(to)?;
         if slots.len() > limits::SLOTS_PER_MOVE_MAX {
             let max = limits::SLOTS_PER_MOVE_MAX;
             return Err(Refusal::TooMany { what: "slots of one move", max }.into());
@@ -215,13 +219,13 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Whether a move to a site can begin at all.
-    pub(super) fn check_giving(&self, to: SiteId) -> Result<(), Refusal> {
+    pub(super) fn check_source(&self, to: SiteId) -> Result<(), Refusal> {
         let member = self.member()?;
-        let receiver = member.registry.site(to).filter(|site| !site.leaving);
-        if receiver.is_none() || to == member.own || self.is_parted_from(to) {
+        let destination = member.registry.site(to).filter(|site| !site.leaving);
+        if destination.is_none() || to == member.own || self.is_parted_from(to) {
             return Err(MoveError::NoReceiver.into());
         }
-        match self.modes.giving.len() >= limits::MOVES_MAX {
+        match self.modes.outgoing.len() >= limits::MOVES_MAX {
             true => Err(MoveError::TooManyMoves.into()),
             false => Ok(()),
         }
@@ -254,7 +258,7 @@ impl<S: State> Applying<'_, S> {
 
     /// The moves under way receive the changes of a new keyspace, too.
     pub(super) fn watch_for_moves(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
-        let numbers: Vec<u64> = self.modes.giving.keys().copied().collect();
+        let numbers: Vec<u64> = self.modes.outgoing.keys().copied().collect();
         for number in numbers {
             self.set_cursor(&cursor(number), keyspace, self.known.head.revision)?;
         }
@@ -272,22 +276,22 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn set_move(&mut self, number: u64, one: Move) {
-        self.overlay.put(tables::giving(number), encode(&one));
-        self.modes.giving.insert(number, one);
+        self.overlay.put(tables::outgoing(number), encode(&one));
+        self.modes.outgoing.insert(number, one);
     }
 
-    pub(super) fn end_giving(&mut self, number: u64) {
+    pub(super) fn end_source(&mut self, number: u64) {
         self.end_ordered(number);
         for keyspace in self.known.keyspaces.globals() {
             self.drop_cursor(&cursor(number), keyspace);
         }
-        self.overlay.remove(tables::giving(number));
-        self.modes.giving.remove(&number);
+        self.overlay.remove(tables::outgoing(number));
+        self.modes.outgoing.remove(&number);
     }
 }
 
 impl super::Modes {
-    /// The epochs that a move's slots are going to have with their receiver.
+    /// The epochs that a move's slots are going to have with their destination.
     pub(super) fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
         let runs = self.runs_to_give(number, one);
         SlotEpochs::of_runs(runs.map(|run| (run, self.slots.token(run.first).epoch().next())))

@@ -4,17 +4,17 @@
 //! names the deployment and site of a node, so both ends have the kind of the connection. A
 //! handover needs no messages of its own here: its steps are requests, forwarded like others.
 
-use crate::causal::CausalSay;
+use crate::causal::CausalMessage;
 use crate::peer::Forward;
 use bytes::Bytes;
 use model::{Ballot, Epoch, SiteId, Term};
 
 /// One message between two nodes of different sites.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Across {
+pub struct InterSiteMessage {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180, 240, 250")]
-    pub say: Option<AcrossSay>,
+    #[prost(oneof = "InterSite", tags = "1, 2, 3, 4, 10, 11, 110, 180, 240, 250")]
+    pub content: Option<InterSite>,
     /// Which registry the sender has; `None`: it belongs to no deployment, or is of a version
     /// without this field.
     #[prost(message, optional, tag = "100")]
@@ -55,13 +55,13 @@ impl From<RegistryVersion> for Ballot {
 
 /// The content of a message between sites.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum AcrossSay {
+pub enum InterSite {
     /// Requests about what the receiver's site owns, by the sender's map.
     #[prost(message, tag = "1")]
     Forward(Forward),
     /// What became of such requests.
     #[prost(message, tag = "2")]
-    Answered(AnsweredAcross),
+    Answered(InterSiteAnswers),
     /// Which registry the sender has, and that registry, if the receiver's is older.
     #[prost(message, tag = "3")]
     Registry(RegistryNews),
@@ -76,21 +76,21 @@ pub enum AcrossSay {
     Mirror(MirrorNews),
     /// Copies of slots, and whether they may go.
     #[prost(message, tag = "110")]
-    Copies(CopiesSay),
+    Copies(CopiesMessage),
     /// The owners of slots. A version without it compares no maps.
     #[prost(message, tag = "180")]
-    Map(MapSay),
+    Map(MapMessage),
     /// Round trips between sites. A version without it measures none.
     #[prost(message, tag = "240")]
-    Latencies(LatenciesSay),
+    Latencies(LatenciesMessage),
     /// The order of causal keys. A version without it serves none.
     #[prost(message, tag = "250")]
-    Causal(CausalSay),
+    Causal(CausalMessage),
 }
 
 /// The round trips of the sender to other sites, or a question for the receiver's.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LatenciesSay {
+pub struct LatenciesMessage {
     /// Whether it is a question.
     #[prost(bool, tag = "1")]
     pub asks: bool,
@@ -107,10 +107,10 @@ pub struct LatenciesSay {
 
 /// What became of requests from another site.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct AnsweredAcross {
+pub struct InterSiteAnswers {
     /// The answers, in any order.
     #[prost(message, repeated, tag = "1")]
-    pub answers: Vec<AnswerAcross>,
+    pub answers: Vec<InterSiteAnswer>,
     /// The leader of the answering site: the node to ask next time. 0: not known.
     #[prost(uint64, tag = "2")]
     pub leader: u64,
@@ -118,16 +118,16 @@ pub struct AnsweredAcross {
 
 /// What became of one.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct AnswerAcross {
+pub struct InterSiteAnswer {
     /// The number it came with.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// A `Result<Answer, Failure>`, encoded.
     #[prost(bytes = "bytes", tag = "2")]
     pub outcome: Bytes,
-    /// Of a slot that is not held there: its holder, by the map there. 0: not known.
+    /// Of a slot that is not held there: its owner, by the map there. 0: not known.
     #[prost(uint32, tag = "3")]
-    pub holder: u32,
+    pub owner: u32,
     /// The epoch at which it does.
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
@@ -144,7 +144,7 @@ pub struct AnswerAcross {
     /// Of a slot that is served there: the failover of the epoch at which it is.
     #[prost(message, optional, tag = "190")]
     pub served: Option<RegistryVersion>,
-    /// Whether `holder` owned the slot at `epoch` for certain. Earlier versions made epochs up.
+    /// Whether `owner` owned the slot at `epoch` for certain. Earlier versions made epochs up.
     #[prost(bool, tag = "182")]
     pub is_fact: bool,
     /// The session's [`model::SessionToken`] after this answer, if the request had one.
@@ -152,8 +152,8 @@ pub struct AnswerAcross {
     pub token: Option<Bytes>,
 }
 
-impl AnswerAcross {
-    /// The epoch at which `holder` owns the slot; the lowest one if it is only a guess.
+impl InterSiteAnswer {
+    /// The epoch at which `owner` owns the slot; the lowest one if it is only a guess.
     pub fn known_epoch(&self) -> Epoch {
         match self.is_fact {
             true => Epoch { failover: take_failover(self.failover), count: self.epoch },
@@ -207,7 +207,7 @@ pub struct MirrorNews {
 
 /// A message about copies of slots.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CopiesSay {
+pub struct CopiesMessage {
     /// The slots, with epochs ([`crate::entry::encode_slots`]).
     #[prost(bytes = "bytes", tag = "1")]
     pub slots: Bytes,
@@ -228,7 +228,7 @@ pub struct CopiesSay {
 
 /// A message about the map of slots.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct MapSay {
+pub struct MapMessage {
     /// One step; `None`: one that is unknown to this version.
     #[prost(oneof = "MapStep", tags = "1, 2, 3, 4")]
     pub step: Option<MapStep>,
@@ -310,9 +310,9 @@ pub struct RegistryNews {
     pub leader: u64,
 }
 
-impl From<AcrossSay> for Across {
-    fn from(say: AcrossSay) -> Across {
-        Across { say: Some(say), version: None }
+impl From<InterSite> for InterSiteMessage {
+    fn from(message: InterSite) -> InterSiteMessage {
+        InterSiteMessage { content: Some(message), version: None }
     }
 }
 
@@ -338,29 +338,30 @@ mod tests {
         #[prost(bytes = "bytes", tag = "2")]
         outcome: Bytes,
         #[prost(uint32, tag = "3")]
-        holder: u32,
+        owner: u32,
         #[prost(uint64, tag = "4")]
         epoch: u64,
     }
 
     #[test]
     fn a_version_takes_twelve_bytes_at_most() {
-        let say = AcrossSay::Alive(Alive { asks: true });
-        let bare = Across::from(say.clone()).encoded_len();
+        let message = InterSite::Alive(Alive { asks: true });
+        let bare = InterSiteMessage::from(message.clone()).encoded_len();
         for (ballot, bytes_max) in [
             (Ballot { round: 2_000_000, site: SiteId(100), ..Ballot::default() }, 10),
             (Ballot { term: Term { number: 2, site: SiteId(3) }, round: 200, site: SiteId(3) }, 12),
         ] {
-            let message = Across { version: Some(ballot.into()), ..say.clone().into() };
+            let message =
+                InterSiteMessage { version: Some(ballot.into()), ..message.clone().into() };
             assert!(message.encoded_len() - bare <= bytes_max, "{ballot}");
-            let read = Across::decode(&message.encode_to_vec()[..]).unwrap();
+            let read = InterSiteMessage::decode(&message.encode_to_vec()[..]).unwrap();
             assert_eq!(read.version.map(Ballot::from), Some(ballot));
         }
     }
 
     /// As a version reads it that compares no maps.
     #[derive(Clone, PartialEq, prost::Message)]
-    struct OldAcross {
+    struct OldInterSite {
         #[prost(message, optional, tag = "10")]
         alive: Option<Alive>,
         #[prost(message, optional, tag = "100")]
@@ -370,13 +371,13 @@ mod tests {
     #[test]
     fn a_version_without_map_comparison_receives_none() {
         let step = Some(MapStep::Compare(7));
-        let map = AcrossSay::Map(MapSay { step, ..MapSay::default() });
+        let map = InterSite::Map(MapMessage { step, ..MapMessage::default() });
         let version = Some(RegistryVersion { round: 3, site: 1, ..Default::default() });
-        let bytes = Across { say: Some(map), version }.encode_to_vec();
-        let old = OldAcross::decode(&bytes[..]).unwrap();
-        assert_eq!(old, OldAcross { alive: None, version });
-        let told = Across::decode(&old.encode_to_vec()[..]).unwrap();
-        assert_eq!(told, Across { say: None, version });
+        let bytes = InterSiteMessage { content: Some(map), version }.encode_to_vec();
+        let old = OldInterSite::decode(&bytes[..]).unwrap();
+        assert_eq!(old, OldInterSite { alive: None, version });
+        let reported = InterSiteMessage::decode(&old.encode_to_vec()[..]).unwrap();
+        assert_eq!(reported, InterSiteMessage { content: None, version });
     }
 
     #[test]
@@ -392,21 +393,21 @@ mod tests {
             (MapStep::Buckets("bb".into()), b"\x1a\x02bb"),
             (facts, b""),
         ] {
-            let say = MapSay { step: Some(step), ..MapSay::default() };
-            let written = say.encode_to_vec();
+            let message = MapMessage { step: Some(step), ..MapMessage::default() };
+            let written = message.encode_to_vec();
             assert!(bytes.is_empty() || written == bytes, "{written:?}");
-            assert_eq!(MapSay::decode(&written[..]), Ok(say));
+            assert_eq!(MapMessage::decode(&written[..]), Ok(message));
         }
         // A step of a later version.
-        assert_eq!(MapSay::decode(&b"\xca\x02\x01x"[..]).unwrap().step, None);
+        assert_eq!(MapMessage::decode(&b"\xca\x02\x01x"[..]).unwrap().step, None);
     }
 
     #[test]
     fn an_epoch_that_was_made_up_is_a_guess() {
-        let old = OldAnswer { holder: 3, epoch: 9, ..Default::default() };
-        let answer = AnswerAcross::decode(&old.encode_to_vec()[..]).unwrap();
+        let old = OldAnswer { owner: 3, epoch: 9, ..Default::default() };
+        let answer = InterSiteAnswer::decode(&old.encode_to_vec()[..]).unwrap();
         assert_eq!(answer.known_epoch(), Epoch::default());
-        let fact = AnswerAcross { is_fact: true, ..answer };
+        let fact = InterSiteAnswer { is_fact: true, ..answer };
         assert_eq!(fact.known_epoch(), Epoch::counted(9));
     }
 
@@ -421,11 +422,11 @@ mod tests {
         let read = ForwardedRequest::decode(&old.encode_to_vec()[..]);
         assert_eq!(read, Ok(ForwardedRequest { known: None, ..request }));
 
-        let answer = AnswerAcross { id: 7, outcome: "a".into(), ..Default::default() };
-        let told = AnswerAcross { validator: known, ..answer.clone() };
+        let answer = InterSiteAnswer { id: 7, outcome: "a".into(), ..Default::default() };
+        let reported = InterSiteAnswer { validator: known, ..answer.clone() };
         let old = OldAnswer { id: 7, outcome: "a".into(), ..Default::default() };
-        assert_eq!(OldAnswer::decode(&told.encode_to_vec()[..]), Ok(old.clone()));
-        assert_eq!(AnswerAcross::decode(&old.encode_to_vec()[..]), Ok(answer));
+        assert_eq!(OldAnswer::decode(&reported.encode_to_vec()[..]), Ok(old.clone()));
+        assert_eq!(InterSiteAnswer::decode(&old.encode_to_vec()[..]), Ok(answer));
         // An empty validator is a field all the same: the sender keeps copies.
         let none = ForwardedRequest { known: Some(Validator::default()), ..Default::default() };
         assert_eq!(none.encode_to_vec(), b"\x22\x00");
@@ -460,12 +461,12 @@ mod tests {
             assert_eq!(ForwardedAnswer::decode(&bytes[..]).unwrap().token, token);
             assert_eq!(ForwardedAnswer::decode(&old.encode_to_vec()[..]), Ok(plain));
 
-            let plain = AnswerAcross { id, outcome: text.clone(), ..AnswerAcross::default() };
+            let plain = InterSiteAnswer { id, outcome: text.clone(), ..InterSiteAnswer::default() };
             let old = OldAnswer { id, outcome: text, ..OldAnswer::default() };
-            let bytes = AnswerAcross { token: token.clone(), ..plain.clone() }.encode_to_vec();
+            let bytes = InterSiteAnswer { token: token.clone(), ..plain.clone() }.encode_to_vec();
             assert_eq!(OldAnswer::decode(&bytes[..]), Ok(old.clone()));
-            assert_eq!(AnswerAcross::decode(&bytes[..]).unwrap().token, token);
-            assert_eq!(AnswerAcross::decode(&old.encode_to_vec()[..]), Ok(plain));
+            assert_eq!(InterSiteAnswer::decode(&bytes[..]).unwrap().token, token);
+            assert_eq!(InterSiteAnswer::decode(&old.encode_to_vec()[..]), Ok(plain));
         }
     }
 }

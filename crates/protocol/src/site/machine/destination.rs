@@ -1,21 +1,21 @@
-//! Slots that another site hands to this one: the receiver's side of a handover.
+//! Slots that another site hands to this one: the destination's side of a handover.
 //!
 //! What a move brings is *staged*: it lies under generations that no slot has, so that no read
-//! finds it, and a move that comes to nothing is forgotten by one small command. Pieces are taken
+//! finds it, and a move that comes to nothing is forgotten by one small command. Chunks are taken
 //! in their order and once each. *Install* makes the slots this site's, whatever they hold, in one
 //! command that does nothing when it was done before; *refuse*, which the source asks for, and
 //! *decline* make sure that it never will be.
 //!
-//! The leader that asks what has come is going to send the rest, and from then on pieces are
-//! numbered anew. So no piece of an earlier leader of the source, which may have cut its pieces
-//! elsewhere, is taken among them: between its pieces and those of the next leader something might
+//! The leader that asks what has come is going to send the rest, and from then on chunks are
+//! numbered anew. So no chunk of an earlier leader of the source, which may have cut its chunks
+//! elsewhere, is taken among them: between its chunks and those of the next leader something might
 //! be missing.
 //!
 //! How a move ended is remembered until its source reports that it has none open with so low a
 //! number, and keeps nothing of one, so that no late message can begin or install it again.
 //!
 //! ```text
-//! i from number                → format 1 ‖ pinned ‖ pieces (varint) ‖ length of resume (varint) ‖ resume ‖
+//! i from number                → format 1 ‖ pinned ‖ chunks (varint) ‖ length of resume (varint) ‖ resume ‖
 //!                                (epoch (varint) ‖ count of ranges (varint) ‖ (first, last)*)*
 //! j from number keyspace slot  → generation (varint) ‖ how many keys (varint)
 //! x from number                → 1: installed, 0: refused
@@ -34,7 +34,7 @@ use super::tokens::{put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use model::{
-    Answer, Bytes, Epoch, KeyspaceId, MoveError, MoveId, Receiving, SiteId, Slot, SlotEpochs,
+    Answer, Bytes, DestinationStep, Epoch, KeyspaceId, MoveError, MoveId, SiteId, Slot, SlotEpochs,
     SlotRun, SlotSet, StagedItem,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
-/// How far the numbers of pieces jump when it is asked what has come.
+/// How far the numbers of chunks jump when it is asked what has come.
 pub(super) const ANEW: u64 = 1 << 32;
 
 /// Slots on their way to this site.
@@ -50,10 +50,10 @@ pub(super) const ANEW: u64 = 1 << 32;
 pub struct Arrival {
     /// What comes, and the epochs it is going to have.
     pub slots: SlotEpochs,
-    /// Whether they stay here whatever their home.
+    /// Whether they stay here whatever their preferred owner.
     pub pinned: bool,
-    /// The number that the next piece must have.
-    pub pieces: u64,
+    /// The number that the next chunk must have.
+    pub chunks: u64,
     pub(super) resume: Bytes,
     pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
@@ -116,7 +116,7 @@ impl Arrivals {
 
 pub(super) fn encode(arrival: &Arrival) -> Vec<u8> {
     let mut row = vec![FORMAT, u8::from(arrival.pinned)];
-    put_varint(arrival.pieces, &mut row);
+    put_varint(arrival.chunks, &mut row);
     put_varint(arrival.resume.len() as u64, &mut row);
     row.extend_from_slice(&arrival.resume);
     put_epochs(&arrival.slots, &mut row);
@@ -130,16 +130,20 @@ fn decode(row: &[u8]) -> Option<Arrival> {
         *rest = &rest[len..];
         Some(number)
     };
-    let pieces = take(&mut rest)?;
+    let chunks = take(&mut rest)?;
     let resume_bytes = usize::try_from(take(&mut rest)?).ok()?;
     let resume = Bytes::copy_from_slice(rest.get(..resume_bytes)?);
     let slots = take_epochs(&rest[resume_bytes..])?;
     let stores = BTreeMap::new();
-    (format == FORMAT).then_some(Arrival { slots, pinned: pinned == 1, pieces, resume, stores })
+    (format == FORMAT).then_some(Arrival { slots, pinned: pinned == 1, chunks, resume, stores })
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn receiving(&mut self, id: MoveId, step: &Receiving) -> Result<Answer, Stopped> {
+    pub(super) fn step_at_destination(
+        &mut self,
+        id: MoveId,
+        step: &DestinationStep,
+    ) -> Result<Answer, Stopped> {
         self.member()?;
         let settled = self.modes.arrivals.settled.get(&id.from);
         let ended = settled.and_then(|settled| match settled.installed.get(&id.number) {
@@ -148,26 +152,30 @@ impl<S: State> Applying<'_, S> {
         });
         match (ended, step) {
             (Some(true), _) => return Ok(Answer::Installed),
-            (Some(false), Receiving::Refuse | Receiving::Decline) => return Ok(self.refused()),
+            (Some(false), DestinationStep::Refuse | DestinationStep::Decline) => {
+                return Ok(self.refused());
+            }
             (Some(false), _) => return Err(MoveError::Refused.into()),
             (None, _) => {}
         }
         match step {
-            Receiving::Begin { slots, open_from, pinned } => {
+            DestinationStep::Begin { slots, open_from, pinned } => {
                 return self.begin_receiving(id, slots, *open_from, *pinned);
             }
-            Receiving::BeginCopies(slots) => return self.begin_copies(id, slots),
-            Receiving::TakeCopies { pieces, copies } => {
-                return self.take_copies(id, *pieces, copies);
+            DestinationStep::BeginCopies(slots) => return self.begin_copies(id, slots),
+            DestinationStep::TakeCopies { chunks, copies } => {
+                return self.take_copies(id, *chunks, copies);
             }
             _ => {}
         }
-        if matches!(step, Receiving::Refuse | Receiving::Decline | Receiving::Install { .. })
-            && self.is_parted_from(id.from)
+        if matches!(
+            step,
+            DestinationStep::Refuse | DestinationStep::Decline | DestinationStep::Install { .. }
+        ) && self.is_parted_from(id.from)
         {
             return Err(FAILOVER_OPEN.into());
         }
-        if *step == Receiving::Refuse {
+        if *step == DestinationStep::Refuse {
             let slots = self.modes.arrivals.under_way.get(&id).map(|one| one.slots.clone());
             for (slots, epoch) in slots.unwrap_or_default().0 {
                 for run in self.alike(&slots) {
@@ -178,7 +186,7 @@ impl<S: State> Applying<'_, S> {
                 }
             }
         }
-        if matches!(step, Receiving::Refuse | Receiving::Decline) {
+        if matches!(step, DestinationStep::Refuse | DestinationStep::Decline) {
             self.refuse_arrival(id);
             return Ok(self.refused());
         }
@@ -186,19 +194,19 @@ impl<S: State> Applying<'_, S> {
             return Err(MoveError::NotReady("the move was not begun there").into());
         };
         let outcome = match step {
-            Receiving::Piece { sequence, resume, items } if *sequence == arrival.pieces => {
-                let taken = self.take_piece(id, &mut arrival, items);
+            DestinationStep::Chunk { sequence, resume, items } if *sequence == arrival.chunks => {
+                let taken = self.take_chunk(id, &mut arrival, items);
                 taken.map(|()| {
-                    arrival.pieces += 1;
+                    arrival.chunks += 1;
                     arrival.resume = resume.clone();
                     self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
                     staged(&arrival)
                 })
             }
-            Receiving::Install { pieces, .. } if *pieces != arrival.pieces => {
+            DestinationStep::Install { chunks, .. } if *chunks != arrival.chunks => {
                 Err(MoveError::NotReady("pieces are missing").into())
             }
-            Receiving::Install { log_time_ms, revision, registry, .. } => {
+            DestinationStep::Install { log_time_ms, revision, registry, .. } => {
                 let head = &mut self.known.head;
                 head.log_time_ms = head.log_time_ms.max(*log_time_ms);
                 head.revision = head.revision.max(*revision);
@@ -237,7 +245,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.learn_source(id.from, slots);
         if let Some(arrival) = self.modes.arrivals.under_way.get_mut(&id) {
-            arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
+            arrival.chunks = (arrival.chunks / ANEW + 1) * ANEW;
             self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
             return Ok(staged(arrival));
         }
@@ -260,7 +268,7 @@ impl<S: State> Applying<'_, S> {
 
     /// The source of a handover owned the slots at the epochs before: this site may be a stale
     /// owner that has not learned of a failover yet.
-    fn learn_source(&mut self, giver: SiteId, slots: &SlotEpochs) {
+    fn learn_source(&mut self, source: SiteId, slots: &SlotEpochs) {
         let is_stale = |(run, epoch): (SlotRun, Epoch)| {
             let token = self.modes.holding(run.first).token;
             let before = epoch.before().filter(|before| token.is_own() && token.epoch() < *before);
@@ -271,11 +279,11 @@ impl<S: State> Applying<'_, S> {
             runs.flat_map(|(slots, epoch)| self.alike(slots).into_iter().map(|run| (run, *epoch)));
         let stale = SlotEpochs::of_runs(runs.filter_map(is_stale));
         if !stale.0.is_empty() {
-            self.learn_owner(giver, &stale);
+            self.learn_owner(source, &stale);
         }
     }
 
-    fn take_piece(
+    fn take_chunk(
         &mut self,
         id: MoveId,
         arrival: &mut Arrival,
@@ -291,7 +299,7 @@ impl<S: State> Applying<'_, S> {
             | StagedItem::Cleared { .. }
             | StagedItem::Clock { .. } => false,
         };
-        // All of a piece or nothing of it.
+        // All of a chunk or nothing of it.
         if items.iter().any(unknown) {
             return Err(MoveError::NotReady("a keyspace is not known there").into());
         }
@@ -486,7 +494,7 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(tables::of_move(tables::SETTLED, id), vec![u8::from(installed)]);
     }
 
-    /// The giver has no move open with a lower number: whatever is left of such came to nothing.
+    /// The source has no move open with a lower number: whatever is left of such came to nothing.
     fn close_below(&mut self, from: SiteId, number: u64) {
         let old: Vec<MoveId> = self.modes.arrivals.under_way.keys().copied().collect();
         for id in old.into_iter().filter(|id| id.from == from && id.number < number) {
@@ -509,7 +517,7 @@ impl<S: State> Applying<'_, S> {
 }
 
 pub(super) fn staged(arrival: &Arrival) -> Answer {
-    Answer::Staged { pieces: arrival.pieces, resume: arrival.resume.clone() }
+    Answer::Staged { chunks: arrival.chunks, resume: arrival.resume.clone() }
 }
 
 #[cfg(test)]
@@ -521,7 +529,7 @@ mod tests {
         let arrival = Arrival {
             slots: SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch::counted(2))]),
             pinned: true,
-            pieces: 5,
+            chunks: 5,
             resume: Bytes::from_static(b"xy"),
             stores: BTreeMap::new(),
         };

@@ -11,7 +11,7 @@ use crate::admission::{
 };
 use crate::bugs::Bug;
 use crate::global::proxy_reads::Moved;
-use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
+use crate::global::routing::{Contact, GUESSED, PATIENCE, Reported, may_cross_sites};
 use model::{
     Answer, Ballot, Body, Bytes, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId, Slot, limits,
 };
@@ -20,18 +20,20 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross, put_failover, take_failover};
 use wire::entry;
+use wire::inter_site::{
+    InterSite, InterSiteAnswer, InterSiteAnswers, InterSiteMessage, put_failover, take_failover,
+};
 use wire::peer::{Forward, ForwardedRequest};
 
 /// A request that came back so often has followed what is known, to no end.
-const STRAY: u32 = 3;
+const REDIRECTS_MAX: u32 = 3;
 
 /// What gathers for nodes of other sites until the end of a round.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     requests: BTreeMap<(SiteId, NodeId), Vec<ForwardedRequest>>,
-    answers: BTreeMap<(SiteId, NodeId), Vec<AnswerAcross>>,
+    answers: BTreeMap<(SiteId, NodeId), Vec<InterSiteAnswer>>,
 }
 
 impl Outbox {
@@ -157,7 +159,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(node) = self.global.routing.node_of(site, &nodes) else {
             return self.global.routing.rest(id, now);
         };
-        self.deployment.reach.asked(site, now);
+        self.deployment.failure_detector.asked(site, now);
         self.note_write(id);
         self.take_index(id);
         let group = self.global.routing.group(id).map(|group| self.group_at(&group));
@@ -172,10 +174,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Which other site is to be asked about a slot, by a request that came back so often.
     ///
-    /// The known owner; otherwise the slot's home, and then, as that may not have it yet or have it
+    /// The known owner; otherwise its preferred one, and then, as that may not have it yet or have it
     /// no more, one site after the other. The same when the known owner leads nowhere: the trail
     /// may end at a site that handed the slot to one that is gone.
-    pub(super) fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
+    pub(super) fn owner_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
         let map = &self.global.routing.map;
         // Only the token shows that it is here: on the ring this site may be the one to ask.
@@ -190,13 +192,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match best {
             // Frozen here: its next owner is not certain before it is gone.
             Some(site) if site == member.own => None,
-            Some(site) if returns < STRAY || returns.is_multiple_of(2) => Some(site),
+            Some(site) if returns < REDIRECTS_MAX || returns.is_multiple_of(2) => Some(site),
             _ => {
                 let turn = if best.is_some() { returns / 2 } else { returns };
-                let home = self.global.homes.of(slot).filter(|home| *home != member.own);
+                let preferred =
+                    self.global.preferred_owners.of(slot).filter(|site| *site != member.own);
                 let sites = member.registry.sites.iter().map(|site| site.id);
-                let others = sites.filter(|site| *site != member.own && Some(*site) != home);
-                let all: Vec<SiteId> = home.into_iter().chain(others).collect();
+                let others = sites.filter(|site| *site != member.own && Some(*site) != preferred);
+                let all: Vec<SiteId> = preferred.into_iter().chain(others).collect();
                 all.get(turn as usize % all.len().max(1)).copied()
             }
         }
@@ -221,34 +224,39 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- what comes in -----------------------------------------------------------------------------
 
-    pub(super) fn take_across(&mut self, site: SiteId, node: NodeId, message: Across) {
-        self.deployment.reach.heard(site, self.now.monotonic);
-        if let Some(say) = self.is_of_known_registry(site, node, message) {
-            self.take_say(site, node, say);
+    pub(super) fn take_inter_site(
+        &mut self,
+        site: SiteId,
+        node: NodeId,
+        message: InterSiteMessage,
+    ) {
+        self.deployment.failure_detector.heard(site, self.now.monotonic);
+        if let Some(message) = self.is_of_known_registry(site, node, message) {
+            self.take_site_message(site, node, message);
         }
     }
 
     /// Handles a message of another site, when this node has the registry that it rests on.
-    pub(super) fn take_say(&mut self, site: SiteId, node: NodeId, say: AcrossSay) {
-        match say {
-            AcrossSay::Alive(alive) => self.take_alive(site, node, alive),
-            AcrossSay::Mirror(news) => self.take_mirror_news(site, news),
-            AcrossSay::Copies(say) => self.take_copies(site, say),
-            AcrossSay::Forward(forward) => {
+    pub(super) fn take_site_message(&mut self, site: SiteId, node: NodeId, message: InterSite) {
+        match message {
+            InterSite::Alive(alive) => self.take_alive(site, node, alive),
+            InterSite::Mirror(news) => self.take_mirror_news(site, news),
+            InterSite::Copies(message) => self.take_copies(site, message),
+            InterSite::Forward(forward) => {
                 for request in forward.requests {
-                    self.take_request_across(site, node, request);
+                    self.take_site_request(site, node, request);
                 }
             }
-            AcrossSay::Answered(answered) => self.take_answers_across(site, node, answered),
-            AcrossSay::Registry(news) => self.take_news(site, news),
-            AcrossSay::Ring(say) => self.take_ring(site, node, say),
-            AcrossSay::Map(say) => self.take_map_of_site(site, node, say),
-            AcrossSay::Latencies(say) => self.take_latencies(site, node, say),
-            AcrossSay::Causal(say) => self.take_causal(site, node, say),
+            InterSite::Answered(answered) => self.take_site_answers(site, node, answered),
+            InterSite::Registry(news) => self.take_news(site, news),
+            InterSite::Ring(message) => self.take_ring(site, node, message),
+            InterSite::Map(message) => self.take_map_of_site(site, node, message),
+            InterSite::Latencies(message) => self.take_latencies(site, node, message),
+            InterSite::Causal(message) => self.take_causal(site, node, message),
         }
     }
 
-    fn take_request_across(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
+    fn take_site_request(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
         let known = request.known;
         let decoded = entry::decode_request(request.request);
         let slot = match decoded.as_ref().map(|request| target_of(&request.body, self)) {
@@ -261,7 +269,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // It has followed all failovers up to this version, of the slot's owner and its own.
         let lent = lent.and_then(|_| Some(self.machine.registry()?.version));
         let id = request.id;
-        let origin = Origin::Across { site, node, id, in_doubt: false, slot, lent };
+        let origin = Origin::Site { site, node, id, in_doubt: false, slot, lent };
         if let Err(failure) = self.session_begins(origin, request.token) {
             return self.settle(vec![(origin, Err(failure))]);
         }
@@ -270,7 +278,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 drop(request);
                 "it was removed from its site"
             }
-            Ok(request) if may_come_across(&request.body) => {
+            Ok(request) if may_cross_sites(&request.body) => {
                 let deadline =
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
                 let deadline = self.now.monotonic + deadline;
@@ -287,7 +295,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(vec![(origin, Err(Failure::NotServing(failure)))]);
     }
 
-    fn take_answers_across(&mut self, site: SiteId, node: NodeId, answered: AnsweredAcross) {
+    fn take_site_answers(&mut self, site: SiteId, node: NodeId, answered: InterSiteAnswers) {
         let leads = answered.leader == node.0;
         let now = self.now.monotonic;
         if answered.leader != 0 {
@@ -295,11 +303,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let mut settled = Vec::new();
         for answer in answered.answers {
-            let Some(outcome) = self.outcome_across(&answer) else { continue };
-            let hint = self.hint_told((SiteId(answer.holder), answer.known_epoch()));
-            let told =
-                Told { outcome, served: take_failover(answer.served), leads, token: answer.token };
-            let Err(Told { outcome, token, .. }) = self.global.routing.hold(answer.id, told) else {
+            let Some(outcome) = self.inter_site_outcome(&answer) else { continue };
+            let hint = self.hint_reported((SiteId(answer.owner), answer.known_epoch()));
+            let reported = Reported {
+                outcome,
+                served: take_failover(answer.served),
+                leads,
+                token: answer.token,
+            };
+            let Err(Reported { outcome, token, .. }) =
+                self.global.routing.hold(answer.id, reported)
+            else {
                 continue;
             };
             if let Some(one) = self.global.routing.answered(answer.id, outcome, hint, now) {
@@ -314,21 +328,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// The owner that another site names for a slot that it does not hold, if that is of use.
-    fn hint_told(&self, (holder, epoch): (SiteId, Epoch)) -> Option<(SiteId, Epoch)> {
+    fn hint_reported(&self, (owner, epoch): (SiteId, Epoch)) -> Option<(SiteId, Epoch)> {
         let member = self.machine.membership();
-        // Without a fact the other site redirects to the slot's home, this site; that is no news
+        // Without a fact the other site redirects to the slot's preferred owner, this site; that is no news
         // here.
         let own = member.map_or(SiteId(0), |member| member.own);
         // One that is gone owns nothing; one that joined lately may not be in this registry yet.
         let registry = member.map(|member| &member.registry);
         let is_there =
-            registry.is_none_or(|all| all.site(holder).is_some() || holder.0 >= all.site_next);
-        (holder.0 != 0 && holder != own && is_there).then_some((holder, epoch))
+            registry.is_none_or(|all| all.site(owner).is_some() || owner.0 >= all.site_next);
+        (owner.0 != 0 && owner != own && is_there).then_some((owner, epoch))
     }
 
     /// A site answered a read that went past the core that it does not hold a slot.
     pub(super) fn hear_moved(&mut self, moved: Moved) {
-        let hint = self.hint_told(moved.holder);
+        let hint = self.hint_reported(moved.owner);
         self.global.routing.not_held(moved.slot, moved.by, hint, self.now.monotonic);
     }
 
@@ -342,7 +356,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    pub(super) fn answer_across(
+    pub(super) fn answer_site(
         &mut self,
         (site, node): (SiteId, NodeId),
         (id, slot, lent): (u64, Option<Slot>, Option<Ballot>),
@@ -353,17 +367,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let served = served.map(|slot| self.machine.token(slot).epoch().failover);
         let served = served.or(lent).and_then(put_failover);
         let hint = match &outcome {
-            Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_told(*slot),
+            Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_reported(*slot),
             _ => None,
         };
-        let (holder, epoch) = hint.map_or_else(Default::default, |(site, epoch)| (site.0, epoch));
+        let (owner, epoch) = hint.map_or_else(Default::default, |(site, epoch)| (site.0, epoch));
         let is_fact = epoch > GUESSED;
         let (failover, epoch) = (put_failover(epoch.failover), epoch.count);
         let outcome = entry::encode_reply(&outcome);
-        let answer = AnswerAcross {
+        let answer = InterSiteAnswer {
             id,
             outcome,
-            holder,
+            owner,
             epoch,
             failover,
             served,
@@ -375,7 +389,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// The owner of a slot that is not here, for a redirect.
-    fn owner_told(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
+    fn owner_reported(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
         // One that is gone is of no use to the sender.
         let member = self.machine.membership()?;
         let is_there = |site: &SiteId| *site != member.own && member.registry.site(*site).is_some();
@@ -383,15 +397,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let guess = map.guess(slot).filter(is_there).map(|site| (site, GUESSED));
         let fact = map.fact(slot).filter(|fact| is_there(&fact.owner));
         let known = guess.or(fact.map(|fact| (fact.owner, fact.epoch)));
-        // A slot without a registered owner is at its home.
-        known.or_else(|| Some((self.global.homes.of(slot)?, GUESSED)))
+        // A slot without a registered owner is at its preferred one.
+        known.or_else(|| Some((self.global.preferred_owners.of(slot)?, GUESSED)))
     }
 
-    pub(super) fn push_answer(&mut self, site: SiteId, node: NodeId, answer: AnswerAcross) {
+    pub(super) fn push_answer(&mut self, site: SiteId, node: NodeId, answer: InterSiteAnswer) {
         self.deployment.outbox.answers.entry((site, node)).or_default().push(answer);
     }
 
-    pub(super) fn across_lost(&mut self, site: SiteId, node: NodeId) {
+    pub(super) fn inter_site_lost(&mut self, site: SiteId, node: NodeId) {
         self.ring_lost(site);
         self.turn_from(|lost, lost_node, _| match (lost, lost_node) == (site, node) {
             true => Contact::Lost,
@@ -403,7 +417,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// decided by one request: a busy one answers late.
     pub(super) fn turn_from_silent(&mut self) {
         let now = self.now.monotonic;
-        let lost = self.deployment.reach.lost(now);
+        let lost = self.deployment.failure_detector.lost(now);
         self.turn_from(|site, _, since| match since + PATIENCE <= now {
             false => Contact::Recent,
             true if lost.contains(&site) => Contact::Lost,
@@ -419,44 +433,48 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.global.routing.turn_from(site, node, &nodes);
         }
         for site in awaited {
-            self.deployment.reach.asked(site, self.now.monotonic);
+            self.deployment.failure_detector.asked(site, self.now.monotonic);
         }
         self.settle(settled);
     }
 
     // ---- what goes out -----------------------------------------------------------------------------
 
-    pub(super) fn say_across(&mut self, site: SiteId, node: NodeId, say: AcrossSay) {
-        let message = Box::new(self.stamped(say));
-        self.outputs.push_back(Output::SendAcross { site, node, message });
+    pub(super) fn send_inter_site(&mut self, site: SiteId, node: NodeId, message: InterSite) {
+        let message = Box::new(self.stamped(message));
+        self.outputs.push_back(Output::SendInterSite { site, node, message });
     }
 
     /// Sends a message to some node of a site. One to this site is taken at once.
-    pub(super) fn say_to_site(&mut self, site: SiteId, say: AcrossSay) {
+    pub(super) fn send_to_site(&mut self, site: SiteId, message: InterSite) {
         if self.machine.membership().is_some_and(|member| member.own == site) {
-            return self.take_say(site, self.options.node, say);
+            return self.take_site_message(site, self.options.node, message);
         }
         let nodes = self.nodes_of(site);
         if let Some(node) = self.global.routing.node_of(site, &nodes) {
-            self.say_across(site, node, say);
+            self.send_inter_site(site, node, message);
         }
     }
 
     /// Sends it to all nodes of another site: the one that is thought to lead has not answered.
-    pub(super) fn say_to_all(&mut self, site: SiteId, say: AcrossSay) {
+    pub(super) fn send_to_all(&mut self, site: SiteId, message: InterSite) {
         for node in self.nodes_of(site) {
-            self.say_across(site, node, say.clone());
+            self.send_inter_site(site, node, message.clone());
         }
     }
 
     /// Sends what has gathered.
-    pub(super) fn send_across(&mut self) {
+    pub(super) fn flush_inter_site(&mut self) {
         let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
         for ((site, node), answers) in std::mem::take(&mut self.deployment.outbox.answers) {
-            self.say_across(site, node, AcrossSay::Answered(AnsweredAcross { answers, leader }));
+            self.send_inter_site(
+                site,
+                node,
+                InterSite::Answered(InterSiteAnswers { answers, leader }),
+            );
         }
         for ((site, node), requests) in std::mem::take(&mut self.deployment.outbox.requests) {
-            self.say_across(site, node, AcrossSay::Forward(Forward { requests }));
+            self.send_inter_site(site, node, InterSite::Forward(Forward { requests }));
         }
     }
 }

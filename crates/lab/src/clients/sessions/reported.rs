@@ -1,4 +1,4 @@
-//! What sessions were told, in the form of a history. Which write a read found is known by its mark, and where
+//! What sessions were answered, in the form of a history. Which write a read found is known by its mark, and where
 //! that write is in the order by the order itself: once all is at rest.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +11,7 @@ use crate::simulation::region::Ordered;
 
 /// A request and what came of it, before it is known which writes it is about.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct Reported {
     pub(super) line: Request,
     /// By read: the mark of what it found.
     pub(super) marks: Vec<Option<String>>,
@@ -82,13 +82,13 @@ impl Ordering {
     }
 
     /// A request with the identities of the writes that it is about.
-    pub fn request(&mut self, told: Told) -> Request {
+    pub fn request(&mut self, reported: Reported) -> Request {
         // A write that is in no order is named by its mark, and has no position.
         let id = |mark: String| match self.by_mark.get(&mark) {
             Some(id) => id.clone(),
             None => WriteId { site: mark, revision: 0 },
         };
-        let Told { mut line, marks, mark } = told;
+        let Reported { mut line, marks, mark } = reported;
         for (seen, mark) in line.reads.iter_mut().zip(marks) {
             // Of a moment that several writes named it is not known which one was found.
             seen.found = match &mark {
@@ -155,7 +155,7 @@ impl Expiries {
 pub fn expiring(order: &[Ordered]) -> Option<(String, u64)> {
     let mut expiries = Expiries::default();
     for (_, site, write) in order {
-        // What is wrong is told with the places.
+        // What is wrong is reported with the places.
         let _ = expiries.take(write, &site.to_string());
     }
     let first = expiries.0.into_iter().min_by_key(|(_, (.., ms))| *ms)?;

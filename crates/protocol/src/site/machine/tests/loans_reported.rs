@@ -1,6 +1,6 @@
 //! What other sites get of loans: never more than of the records.
 
-use super::super::copying::{Gathered, Told};
+use super::super::copying::{Gathered, Reported};
 use super::loans::{C, CARS, lent, set, settle, sites};
 use super::moves::{A, B};
 use super::*;
@@ -18,11 +18,11 @@ fn is_of_loans(item: &StagedItem) -> bool {
 
 /// A mirror's stream.
 #[derive(Default)]
-struct Stream(Told);
+struct Stream(Reported);
 
 impl Stream {
     /// The next chunk, and whether it has all there is.
-    fn piece(&mut self, a: &Site) -> (bool, Vec<StagedItem>) {
+    fn chunk(&mut self, a: &Site) -> (bool, Vec<StagedItem>) {
         let mut gathered = Gathered::default();
         let all = SlotSet::all();
         let own = a.machine.own_mirror().expect("there is one");
@@ -31,13 +31,13 @@ impl Stream {
     }
 }
 
-/// The stream is a piece behind when a group has been lent, written to and given back.
+/// The stream is a chunk behind when a group has been lent, written to and given back.
 fn behind(prepare: impl FnOnce(&mut Site)) -> (Site, Site, Stream) {
     let (mut a, mut b, _) = sites();
     prepare(&mut a);
     a.run(Command::Global(GlobalCommand::SetMirror { to: Some(C) })).unwrap();
     let mut stream = Stream::default();
-    while !stream.piece(&a).0 {}
+    while !stream.chunk(&a).0 {}
     lent(&mut a, &mut b, "x{7}");
     for _ in 0..COMMANDS {
         let pair = |n| (Bytes::from(format!("{n}{{8}}")), Bytes::from("1"));
@@ -54,23 +54,23 @@ fn behind(prepare: impl FnOnce(&mut Site)) -> (Site, Site, Stream) {
 #[test]
 fn rows_are_told_when_all_records_have_been() {
     let (mut a, mut b, mut stream) = behind(|_| {});
-    // The first piece has the slot's other changes, and nothing of the loan that has come and gone.
-    let (is_all, items) = stream.piece(&a);
+    // The first chunk has the slot's other changes, and nothing of the loan that has come and gone.
+    let (is_all, items) = stream.chunk(&a);
     assert!(!is_all && !items.is_empty() && !items.iter().any(is_of_loans), "{items:?}");
-    let (is_all, items) = stream.piece(&a);
+    let (is_all, items) = stream.chunk(&a);
     let slot = Slot::of_key(b"x{7}");
     assert!(is_all && items.contains(&StagedItem::Loans { slot, count: 1 }));
     assert!(!items.iter().any(|item| matches!(item, StagedItem::Lent { .. })), "it is home");
     // Nothing is sent twice, and a row that changes is sent with all of its slot.
-    assert!(stream.piece(&a).1.is_empty());
+    assert!(stream.chunk(&a).1.is_empty());
     lent(&mut a, &mut b, "x{7}");
-    let (is_all, items) = stream.piece(&a);
+    let (is_all, items) = stream.chunk(&a);
     assert!(is_all);
     let rows: Vec<_> = items.iter().filter(|item| is_of_loans(item)).collect();
     assert_eq!(rows.len(), 2, "{rows:?}");
     b.run(set("x{7}", "5")).unwrap();
     settle(&mut a, A, &mut b, B, "x{7}");
-    let (_, items) = stream.piece(&a);
+    let (_, items) = stream.chunk(&a);
     let fed = items.iter().find_map(|item| match item {
         StagedItem::Lent { fed, .. } => Some(*fed),
         _ => None,
@@ -82,7 +82,7 @@ fn rows_are_told_when_all_records_have_been() {
 #[cfg(feature = "trial")]
 fn rows_that_run_ahead_are_found() {
     let (a, _, mut stream) = behind(|a| a.machine.plant(Planted::of(Bug::RowsAhead)));
-    let (is_all, items) = stream.piece(&a);
+    let (is_all, items) = stream.chunk(&a);
     assert!(!is_all && items.iter().any(is_of_loans), "{items:?}");
 }
 
@@ -98,21 +98,21 @@ fn rows_that_are_gone_are_gone_at_the_mirror() {
     let row = a.machine.lent().next().map(|(group, lent)| (group.clone(), lent.row)).unwrap();
     let number = 1_000;
     let mirror = |step| Command::Global(GlobalCommand::Mirror { from: A, number, step });
-    c.run(mirror(model::Mirroring::Begin)).unwrap();
+    c.run(mirror(model::MirrorStep::Begin)).unwrap();
     let slot = Slot::of_key(b"x{7}");
     let lent = StagedItem::Lent { group: row.0, row: Some(row.1), fed: 0, keys: 2 };
     for (sequence, items, rows) in [
         (0, vec![StagedItem::Loans { slot, count: 1 }, lent], 1),
         (1, vec![StagedItem::Loans { slot, count: 1 }], 0),
     ] {
-        let piece = model::Mirroring::Piece {
+        let chunk = model::MirrorStep::Chunk {
             sequence,
             resume: Bytes::new(),
             gone: SlotSet::default(),
             items,
             reached: None,
         };
-        c.run(mirror(piece)).unwrap();
+        c.run(mirror(chunk)).unwrap();
         assert_eq!((c.rows(tables::LENT), c.rows(tables::LOANS)), (rows, 1));
     }
 }
