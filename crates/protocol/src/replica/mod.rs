@@ -5,7 +5,7 @@
 //! - [`writes`], [`reads`]: requests of this node's clients, batched;
 //! - [`forwarding`]: what this node hands to the leader;
 //! - [`gate`]: which reads are answered from the state, on any thread;
-//! - [`membership`], [`leader_transfer`]: the members of the site, and which is to lead it;
+//! - [`membership`], [`changing`], [`leader_transfer`]: the members of the site, and which is to lead it;
 //! - [`heard`], [`lives`]: which members respond, and which life of a node a message is of;
 //! - [`log_clock`], [`moments`]: log time, and the moments that people name;
 //! - [`snapshots`]: for a log that is long and for nodes that lag;
@@ -17,6 +17,7 @@
 //! Left out on purpose: what one of these asks of another, and what leaves the node, is composed in
 //! [`crate::site`].
 
+pub(crate) mod changing;
 pub(crate) mod forwarding;
 pub(crate) mod gate;
 pub(crate) mod heard;
@@ -33,6 +34,7 @@ pub(crate) mod writes;
 
 use crate::bugs::Bug;
 use crate::options::Options;
+use changing::Changing;
 use forwarding::Forwarding;
 use gate::Gate;
 pub use gate::{ReadGate, Readable};
@@ -69,6 +71,7 @@ pub(crate) struct Replica<R: LogReader> {
     pub(crate) replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
 
     pub(crate) membership: Membership,
+    pub(crate) changing: Option<Changing>,
     pub(crate) leader_transfer: LeaderTransfer,
     pub(crate) heard: Heard,
     pub(crate) removed: bool,
@@ -128,6 +131,7 @@ impl<R: LogReader> Replica<R> {
             forwarding: Forwarding::new(options.client),
             replies: BTreeMap::new(),
             membership: Membership::default(),
+            changing: None,
             leader_transfer: LeaderTransfer::default(),
             heard: Heard::default(),
             removed: false,

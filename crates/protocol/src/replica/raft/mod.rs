@@ -494,6 +494,16 @@ impl<R: LogReader> Raft<R> {
         Some((progress.matched, progress.recent_active))
     }
 
+    /// For a leader: up to which index `node` knows that entries are committed, by its last answer.
+    pub fn committed_at(&self, node: NodeId) -> u64 {
+        match node.0 == self.node.raft.id {
+            true => self.committed_index(),
+            false => {
+                self.node.raft.prs().get(node.0).map_or(0, |progress| progress.committed_index)
+            }
+        }
+    }
+
     /// For a leader: whether `node` has to be sent a snapshot.
     pub fn wants_snapshot(&self, node: NodeId) -> bool {
         let progress = self.node.raft.prs().get(node.0);
