@@ -28,6 +28,7 @@
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
 //! the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 says why.
 
+use crate::causal::layout::Layout;
 use crate::deployment::failure_detector::FailureDetector;
 use crate::deployment::versions::Versions;
 use crate::global::backups::Backups;
@@ -40,6 +41,7 @@ use model::{
     Answer, ClientId, Command, Failure, NodeId, Position, RegistryChange, RequestId, SiteId,
     SlotEpochs, limits,
 };
+use std::sync::Arc;
 use std::time::Duration;
 use storage::state::State;
 use wire::inter_site::InterSite;
@@ -116,6 +118,8 @@ pub(crate) struct View<'a, S: State, M: ModeState = Modes> {
     pub(crate) versions: &'a Versions,
     /// At the root of a region: how far its standby has the order for sure.
     pub(crate) standby_has: Position,
+    /// The sites of this one's region, if they are at hand.
+    pub(crate) layout: Option<&'a Arc<Layout>>,
     /// The site that is to keep this one's mirror.
     pub(crate) backup: Option<SiteId>,
     /// What originals have reported of their mirrors.
@@ -150,6 +154,7 @@ impl<'a, S: State, M: ModeState> View<'a, S, M> {
             round_trips: &ROUND_TRIPS,
             versions: &VERSIONS,
             standby_has: Position(0),
+            layout: None,
             backup: None,
             backups: &BACKUPS,
             log_now_ms: 0,

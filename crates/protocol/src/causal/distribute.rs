@@ -73,7 +73,7 @@ impl Distribute {
             *self = Distribute { epoch: region.epoch, ..Distribute::new(self.planted) };
         }
         self.trimmed = state.trimmed_upto();
-        self.cursors.retain(|site, _| region.sites.contains(site));
+        self.cursors.retain(|site, _| region.layout.sites.contains(site));
         let last = state.order_last();
         if last == Position::default() && self.cursors.values().all(|one| !one.wants_answer) {
             return steps;
@@ -81,7 +81,7 @@ impl Distribute {
         let epoch = u32::from(region.epoch);
         let is_blind = self.planted.is(Bug::TrimmedUnimported);
         let trimmed = if is_blind { Position::default() } else { state.trimmed_upto() };
-        for site in region.sites.iter().filter(|site| **site != region.own) {
+        for site in region.layout.sites.iter().filter(|site| **site != region.own) {
             let cursor = self.cursors.entry(*site).or_default();
             let lacks = cursor.lacks(trimmed);
             if (lacks || cursor.applied < cursor.sent) && cursor.since + AGAIN <= now {
@@ -98,8 +98,10 @@ impl Distribute {
                 continue;
             }
             let last = region.released_to(*site, last);
-            while let Some((places, writes)) = cursor.next(state, last, epoch, &region.interest) {
-                let writes = region.interest.select(*site, &writes);
+            while let Some((places, writes)) =
+                cursor.next(state, last, epoch, &region.layout.interest)
+            {
+                let writes = region.layout.interest.select(*site, &writes);
                 if !writes.is_empty() {
                     steps.push(Step::Writes(*site, node, writes));
                 }

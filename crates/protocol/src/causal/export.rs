@@ -81,7 +81,8 @@ impl Export {
             let Some(last) = writes.last().map(|write| write.revision) else { break };
             let new = writes.iter().filter(|write| write.revision > self.shared);
             let new: Vec<CausalWrite> = new.cloned().collect();
-            if !new.is_empty() && region.sites.iter().any(|site| !self.has_it(region, *site)) {
+            if !new.is_empty() && region.layout.sites.iter().any(|site| !self.has_it(region, *site))
+            {
                 steps.push(Step::Share(new));
             }
             self.shared = self.shared.max(last);

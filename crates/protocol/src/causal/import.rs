@@ -251,8 +251,9 @@ impl Import {
         if keyspace == NO_KEYSPACE {
             return true;
         }
-        let is_planted = self.planted.is(Bug::CoveredHeld) && !region.interest.is_everywhere();
-        is_planted || !region.interest.holds(region.own, keyspace)
+        let is_planted =
+            self.planted.is(Bug::CoveredHeld) && !region.layout.interest.is_everywhere();
+        is_planted || !region.layout.interest.holds(region.own, keyspace)
     }
 
     /// Writes of another site have come.
@@ -314,6 +315,7 @@ impl Import {
 #[cfg(test)]
 mod tests {
     use super::super::interest::Interest;
+    use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
 
@@ -379,7 +381,8 @@ mod tests {
     fn what_is_not_held_takes_its_place_without_its_content() {
         let mut import = Import::default();
         let interest = Interest::of_rules(&[(2, &[1, 2])]);
-        let region = Region { interest, ..region(3) };
+        let layout = Layout::with((1..=3).map(SiteId).collect(), interest);
+        let region = Region { layout, ..region(3) };
         let store = Store::of(3);
         import.poll(AT(0), &store, &region);
         let keyspaces = vec![2, 3];

@@ -33,6 +33,7 @@
 //! | [`standby`] | the leaders of the root and of its standby | has the standby in sync, and take over when the root is lost |
 //! | [`rejoin`] | the leader of a restored site | has the registry say that it is neither root nor standby of its life before |
 //! | [`interest`] | all | which keyspaces a site holds; what it does not hold takes its place without content |
+//! | [`layout`] | all | the sites of a region, and what each holds, by one registry |
 //! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
@@ -61,6 +62,7 @@ mod exhaustive_standby;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod interest;
+pub(crate) mod layout;
 mod rebuild;
 mod rejoin;
 mod reports;
@@ -72,11 +74,12 @@ mod simulation;
 pub(crate) mod standby;
 pub mod trial;
 
-use interest::Interest;
+use layout::Layout;
 use model::{
     Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId, Standby,
     StandbyRule,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is not answered is asked for again after this.
@@ -143,10 +146,8 @@ pub(crate) struct Region {
     pub(crate) has_begun: bool,
     /// The root before is lost: the sites say how far they are, and nothing is ordered.
     pub(crate) is_rebuilding: bool,
-    /// All sites.
-    pub(crate) sites: Vec<SiteId>,
-    /// Those of them that can be the root: they do not leave, and hold all keyspaces.
-    pub(crate) can_order: Vec<SiteId>,
+    /// Its sites.
+    pub(crate) layout: Arc<Layout>,
     /// The site that an operator wants as the root.
     pub(crate) next: Option<SiteId>,
     /// The site that can take the root's place, and how that is chosen.
@@ -156,8 +157,6 @@ pub(crate) struct Region {
     pub(crate) gate: Option<Position>,
     /// At the standby: it takes nothing more of the order.
     pub(crate) is_frozen: bool,
-    /// Which sites hold what.
-    pub(crate) interest: Interest,
 }
 
 impl Region {

@@ -62,14 +62,14 @@ impl Rebuild {
     ) -> (Vec<Ask>, Option<RegistryChange>) {
         let since = *self.since.get_or_insert(now);
         let asks = self.reports.ask(now, region);
-        let others = || region.sites.iter().copied().filter(|site| *site != region.own);
+        let others = || region.layout.sites.iter().copied().filter(|site| *site != region.own);
         let is_late = since + SILENT <= now;
         if !is_late && !others().all(|site| self.reports.is_fresh(site, now)) {
             self.waits_for = Some(Waits::Reports);
             return (asks, None);
         }
         // With the same part of the order this site goes on.
-        let holds_all = |site: &SiteId| region.interest.holds_all(*site);
+        let holds_all = |site: &SiteId| region.layout.interest.holds_all(*site);
         let has_order = !state.is_resyncing() && holds_all(&region.own);
         let own = has_order.then(|| (state.applied(), region.own));
         let answering = others().filter(holds_all).filter(|site| self.reports.is_fresh(*site, now));

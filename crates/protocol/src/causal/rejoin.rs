@@ -102,7 +102,7 @@ impl Rejoin {
         let is_fresh = |site: &SiteId| self.reports.is_fresh(*site, now);
         let in_sync = region.standby.filter(|standby| standby.in_sync);
         in_sync.is_some_and(|standby| is_fresh(&standby.site))
-            || region.sites.iter().filter(|site| **site != region.own).all(is_fresh)
+            || region.layout.sites.iter().filter(|site| **site != region.own).all(is_fresh)
     }
 
     fn change(&mut self, now: Duration, change: RegistryChange, last_id: &mut u64) -> Option<Step> {

@@ -58,7 +58,7 @@ impl Reports {
 
     /// The other sites that are due to be asked.
     pub(super) fn ask(&mut self, now: Duration, region: &Region) -> Vec<Ask> {
-        let others = region.sites.iter().filter(|site| **site != region.own);
+        let others = region.layout.sites.iter().filter(|site| **site != region.own);
         others.filter_map(|site| self.ask_one(*site, now)).collect()
     }
 

@@ -199,7 +199,7 @@ impl Resync {
         if !region.has_begun {
             return effects;
         }
-        self.reports.retain(|site, _| region.sites.contains(site));
+        self.reports.retain(|site, _| region.layout.sites.contains(site));
         let trimmed = state.trimmed_upto();
         for (site, report) in &self.reports {
             if report.applied < trimmed && report.at + AWAY > now {
@@ -240,7 +240,7 @@ impl Resync {
         }
         let (trimmed, own) = (state.trimmed_upto(), state.applied());
         let is_full = state.order_bytes() > self.sizes.kept_bytes_max;
-        let others = region.sites.iter().filter(|site| **site != region.own);
+        let others = region.layout.sites.iter().filter(|site| **site != region.own);
         let of_site = |site: &SiteId| {
             let Some(report) = self.reports.get(site) else { return Position::default() };
             if report.applied >= trimmed {
@@ -429,7 +429,7 @@ impl Place {
         bytes_max: usize,
         planted: Planted,
     ) -> Option<Vec<ResyncItem>> {
-        let interest = &region.interest;
+        let interest = &region.layout.interest;
         let has_all = self.records == Left::None;
         let last = if has_all { region.released(state.order_last()) } else { state.applied() };
         let mut items = Vec::new();

@@ -145,7 +145,7 @@ impl Roots {
                 let cut = state.order_last();
                 let named = state.given_to().or(next);
                 // The registry refuses one that leaves, though it has all.
-                let named = named.filter(|site| region.can_order.contains(site));
+                let named = named.filter(|site| region.layout.can_order.contains(site));
                 let to = named.filter(|site| self.has(*site, cut));
                 let is_late = named.is_none() || since + STOPPED_MAX <= now;
                 // Beyond the end this site is only if the other one goes on from there.
@@ -225,7 +225,7 @@ impl Roots {
     fn is_drained(&self, now: Duration, state: &impl Durable, region: &Region) -> bool {
         let (last, own) = (state.order_last(), region.own);
         let Some(next) = self.next else { return false };
-        let others = region.sites.iter().filter(|site| **site != own && **site != next);
+        let others = region.layout.sites.iter().filter(|site| **site != own && **site != next);
         let all = others
             .filter(|site| self.reports.is_fresh(**site, now))
             .all(|site| self.has(*site, last));
@@ -294,9 +294,11 @@ fn asked(Ask { to, message, again }: Ask) -> Step {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
     use model::{RegionId, Revision};
+    use std::sync::Arc;
 
     const AT: fn(u64) -> Duration = Duration::from_millis;
     const OTHER: SiteId = SiteId(2);
@@ -400,8 +402,10 @@ mod tests {
     fn a_root_goes_on_if_the_site_that_has_its_order_leaves() {
         let (mut roots, mut region, mut store) = (Roots::default(), region(1), store());
         (store.stopped, store.given_to) = (Some(true), Some(OTHER));
-        region.can_order.retain(|site| *site != OTHER);
-        roots.poll(AT(0), &store, &Region { can_order: Vec::new(), ..region.clone() }, None);
+        let only = |can_order| Arc::new(Layout { can_order, ..(*region.layout).clone() });
+        let (none, all_but) = (only(Vec::new()), only(vec![SiteId(1), SiteId(3)]));
+        roots.poll(AT(0), &store, &Region { layout: none, ..region.clone() }, None);
+        region.layout = all_but;
         report(&mut roots, 2, 5, AT(10));
         let (id, cut) = (RegionId(1), Position::new(1, 5));
         let change = RegistryChange::ChangeRoot { region: id, epoch: 1, to: SiteId(1), cut };

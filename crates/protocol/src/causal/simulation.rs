@@ -10,6 +10,7 @@ use super::distribute::{self, Distribute};
 use super::export::{self, Export};
 use super::import::{self, Import};
 use super::interest::Interest;
+use super::layout::Layout;
 use super::resolve::Questions;
 use super::trial::{Bug, Planted};
 use super::{Durable, Region};
@@ -60,14 +61,12 @@ pub(super) fn region(own: u32) -> Region {
         epoch: 1,
         has_begun: true,
         is_rebuilding: false,
-        can_order: sites.clone(),
-        sites,
+        layout: Layout::with(sites, Interest::default()),
         next: None,
         standby: None,
         standby_rule: StandbyRule::default(),
         gate: None,
         is_frozen: false,
-        interest: Interest::default(),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::causal::clears::Clears;
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::import::{self, Import};
-use crate::causal::interest::Interest;
+use crate::causal::layout::Layout;
 use crate::causal::resolve::Questions;
 use crate::causal::resync::Resync;
 use crate::causal::roots::{self, Roots};
@@ -39,6 +39,7 @@ use model::{
     Answer, Body, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName, KeyspaceId,
     KeyspaceSpec, NO_SITE, NodeId, Position, ReadConsistency, SessionError, SiteId, limits,
 };
+use std::sync::Arc;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -62,6 +63,8 @@ pub(super) struct Causal {
     requests: Requests<Asked>,
     questions: Questions,
     clears: Clears<Settled>,
+    /// Of the registry that the jobs saw last.
+    pub(super) layout: Option<Arc<Layout>>,
 }
 
 /// A request that waits.
@@ -76,7 +79,17 @@ impl Causal {
     pub(super) fn new(options: &super::Options) -> Causal {
         let planted = of_causal(options.planted);
         let (requests, questions) = (Requests::new(planted), Questions::new(planted));
-        Causal { requests, questions, clears: Clears::default() }
+        Causal { requests, questions, clears: Clears::default(), layout: None }
+    }
+
+    /// Keeps the layout of the region: all its jobs need it, at every step.
+    fn follow<S: State>(&mut self, machine: &Machine<S>) {
+        let Some(member) = machine.membership().filter(|_| machine.region().is_some()) else {
+            return;
+        };
+        if !self.layout.as_ref().is_some_and(|layout| layout.is_of(&member.registry)) {
+            self.layout = Some(Arc::new(Layout::of(&member.registry)));
+        }
     }
 
     /// Whether no request waits, which ends at its deadline.
@@ -88,10 +101,12 @@ impl Causal {
 // ---- the state -------------------------------------------------------------------------------------
 
 /// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
-fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Region> {
+fn region_of<S: State>(
+    machine: &Machine<S>,
+    standby_has: Position,
+    layout: Option<&Arc<Layout>>,
+) -> Option<Region> {
     let (member, region, causal) = (machine.membership()?, machine.region()?, machine.causal());
-    let registry = &member.registry;
-    let staying = registry.staying().map(|site| site.id);
     Some(Region {
         id: region.id,
         own: member.own,
@@ -99,21 +114,22 @@ fn region_of<S: State>(machine: &Machine<S>, standby_has: Position) -> Option<Re
         epoch: region.epoch,
         has_begun: causal.has_begun(region),
         is_rebuilding: region.is_rebuilding(),
-        sites: registry.sites.iter().map(|site| site.id).collect(),
-        can_order: staying.filter(|site| registry.holds_all_causal(*site)).collect(),
+        layout: match layout.filter(|layout| layout.is_of(&member.registry)) {
+            Some(layout) => layout.clone(),
+            None => Arc::new(Layout::of(&member.registry)),
+        },
         next: region.next,
         standby: region.standby,
         standby_rule: region.standby_rule,
         // What is imported here was released, by whichever leader.
         gate: causal.holds(region).then(|| standby_has.max(causal.applied())),
         is_frozen: causal.is_frozen(region, member.own),
-        interest: Interest::of(registry),
     })
 }
 
 /// The same, as a job sees it.
 pub(super) fn region_in<S: State>(view: &View<'_, S>) -> Option<Region> {
-    region_of(view.machine, view.standby_has)
+    region_of(view.machine, view.standby_has, view.layout)
 }
 
 /// How far the order is released, as every node of a site knows it.
@@ -187,8 +203,9 @@ fn since_of(body: &mut Body, seen: Position) {
 /// Writes go to the sites that neither made nor order them, and hold their keyspaces.
 fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
     let all = encode_writes(&writes.to_vec());
-    let interest = &region.interest;
-    let others = region.sites.iter().filter(|site| **site != region.own && **site != region.root);
+    let interest = &region.layout.interest;
+    let others =
+        region.layout.sites.iter().filter(|site| **site != region.own && **site != region.root);
     let of_site = |to: &SiteId| {
         let writes = match interest.holds_all(*to) {
             true => all.clone(),
@@ -387,6 +404,7 @@ impl<S: State> Job<S> for Import {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Runs the jobs of causal keys.
     pub(super) fn run_causal_jobs(&mut self) {
+        self.causal.follow(&self.machine);
         for job in [
             JobName::Export,
             JobName::Distribute,
@@ -400,7 +418,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn region_here(&self) -> Option<Region> {
-        region_of(&self.machine, self.jobs.standby.acknowledged())
+        region_of(&self.machine, self.jobs.standby.acknowledged(), self.causal.layout.as_ref())
     }
 
     // ---- messages ----------------------------------------------------------------------------------

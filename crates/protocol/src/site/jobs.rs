@@ -202,6 +202,7 @@ macro_rules! view {
             round_trips: $site.global.routing.round_trips(),
             versions: &$site.deployment.versions,
             standby_has: $site.jobs.standby.acknowledged(),
+            layout: $site.causal.layout.as_ref(),
             backup: $site.global.backup,
             backups: &$site.global.backups,
             log_now_ms: $site.replica.log_clock.now_ms(),
