@@ -86,7 +86,7 @@ const SCRIPTED: [Bug; 16] = [
     Bug::CoveredHeld,
     Bug::AnswersUnheld,
     Bug::ForwardedUnmerged,
-    // A mirror has to lag by thousands of changes: `site::machine::tests::loans_reported`.
+    // A mirror has to lag by thousands of changes: `site::machine::tests::loans_sent`.
     Bug::RowsAhead,
 ];
 

@@ -9,7 +9,7 @@ pub enum Cache {
     /// None are kept.
     #[default]
     Off,
-    /// The holder is asked whether a copy is still right before it is used: the promise stays what
+    /// The owner is asked whether a copy is still right before it is used: the promise stays what
     /// it is, and the answer is a few bytes where it would have been the value.
     Validated {
         /// Bytes of copies that a node keeps of this keyspace.

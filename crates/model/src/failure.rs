@@ -43,7 +43,7 @@ pub enum Failure {
     Moved {
         /// The key's slot.
         slot: Slot,
-        /// Where a client of the Redis Cluster protocol finds its holder.
+        /// Where a client of the Redis Cluster protocol finds its owner.
         address: String,
     },
     /// The key's group is lent to another site, and the client asked for its name rather than an answer. Others of its
@@ -181,7 +181,7 @@ pub enum MoveError {
     NotHeld,
     /// There is no site to give them to.
     #[error("the other site is not there, is leaving, or is this one")]
-    NoReceiver,
+    NoDestination,
     /// There is no such move.
     #[error("there is no move {0}; `portolan slot list` shows those there are")]
     NoMove(u64),

@@ -14,7 +14,7 @@ pub struct MoveId {
     pub number: u64,
 }
 
-/// The epochs that slots are going to have with their next holder: runs of slots that share one.
+/// The epochs that slots are going to have with their next owner: runs of slots that share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotEpochs(pub Vec<(SlotSet, Epoch)>);
 

@@ -118,7 +118,7 @@ pub(crate) struct View<'a, S: State, M: ModeState = Modes> {
     pub(crate) versions: &'a Versions,
     /// At the root of a region: how far its standby has the order for sure.
     pub(crate) standby_has: Position,
-    /// The sites of this one's region, if they are at hand.
+    /// The sites of this one's region, perhaps by an earlier registry ([`Layout::is_of`]).
     pub(crate) layout: Option<&'a Arc<Layout>>,
     /// The site that is to keep this one's mirror.
     pub(crate) backup: Option<SiteId>,

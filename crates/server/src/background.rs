@@ -6,7 +6,7 @@ use storage::log::Spare;
 use storage::snapshot::{Folder, SnapshotHead, Snapshots};
 use storage::state::fjall::{FjallState, FjallView};
 
-/// A chunk of long work.
+/// A piece of long work.
 pub(crate) enum BackgroundTask {
     WriteSnapshot { head: SnapshotHead, view: FjallView },
     InstallSnapshot { index: u64 },

@@ -292,6 +292,6 @@ mod tests {
             reported(&registry(), &slots("0-4"), B, &said, &[]).elsewhere[0].again
         };
         assert!(again(MoveError::TooManyMoves));
-        assert!(!again(MoveError::NoReceiver));
+        assert!(!again(MoveError::NoDestination));
     }
 }

@@ -47,14 +47,14 @@ impl Down {
     }
 }
 
-/// A chunk of work for the log's thread.
+/// A piece of work for the log's thread.
 #[derive(Debug)]
 pub(super) enum DiskJob {
     Persist(Persist),
     Cut(LogStart),
 }
 
-/// A chunk of long work.
+/// A piece of long work.
 pub(super) enum BackgroundTask {
     Write { head: SnapshotHead, view: MemoryView },
     Finish { index: u64 },

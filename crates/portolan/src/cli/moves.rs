@@ -59,7 +59,7 @@ impl Move {
 #[derive(Debug, Default)]
 struct Account {
     wanted: SlotSet,
-    /// By the first answer of the receiver.
+    /// By the first answer of the destination.
     before: Option<SlotSet>,
     /// By its last one.
     there: SlotSet,

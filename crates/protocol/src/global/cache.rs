@@ -41,7 +41,7 @@ pub(crate) struct Validator {
 
 impl Validator {
     /// As it travels.
-    pub(crate) fn reported(self) -> inter_site::Validator {
+    pub(crate) fn to_wire(self) -> inter_site::Validator {
         let Epoch { failover, count: epoch } = self.epoch;
         inter_site::Validator {
             epoch,
@@ -51,11 +51,11 @@ impl Validator {
     }
 
     /// From how it travels; `None`: the sender has no copy.
-    pub(crate) fn heard(reported: inter_site::Validator) -> Option<Validator> {
-        let failover = inter_site::take_failover(reported.failover);
-        let epoch = Epoch { failover, count: reported.epoch };
+    pub(crate) fn from_wire(validator: inter_site::Validator) -> Option<Validator> {
+        let failover = inter_site::take_failover(validator.failover);
+        let epoch = Epoch { failover, count: validator.epoch };
         (epoch != Epoch::default())
-            .then_some(Validator { epoch, version: Revision(reported.version) })
+            .then_some(Validator { epoch, version: Revision(validator.version) })
     }
 }
 
@@ -98,7 +98,7 @@ pub struct Counted {
     pub hits: u64,
     /// Reads that the owner answered with "unchanged".
     pub unchanged: u64,
-    /// Reads of keyspaces with a cache that a owner answered with the value.
+    /// Reads of keyspaces with a cache that an owner answered with the value.
     pub misses: u64,
     /// Copies that gave way to others.
     pub evictions: u64,

@@ -155,7 +155,7 @@ impl<S: State> Job<S> for Handovers {
                     Failure::Refused(Refusal::Move(error)) => Some(error),
                     _ => None,
                 };
-                transfer.is_refusing = error == Some(MoveError::NoReceiver);
+                transfer.is_refusing = error == Some(MoveError::NoDestination);
                 // A chunk was lost on the way, and requests wait for its slots.
                 let is_short = was_install && matches!(error, Some(MoveError::NotReady(_)));
                 if is_short || transfer.is_refusing && one.frozen.is_none() {
@@ -369,7 +369,7 @@ impl Transfer {
                 }
                 // The last chunks are on their way yet: what is sent in order comes in order, mostly, and
                 // what is not there is not installed.
-                if self.expired.is_some_and(|upto| machine.is_reported(number, at, upto)) {
+                if self.expired.is_some_and(|upto| machine.is_sent(number, at, upto)) {
                     let member = machine.membership();
                     let member = member.filter(|_| one.slots.contains(Registry::slot()));
                     let step = DestinationStep::Install {

@@ -21,7 +21,7 @@
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::Stopped;
-use crate::site::machine::copying::{Gathered, Reported, SlotPlace, must_begin_anew};
+use crate::site::machine::copying::{Gathered, Sent, SlotPlace, must_begin_anew};
 use crate::site::machine::mirroring::OwnMirror;
 use crate::site::machine::tokens::Token;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
@@ -56,7 +56,7 @@ struct Transfer {
     sender: Sender<Option<CaughtUp>>,
     source: Source,
     /// What the backup has for sure.
-    acknowledged: Reported,
+    acknowledged: Sent,
     last_cursor: Duration,
     /// The last moment of which the backup has acknowledged everything.
     caught_up: Option<Duration>,
@@ -69,7 +69,7 @@ struct Transfer {
 /// What is sent.
 #[derive(Debug, Default)]
 struct Source {
-    sent: Reported,
+    sent: Sent,
     /// Slots that this site holds.
     held: BySlot<Epoch>,
     held_set: SlotSet,
@@ -179,7 +179,7 @@ impl<S: State> Job<S> for MirrorDriver {
         match outcome {
             Ok(Answer::Mirrored { chunks, resume, whole }) => {
                 let (event, mark) = transfer.sender.acknowledged(id, chunks, now);
-                transfer.acknowledged = Reported::decode(&resume).unwrap_or_default();
+                transfer.acknowledged = Sent::decode(&resume).unwrap_or_default();
                 if let Some(Some(mark)) = mark {
                     transfer.caught_up = Some(mark.at);
                     transfer.safe = transfer.safe.max(Some(mark));
@@ -294,8 +294,7 @@ impl MirrorDriver {
             return Progress { to, number, holds: 0, whole: 0, behind, in_step_ago, sent_bytes: 0 };
         };
         let is_caught_up = transfer.is_caught_up(machine);
-        let behind =
-            revision.saturating_sub(machine.mirror_reported(mirror, &transfer.acknowledged));
+        let behind = revision.saturating_sub(machine.mirror_sent(mirror, &transfer.acknowledged));
         let ago = transfer.caught_up.map(|at| now.saturating_sub(at));
         Progress {
             to,
@@ -332,7 +331,7 @@ impl Transfer {
             mirror,
             sender: Sender::new(now),
             source: Source { last_chunk: now, ..Source::default() },
-            acknowledged: Reported::default(),
+            acknowledged: Sent::default(),
             last_cursor: now,
             caught_up: None,
             safe: None,
@@ -431,8 +430,7 @@ impl Transfer {
 
     fn is_caught_up<S: State>(&self, machine: &Machine<S>) -> bool {
         let (sender, source) = (&self.sender, &self.source);
-        let has_all =
-            |reported| machine.mirror_reported(self.mirror, reported) >= machine.revision().0;
+        let has_all = |sent| machine.mirror_sent(self.mirror, sent) >= machine.revision().0;
         let has_all =
             has_all(&self.acknowledged) || sender.is_acknowledged() && has_all(&source.sent);
         let is_complete = source.queue.is_empty() && source.copied.is_empty();
@@ -451,7 +449,7 @@ impl Transfer {
 impl Source {
     /// What the backup has reported: everything up to there, of slots that are complete.
     fn resume<S: State>(
-        sent: Reported,
+        sent: Sent,
         chunks: u64,
         complete: &SlotEpochs,
         machine: &Machine<S>,
@@ -573,7 +571,7 @@ impl Source {
         if changes_complete {
             self.complete_since = sequence;
         }
-        machine.report_time(&mut gathered.items);
+        machine.send_time(&mut gathered.items);
         let step = MirrorStep::Chunk {
             sequence,
             resume: self.sent.encode(),

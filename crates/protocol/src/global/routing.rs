@@ -603,9 +603,9 @@ impl Routing {
             let failure = match (one.at, one.target) {
                 // Its own path answers it, at the same deadline.
                 (At::Here, _) if !is_read => continue,
-                (At::Sent(..) | At::Reported(..), _) if !is_read => Failure::Unknown {
-                    why: "its deadline passed before its slot's holder answered",
-                },
+                (At::Sent(..) | At::Reported(..), _) if !is_read => {
+                    Failure::Unknown { why: "its deadline passed before its slot's owner answered" }
+                }
                 (_, Target::Slot(slot)) => Failure::Unreachable { slot },
                 (_, Target::Own | Target::Site(_)) => {
                     Failure::NotServing("the other site cannot be reached")

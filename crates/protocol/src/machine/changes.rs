@@ -3,7 +3,7 @@
 //! Changes are kept for a keyspace while it has a cursor, behind which its consumer has seen
 //! everything. They are trimmed behind the slowest cursor, and past
 //! [`limits::CHANGES_RETAINED_MAX`] from the longest log whatever its cursors say: a dead consumer
-//! must not fill the disk. Trimming is done piece by chunk with the entries that follow; what a
+//! must not fill the disk. Trimming is done piece by piece with the entries that follow; what a
 //! consumer may ask for is decided at once, by `kept_after`.
 //!
 //! ```text

@@ -165,7 +165,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         was_there
     }
 
-    /// Writes a key: this payload, in chunks, and this expiry. A moment that has passed removes
+    /// Writes a key: this payload, in parts, and this expiry. A moment that has passed removes
     /// the key instead. Answers with the key's version from now on.
     pub(crate) fn store(
         &mut self,

@@ -1,4 +1,4 @@
-//! Answers to questions, from any sight of the state: as it is, as it was, or as it will be in the
+//! Answers to questions, from any view of the state: as it is, as it was, or as it will be in the
 //! middle of a transaction.
 
 use super::hashes::find;

@@ -113,7 +113,7 @@ impl Record {
         Some(Agreed { ms, of })
     }
 
-    /// Writes a record whose payload is these chunks.
+    /// Writes a record whose payload is these parts.
     pub(crate) fn encode(
         kind: Kind,
         version: Revision,
@@ -162,7 +162,7 @@ impl Record {
             + expires_ms.map_or(0, varint_bytes)
             + expiry_of.map_or(0, of_bytes)
             + position_bytes;
-        let payload_bytes: usize = payload.iter().map(|chunk| chunk.len()).sum();
+        let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
         // Exactly as long as it gets: a longer one would cost a second allocation when shared.
         let mut out = Vec::with_capacity(head_bytes + payload_bytes);
         out.push(
@@ -183,8 +183,8 @@ impl Record {
         if position > 0 {
             put_varint(position, &mut out);
         }
-        for chunk in payload {
-            out.extend_from_slice(chunk);
+        for part in payload {
+            out.extend_from_slice(part);
         }
         out.into()
     }
@@ -220,7 +220,7 @@ impl<'a> Iterator for Fields<'a> {
         if self.at == self.payload.len() {
             return None;
         }
-        let field = self.chunk().and_then(|name| Some(Field { name, value: self.chunk()? }));
+        let field = self.part().and_then(|name| Some(Field { name, value: self.part()? }));
         if field.is_none() {
             self.at = self.payload.len();
         }
@@ -229,21 +229,21 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn chunk(&mut self) -> Option<&'a [u8]> {
+    fn part(&mut self) -> Option<&'a [u8]> {
         let (len, len_bytes) = take_varint(&self.payload[self.at..])?;
         let from = self.at + len_bytes;
         let until = from.checked_add(usize::try_from(len).ok()?)?;
-        let chunk = self.payload.get(from..until)?;
+        let part = self.payload.get(from..until)?;
         self.at = until;
-        Some(chunk)
+        Some(part)
     }
 }
 
 /// Appends a field to the payload of a hash.
 pub(crate) fn put_field(field: Field<'_>, payload: &mut Vec<u8>) {
-    for chunk in [field.name, field.value] {
-        put_varint(chunk.len() as u64, payload);
-        payload.extend_from_slice(chunk);
+    for part in [field.name, field.value] {
+        put_varint(part.len() as u64, payload);
+        payload.extend_from_slice(part);
     }
 }
 

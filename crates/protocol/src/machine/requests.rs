@@ -52,7 +52,7 @@ impl Asker {
     }
 
     /// Whether its answers are sent to other sites.
-    fn is_reported(self) -> bool {
+    fn is_sent_on(self) -> bool {
         matches!(self.whose, Whose::Own | Whose::Borrowed(_)) && self.slot.is_some()
     }
 }
@@ -153,7 +153,7 @@ impl Clients {
 
 /// An answer of so many bytes came, or went.
 fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: Asker, bytes: usize, came: bool) {
-    let Some(slot) = of.slot.filter(|_| of.is_reported()) else { return };
+    let Some(slot) = of.slot.filter(|_| of.is_sent_on()) else { return };
     let (at, bytes) = ((of.whose, slot), bytes + limits::ANSWER_SENT_BYTES);
     let sum = sent.get(&at).copied().unwrap_or_default();
     match if came { sum + bytes } else { sum.saturating_sub(bytes) } {
@@ -164,7 +164,7 @@ fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: Asker, bytes: usize, cam
 
 /// The place of an answer among those of slots, and the answer.
 fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
-    if !asker.is_reported() {
+    if !asker.is_sent_on() {
         return Some((0, row));
     }
     let (at, len) = take_varint(&row)?;
@@ -342,7 +342,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         });
         if !known {
             // A revision of its own, so that it can be passed on in its turn.
-            if asker.is_reported() {
+            if asker.is_sent_on() {
                 self.next_revision();
             }
             self.keep_answer(asker, sequence, floor, seen_ms, row);
@@ -357,8 +357,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         seen_ms: u64,
         row: &Bytes,
     ) {
-        let at = if asker.is_reported() { self.known.head.revision.0 } else { 0 };
-        let row = match asker.is_reported() {
+        let at = if asker.is_sent_on() { self.known.head.revision.0 } else { 0 };
+        let row = match asker.is_sent_on() {
             false => row.clone(),
             true => {
                 let mut with_place = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX + row.len());

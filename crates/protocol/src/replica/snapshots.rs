@@ -2,7 +2,7 @@
 //!
 //! Raft only determines that a follower needs one and of which index; the content is pulled by the
 //! follower, chunk after chunk, each asked for when the one before is on its disk. So one slow
-//! receiver holds one piece in memory, a broken link costs one piece, and a leader that has made a
+//! receiver holds one chunk in memory, a broken link costs one chunk, and a leader that has made a
 //! newer snapshot meanwhile answers that the old one is gone and starts over.
 
 use crate::options::Options;

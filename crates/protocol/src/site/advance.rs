@@ -23,7 +23,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn on_tick(&mut self) {
         let now = self.now.monotonic;
         self.replica.heard.tick(&self.replica.members);
-        self.replica.forget_known_change();
+        self.replica.forget_known_voters();
         let mut settled = Vec::new();
         self.replica.writes.give_up(now, &mut settled);
         self.replica.forwarding.give_up(now, &mut settled);
@@ -368,8 +368,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     (self.read_batch(index, term, payload)?, None)
                 }
                 EntryContent::Members(change) => {
-                    self.replica.note_change(index);
+                    let before = self.replica.members.voters.clone();
                     self.replica.raft.apply_members(&mut self.replica.members, &change, index);
+                    self.replica.note_new_voters(&before, index);
                     // Before the change is durable: after a restart this node finds it again.
                     self.check_own_life()?;
                     self.members_changed();

@@ -50,7 +50,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let Body::Read { keyspace, query, .. } = self.global.routing.body(id)? else { return None };
         let place = self.global.cache.place(*keyspace, query)?;
-        let known = self.global.cache.known(&place).map(Validator::reported);
+        let known = self.global.cache.known(&place).map(Validator::to_wire);
         let turn = self.global.cache.turn();
         let asked = Asked { place, since: self.now.monotonic, turn, anew: false };
         let anew = self.global.routing.asks(id, asked);
@@ -62,7 +62,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         &mut self,
         answer: &InterSiteAnswer,
     ) -> Option<Result<Answer, Failure>> {
-        let validator = answer.validator.and_then(Validator::heard);
+        let validator = answer.validator.and_then(Validator::from_wire);
         let asked = self.global.routing.asked_there(answer.id).cloned();
         if answer.unchanged {
             let copied = self.global.cache.confirmed(&asked?, validator?);
@@ -146,7 +146,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let asker = self.global.routing.release(id);
         let Some(asker @ Origin::Site { site, node, id, .. }) = asker else { return false };
         let token = self.sessions.end(asker).map(SessionToken::into_bytes);
-        let validator = Some(found.reported());
+        let validator = Some(found.to_wire());
         let served = put_failover(epoch.failover);
         let answer = InterSiteAnswer {
             id,

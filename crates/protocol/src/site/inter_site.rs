@@ -27,7 +27,7 @@ use wire::inter_site::{
 use wire::peer::{Forward, ForwardedRequest};
 
 /// A request that came back so often has followed what is known, to no end.
-const REDIRECTS_MAX: u32 = 3;
+const REDIRECTS_BEFORE_SEARCH: u32 = 3;
 
 /// What gathers for nodes of other sites until the end of a round.
 #[derive(Debug, Default)]
@@ -192,7 +192,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match best {
             // Frozen here: its next owner is not certain before it is gone.
             Some(site) if site == member.own => None,
-            Some(site) if returns < REDIRECTS_MAX || returns.is_multiple_of(2) => Some(site),
+            Some(site) if returns < REDIRECTS_BEFORE_SEARCH || returns.is_multiple_of(2) => {
+                Some(site)
+            }
             _ => {
                 let turn = if best.is_some() { returns / 2 } else { returns };
                 let preferred =

@@ -132,7 +132,7 @@ impl Loans {
         if offers.is_empty() {
             return None;
         }
-        let (revision, log_time_ms) = (view.machine.revision(), view.machine.time_to_say());
+        let (revision, log_time_ms) = (view.machine.revision(), view.machine.log_time_to_send_ms());
         let step = Lending::Offer { from: own, revision, log_time_ms, offers };
         Some(self.ask(view.now, (to, Side::Owner), (taken, bytes), step))
     }
@@ -161,7 +161,7 @@ impl Loans {
         if parts.is_empty() {
             return None;
         }
-        let (revision, log_time_ms) = (view.machine.revision(), view.machine.time_to_say());
+        let (revision, log_time_ms) = (view.machine.revision(), view.machine.log_time_to_send_ms());
         let step = Lending::Report { by: own, revision, log_time_ms, parts };
         Some(self.ask(view.now, (to, Side::Borrower), (taken, bytes), step))
     }

@@ -40,7 +40,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             applied: causal.applied(),
             order_last: causal.order_last(),
             unordered_bytes: causal.unordered_bytes(),
-            log_time_ms: self.machine.time_to_say(),
+            log_time_ms: self.machine.log_time_to_send_ms(),
             is_resyncing: causal.is_resyncing(),
         })
     }

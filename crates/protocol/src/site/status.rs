@@ -39,8 +39,8 @@ pub struct Status {
     pub snapshot_index: u64,
     /// The first entry its log still holds.
     pub first_index: u64,
-    /// The members and what they are. A leader shows a change once a majority of the new voters knows that
-    /// it is committed.
+    /// The members and what they are. A leader shows a new voter as a learner until a majority of the voters
+    /// counts it, too.
     pub members: peer::Members,
     /// For a leader: how far each other member holds the log, and whether it has answered lately.
     pub progress: Vec<(NodeId, u64, bool)>,
@@ -148,7 +148,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             revision: standing.revision,
             snapshot_index: self.snapshots.latest.as_ref().map_or(0, |head| head.index),
             first_index: self.replica.raft.start().index + 1,
-            members: self.replica.shown_members().clone(),
+            members: self.replica.shown_members(),
             progress: if leads { progress.collect() } else { Vec::new() },
             writes_waiting: self.replica.writes.waiting(),
             writes_in_flight: self.replica.writes.in_flight(),

@@ -91,7 +91,7 @@ impl Sites {
         let mut rests = 0;
         for _ in 0..600 {
             self.0.run(MS * 100);
-            // Homes are looked at twice a second.
+            // Preferred owners are looked at twice a second.
             rests = if Sites::owners(&self.0).is_some() { rests + 1 } else { 0 };
             if rests == 10 {
                 return;

@@ -21,7 +21,7 @@
 //! | `sites_left` | the sites of the registry, as each one's leader has it |
 //! | `run 100`, `skip 100` | lets so many milliseconds pass; `skip` shows nothing of them |
 //! | `until west logs freeze` | lets time pass until a node of west puts that into its log |
-//! | `until east hears chunk` | lets time pass until a message with that text reaches east |
+//! | `until east hears piece` | lets time pass until a message with that text reaches east |
 //! | `until east holds` | lets time pass until slots are east's |
 //! | `crash west/n1`, `crash west leader`, `restart west` | nodes die; all of a site that are down come back |
 //! | `holders k1` | which sites hold, or hand over, the slot of a key |

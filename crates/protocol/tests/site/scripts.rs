@@ -15,6 +15,7 @@
 //! | `jump n1 3600000` | a wall clock, by so many milliseconds |
 //! | `fill n1`, `room n1` | a disk |
 //! | `states` | each node's role, term and how far it is |
+//! | `voters n1` | the voters that n1 shows |
 
 #![expect(clippy::disallowed_methods, reason = "the scripts are files")]
 
@@ -152,6 +153,11 @@ impl Runner for Script {
             ("fill", _) => world.node(node(args.next_pos())?).disk.set_capacity(Some(0)),
             ("room", _) => world.node(node(args.next_pos())?).disk.set_capacity(None),
             ("states", _) => return Ok(self.states()),
+            ("voters", _) => {
+                let id = node(args.next_pos())?;
+                let status = world.status(id).ok_or("it is down")?;
+                return Ok(format!("n{id}: shows voters {:?}\n", status.members.voters));
+            }
             (other, _) => return Err(format!("there is no command {other}").into()),
         }
         args.reject_next()?;

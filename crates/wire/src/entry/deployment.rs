@@ -99,7 +99,7 @@ code_enum!(RegistryError as "registry error" {
 
 code_enum!(MoveError as "move error" {
     1 => NotHeld,
-    2 => NoReceiver,
+    2 => NoDestination,
     3 => NoMove(number),
     4 => TooManyMoves,
     5 => Refused,

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(planted(made, "use crate::random::Random;\n"), [""; 0]);
         assert_eq!(planted(made, "use crate::run::run;\n").len(), 1);
         assert_eq!(planted(LIVE, &format!("{tests}    use protocol::site;\n")).len(), 1);
-        // A chunk for tests in the middle opens no door for the rest.
+        // A piece for tests in the middle opens no door for the rest.
         let middle = "#[cfg(test)]\nfn f() {}\nuse crate::random::Random;\n";
         assert_eq!(planted(LIVE, middle).len(), 1);
     }

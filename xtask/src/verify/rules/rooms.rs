@@ -35,9 +35,10 @@ const ROOMS: &[Room] = &[
     (
         "job",
         &[
+            "causal/layout",
             "deployment",
             "global/backups",
-            "global/homes",
+            "global/preferred_owners",
             "global/round_trips",
             "machine",
             "origin",

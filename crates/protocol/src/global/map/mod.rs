@@ -166,7 +166,7 @@ impl SlotMap {
     }
 }
 
-/// Runs that go on from each other, as one: where the map before had borders they come in chunks.
+/// Runs that go on from each other, as one: where the map before had borders they come in pieces.
 fn joined(runs: impl IntoIterator<Item = RunFact>) -> Vec<RunFact> {
     let mut joined: Vec<RunFact> = Vec::new();
     for run in runs {

@@ -494,7 +494,7 @@ impl<R: LogReader> Raft<R> {
         Some((progress.matched, progress.recent_active))
     }
 
-    /// For a leader: up to which index `node` knows that entries are committed, by its last answer.
+    /// For a leader: up to which index `node` knows that entries are committed, by its answers.
     pub fn committed_at(&self, node: NodeId) -> u64 {
         match node.0 == self.node.raft.id {
             true => self.committed_index(),

@@ -32,7 +32,7 @@ const CHANGES_MAX: usize = 4_096;
 
 /// How far a destination has been sent changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reported {
+pub struct Sent {
     /// Of each keyspace, up to this revision.
     pub changes: BTreeMap<KeyspaceId, u64>,
     /// Answers up to this one.
@@ -41,7 +41,7 @@ pub struct Reported {
     pub loans: Option<u64>,
 }
 
-/// In a [`Reported`] that is sent, stands for [`Reported::loans`]; no keyspace has it.
+/// In a [`Sent`] that is sent, stands for [`Sent::loans`]; no keyspace has it.
 const LOANS: KeyspaceId = KeyspaceId(0);
 
 /// How far a move's destination has been sent everything.
@@ -50,7 +50,7 @@ pub struct Position {
     /// The next record to copy; `None`: all were.
     pub copy: Option<(Slot, KeyspaceId, Bytes)>,
     /// What changed behind it.
-    pub reported: Reported,
+    pub sent: Sent,
 }
 
 /// The changes behind a copy: those behind a cursor of each keyspace, and behind a revision where a
@@ -101,7 +101,7 @@ pub struct CopiedChunk {
     pub bytes: usize,
 }
 
-impl Reported {
+impl Sent {
     /// As it is sent along with a mirror.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
@@ -118,13 +118,13 @@ impl Reported {
         }
     }
 
-    fn of(answers: u64, mut changes: BTreeMap<KeyspaceId, u64>) -> Reported {
+    fn of(answers: u64, mut changes: BTreeMap<KeyspaceId, u64>) -> Sent {
         let loans = changes.remove(&LOANS);
-        Reported { changes, answers, loans }
+        Sent { changes, answers, loans }
     }
 
-    /// What [`Reported::encode`] wrote; `None`: it is something else.
-    pub fn decode(bytes: &[u8]) -> Option<Reported> {
+    /// What [`Sent::encode`] wrote; `None`: it is something else.
+    pub fn decode(bytes: &[u8]) -> Option<Sent> {
         let (answers, len) = take_varint(bytes)?;
         let mut rest = &bytes[len..];
         let mut changes = BTreeMap::new();
@@ -134,7 +134,7 @@ impl Reported {
             rest = &rest[len + more..];
             changes.insert(KeyspaceId(u32::try_from(keyspace).ok()?), revision);
         }
-        Some(Reported::of(answers, changes))
+        Some(Sent::of(answers, changes))
     }
 }
 
@@ -150,16 +150,16 @@ impl Position {
     pub fn first(one: &Move) -> Position {
         let first = one.slots.iter().next();
         let copy = first.map(|slot| (slot, KeyspaceId(0), Bytes::new()));
-        Position { copy, reported: Reported::default() }
+        Position { copy, sent: Sent::default() }
     }
 
     /// As it is sent along.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
-        put_varint(self.reported.answers, &mut out);
-        let count = self.reported.changes.len() + usize::from(self.reported.loans.is_some());
+        put_varint(self.sent.answers, &mut out);
+        let count = self.sent.changes.len() + usize::from(self.sent.loans.is_some());
         put_varint(count as u64, &mut out);
-        self.reported.put_changes(&mut out);
+        self.sent.put_changes(&mut out);
         if let Some((slot, keyspace, key)) = &self.copy {
             put_varint(u64::from(slot.number()), &mut out);
             put_varint(u64::from(keyspace.0), &mut out);
@@ -189,7 +189,7 @@ impl Position {
                 Some((slot, keyspace, bytes.slice(bytes.len() - rest.len()..)))
             }
         };
-        Some(Position { copy, reported: Reported::of(answers, changes) })
+        Some(Position { copy, sent: Sent::of(answers, changes) })
     }
 }
 
@@ -216,17 +216,17 @@ impl<S: State> Machine<S> {
         if next.copy.is_none() && !gathered.is_full() {
             let (tail, none) = (Tail::of_move(number), SlotSet::default());
             let of_changes = if self.modes.planted.is(Bug::ForgetTail) { &none } else { &slots };
-            if self.report_answers(&slots, &mut next.reported, &mut gathered)? {
-                self.report_changes(&tail, of_changes, &mut next.reported, &mut gathered)?;
+            if self.send_answers(&slots, &mut next.sent, &mut gathered)? {
+                self.send_changes(&tail, of_changes, &mut next.sent, &mut gathered)?;
             }
         }
         let Gathered { mut items, bytes } = gathered;
-        self.report_time(&mut items);
+        self.send_time(&mut items);
         Ok(CopiedChunk { items, next, bytes })
     }
 
     /// Items for another site begin with what time it is here, if there is a time in any.
-    pub(crate) fn report_time(&self, items: &mut Vec<StagedItem>) {
+    pub(crate) fn send_time(&self, items: &mut Vec<StagedItem>) {
         let has_time = |item: &StagedItem| match item {
             StagedItem::Remembered { .. } => true,
             StagedItem::Record { row, .. } => {
@@ -245,28 +245,28 @@ impl<S: State> Machine<S> {
     }
 
     /// Whether a destination that has got so much has all that happened up to a revision.
-    pub fn is_reported(&self, number: u64, at: &Position, revision: u64) -> bool {
-        at.copy.is_none() && self.reported(&Tail::of_move(number), &at.reported) >= revision
+    pub fn is_sent(&self, number: u64, at: &Position, revision: u64) -> bool {
+        at.copy.is_none() && self.sent(&Tail::of_move(number), &at.sent) >= revision
     }
 
     /// How many revisions a destination that has got so much is behind.
     pub fn lag(&self, number: u64, at: &Position) -> u64 {
-        let reported = self.reported(&Tail::of_move(number), &at.reported);
-        self.known.head.revision.0.saturating_sub(reported)
+        let sent = self.sent(&Tail::of_move(number), &at.sent);
+        self.known.head.revision.0.saturating_sub(sent)
     }
 
     /// The revision up to which everything was sent.
-    pub(super) fn reported(&self, tail: &Tail, reported: &Reported) -> u64 {
+    pub(super) fn sent(&self, tail: &Tail, sent: &Sent) -> u64 {
         let globals = self.known.keyspaces.globals();
-        let changes = globals.iter().map(|id| self.reported_of(tail, reported, *id));
-        let loans = reported.loans.unwrap_or(tail.begun);
-        changes.chain([reported.answers, loans]).min().unwrap_or(0)
+        let changes = globals.iter().map(|id| self.sent_of(tail, sent, *id));
+        let loans = sent.loans.unwrap_or(tail.begun);
+        changes.chain([sent.answers, loans]).min().unwrap_or(0)
     }
 
     /// The same of one keyspace.
-    fn reported_of(&self, tail: &Tail, reported: &Reported, keyspace: KeyspaceId) -> u64 {
+    fn sent_of(&self, tail: &Tail, sent: &Sent, keyspace: KeyspaceId) -> u64 {
         let cursor = || self.known.logs.position(keyspace, &tail.cursor);
-        reported.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(tail.begun)
+        sent.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(tail.begun)
     }
 
     /// Copies the records of a slot from a place on, until the chunk is full. Where to go on; `None`: that
@@ -334,10 +334,10 @@ impl<S: State> Machine<S> {
     }
 
     /// Sends what clients were answered since then. Whether that was all.
-    pub(super) fn report_answers(
+    pub(super) fn send_answers(
         &self,
         slots: &SlotSet,
-        reported: &mut Reported,
+        sent: &mut Sent,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         // What was copied before does not count: answers go on being sent beside a long copy.
@@ -348,17 +348,17 @@ impl<S: State> Machine<S> {
             into.bytes < bytes_max && into.items.len() < items_max
         };
         let clients = &self.known.clients;
-        let last = clients.of_slots_after(&self.state, slots, reported.answers, &mut put)?;
-        reported.answers = last.unwrap_or(self.known.head.revision.0);
+        let last = clients.of_slots_after(&self.state, slots, sent.answers, &mut put)?;
+        sent.answers = last.unwrap_or(self.known.head.revision.0);
         Ok(last.is_none())
     }
 
     /// Sends what changed in some slots since then, as it is now. Whether that was all.
-    pub(super) fn report_changes(
+    pub(super) fn send_changes(
         &self,
         tail: &Tail,
         slots: &SlotSet,
-        reported: &mut Reported,
+        sent: &mut Sent,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         let revision = self.known.head.revision;
@@ -366,7 +366,7 @@ impl<S: State> Machine<S> {
         let bytes_max = into.bytes + limits::MOVE_CHUNK_BYTES_MAX;
         let mut is_all = true;
         for keyspace in self.known.keyspaces.globals() {
-            let after = self.reported_of(tail, reported, keyspace);
+            let after = self.sent_of(tail, sent, keyspace);
             if after >= revision.0 {
                 continue;
             }
@@ -399,29 +399,29 @@ impl<S: State> Machine<S> {
                 // All that follows is sent as it is now, so it may as well come first.
                 into.items.insert(0, StagedItem::Cleared { keyspace });
             }
-            reported.changes.insert(keyspace, upto);
+            sent.changes.insert(keyspace, upto);
             is_all &= upto >= revision.0;
         }
         let is_due = is_all || self.modes.planted.is(Bug::RowsAhead);
-        Ok(is_due && self.report_loans(tail, slots, reported, into) && is_all)
+        Ok(is_due && self.send_loans(tail, slots, sent, into) && is_all)
     }
 
     /// Sends the rows of slots whose rows have changed since then, where all else has been sent. Whether that was
     /// all.
-    fn report_loans(
+    fn send_loans(
         &self,
         tail: &Tail,
         slots: &SlotSet,
-        reported: &mut Reported,
+        sent: &mut Sent,
         into: &mut Gathered,
     ) -> bool {
         let bytes_max = into.bytes + limits::MOVE_CHUNK_BYTES_MAX;
-        let after = reported.loans.unwrap_or(tail.begun);
+        let after = sent.loans.unwrap_or(tail.begun);
         let mut last = after;
         for (changed, slot) in self.modes.loans.changed_after(after) {
             // A revision is sent as a whole.
             if into.bytes >= bytes_max && changed > last {
-                reported.loans = Some(last);
+                sent.loans = Some(last);
                 return false;
             }
             last = changed;
@@ -430,7 +430,7 @@ impl<S: State> Machine<S> {
                 rows.into_iter().for_each(|item| into.push(item));
             }
         }
-        reported.loans = Some(self.known.head.revision.0);
+        sent.loans = Some(self.known.head.revision.0);
         true
     }
 
@@ -481,15 +481,15 @@ mod tests {
     #[test]
     fn what_was_told_comes_back_as_it_was() {
         let changes = [(KeyspaceId(1), 300), (KeyspaceId(7), 2)].into();
-        let reported = Reported { changes, answers: 5, loans: None };
-        assert_eq!(reported.encode(), [5, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Reported::decode(&reported.encode()), Some(reported.clone()));
-        let reported = Reported { loans: Some(301), ..reported };
-        assert_eq!(reported.encode(), [5, 0, 0xad, 2, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Reported::decode(&reported.encode()), Some(reported.clone()));
-        let at = Position { copy: None, reported };
+        let sent = Sent { changes, answers: 5, loans: None };
+        assert_eq!(sent.encode(), [5, 1, 0xac, 2, 7, 2][..]);
+        assert_eq!(Sent::decode(&sent.encode()), Some(sent.clone()));
+        let sent = Sent { loans: Some(301), ..sent };
+        assert_eq!(sent.encode(), [5, 0, 0xad, 2, 1, 0xac, 2, 7, 2][..]);
+        assert_eq!(Sent::decode(&sent.encode()), Some(sent.clone()));
+        let at = Position { copy: None, sent };
         assert_eq!(Position::decode(&at.encode()), Some(at));
-        assert_eq!(Reported::decode(b"\x05\x01"), None);
-        assert_eq!(Reported::decode(b""), None);
+        assert_eq!(Sent::decode(b"\x05\x01"), None);
+        assert_eq!(Sent::decode(b""), None);
     }
 }

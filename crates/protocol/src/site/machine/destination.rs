@@ -257,7 +257,7 @@ impl<S: State> Applying<'_, S> {
         };
         let lost = member.registry.is_lost(member.own);
         if own.is_none_or(|own| own.leaving) || lost || !slots.0.iter().all(is_new_to_us) {
-            return Err(MoveError::NoReceiver.into());
+            return Err(MoveError::NoDestination.into());
         }
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
         self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));

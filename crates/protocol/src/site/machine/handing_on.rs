@@ -32,7 +32,7 @@ impl<S: State> Applying<'_, S> {
         let member = self.member()?;
         let stays = member.registry.staying().any(|site| site.id == member.own);
         if !stays || self.has_left(id.from) {
-            return Err(MoveError::NoReceiver.into());
+            return Err(MoveError::NoDestination.into());
         }
         if self.is_parted_from(id.from) {
             return Err(super::ownership::FAILOVER_OPEN.into());
@@ -130,7 +130,7 @@ impl<S: State> Machine<S> {
                 Some(SlotPlace::Record(..)) => None,
             };
             if let Some(at) = stopped_at {
-                self.report_time(&mut gathered.items);
+                self.send_time(&mut gathered.items);
                 return Ok((gathered.items, Some((slot, at))));
             }
             for ((_, keyspace), store) in self.modes.copies.stores_of(SlotRun::one(slot)) {
@@ -156,12 +156,12 @@ impl<S: State> Machine<S> {
                     },
                 )?;
                 if let Some(key) = stopped_at {
-                    self.report_time(&mut gathered.items);
+                    self.send_time(&mut gathered.items);
                     return Ok((gathered.items, Some((slot, SlotPlace::Record(keyspace, key)))));
                 }
             }
         }
-        self.report_time(&mut gathered.items);
+        self.send_time(&mut gathered.items);
         Ok((gathered.items, None))
     }
 }

@@ -75,7 +75,7 @@ impl<S: State> Applying<'_, S> {
         let registry = self.member()?.registry.clone();
         // A site whose slots were taken would get a loan that no later failover ends.
         if registry.site(to).is_none_or(|site| site.leaving) || registry.is_lost(to) {
-            return Err(MoveError::NoReceiver.into());
+            return Err(MoveError::NoDestination.into());
         }
         self.next_revision();
         let (mut bytes_left, mut keys_left) =
@@ -468,7 +468,7 @@ impl<S: State> Machine<S> {
     }
 
     /// Log time, for times in what is sent to other sites.
-    pub(crate) fn time_to_say(&self) -> u64 {
+    pub(crate) fn log_time_to_send_ms(&self) -> u64 {
         self.now_ms.max(self.known.head.log_time_ms)
     }
 }

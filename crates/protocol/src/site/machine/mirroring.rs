@@ -18,7 +18,7 @@
 //! ```
 
 use super::Applying;
-use super::copying::{Gathered, Reported, SlotPlace, Tail};
+use super::copying::{Gathered, Sent, SlotPlace, Tail};
 use super::lineage::Whose;
 use super::{Machine, MachineError, Stopped, tables};
 use model::{Answer, KeyspaceId, Revision, SiteId, Slot, SlotSet};
@@ -229,18 +229,17 @@ impl<S: State> Machine<S> {
         &self,
         of: OwnMirror,
         slots: &SlotSet,
-        reported: &mut Reported,
+        sent: &mut Sent,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
         let Some(tail) = self.mirror_tail(of) else { return Ok(false) };
         // Answers come first: see the module's head.
-        Ok(self.report_answers(slots, reported, into)?
-            && self.report_changes(&tail, slots, reported, into)?)
+        Ok(self.send_answers(slots, sent, into)? && self.send_changes(&tail, slots, sent, into)?)
     }
 
     /// The revision up to which everything was sent to a mirror.
-    pub fn mirror_reported(&self, of: OwnMirror, reported: &Reported) -> u64 {
-        self.mirror_tail(of).map_or(0, |tail| self.reported(&tail, reported))
+    pub fn mirror_sent(&self, of: OwnMirror, sent: &Sent) -> u64 {
+        self.mirror_tail(of).map_or(0, |tail| self.sent(&tail, sent))
     }
 
     /// A mirror's cursor of a keyspace: its name, and where it stands.

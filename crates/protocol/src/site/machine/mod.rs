@@ -6,7 +6,7 @@
 //! | [`deployment`] | this site's place in its deployment, and the registry |
 //! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
-//! | [`outgoing`], [`receiving`], [`copying`] | slots that leave and slots that come |
+//! | [`source`], [`destination`], [`copying`] | slots that leave and slots that come |
 //! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
@@ -26,14 +26,12 @@ mod clearing;
 pub mod copies;
 pub mod copying;
 pub mod deployment;
+pub mod destination;
 mod elsewhere;
 mod floors;
 pub(crate) mod groups;
 pub(crate) mod handing_on;
 mod kept;
-pub mod source;
-
-pub mod destination;
 mod lending;
 pub mod loans;
 mod lost_writes;
@@ -46,6 +44,7 @@ mod published;
 mod reader;
 pub mod registrar;
 mod slot_rows;
+pub mod source;
 mod stores;
 #[cfg(test)]
 mod tests;
@@ -137,12 +136,12 @@ impl<S: State> Machine<S> {
         &self.modes.outgoing
     }
 
-    /// The lowest number of a move of which its receiver must remember how it ended.
+    /// The lowest number of a move of which its destination must remember how it ended.
     pub fn open_from(&self) -> Option<u64> {
         self.modes.outgoing.keys().next().copied()
     }
 
-    /// The epochs that a move's slots are going to have with their receiver.
+    /// The epochs that a move's slots are going to have with their destination.
     pub fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
         self.modes.epochs_to_give(number, one)
     }

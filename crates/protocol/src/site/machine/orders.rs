@@ -103,7 +103,7 @@ fn decode(row: &[u8]) -> Option<Order> {
     rest = &rest[len..];
     let refused = match byte(&mut rest)? {
         0 => None,
-        1 => Some(MoveError::NoReceiver),
+        1 => Some(MoveError::NoDestination),
         2 => Some(MoveError::TooManyMoves),
         _ => return None,
     };
@@ -154,7 +154,7 @@ impl<S: State> Applying<'_, S> {
         let mut order = Order { at_ms, refused: None, moves: Vec::new() };
         let held: Vec<Slot> = slots.iter().filter(|slot| self.is_held(*slot)).collect();
         for some in held.chunks(limits::SLOTS_PER_MOVE_MAX) {
-            match self.check_source(to) {
+            match self.check_move_to(to) {
                 Ok(()) => {}
                 Err(Refusal::Move(error)) => {
                     order.refused = Some(error);

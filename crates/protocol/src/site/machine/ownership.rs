@@ -266,7 +266,7 @@ impl<S: State> Applying<'_, S> {
                 }
             }
             if is_off || !is_left {
-                self.end_source(number);
+                self.end_move(number);
             }
         }
     }
@@ -275,7 +275,7 @@ impl<S: State> Applying<'_, S> {
     fn give_up_all(&mut self, by: SiteId) {
         self.refuse_arrivals(|_| true);
         let moves: Vec<u64> = self.modes.outgoing.keys().copied().collect();
-        moves.into_iter().for_each(|number| self.end_source(number));
+        moves.into_iter().for_each(|number| self.end_move(number));
         let mut held = self.alike(&SlotSet::all());
         held.retain(|run| self.modes.holding(run.first).token.is_own());
         for run in &held {

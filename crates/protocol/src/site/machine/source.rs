@@ -101,7 +101,7 @@ impl<S: State> Applying<'_, S> {
         step: &SourceStep,
     ) -> Result<Answer, Stopped> {
         if let SourceStep::Begin { slots, to, pinned } = step {
-            return self.begin_source(slots, *to, *pinned);
+            return self.begin_move(slots, *to, *pinned);
         }
         if let SourceStep::Order { id, slots, to } = step {
             return self.order(*id, slots, *to);
@@ -121,7 +121,7 @@ impl<S: State> Applying<'_, S> {
             // It may be lost, and what it received would be unknown: it gets nothing until that is
             // settled. And nothing is given to a site that has left.
             SourceStep::Freeze if self.is_parted_from(one.to) || self.has_left(one.to) => {
-                return Err(MoveError::NoReceiver.into());
+                return Err(MoveError::NoDestination.into());
             }
             SourceStep::Freeze => {
                 if one.frozen.is_none() {
@@ -142,7 +142,7 @@ impl<S: State> Applying<'_, S> {
                 }
                 if self.modes.planted.is(Bug::KeepToken) {
                     self.set_tokens(number, &one.slots, |token| Token::Held(token.epoch()));
-                    self.end_source(number);
+                    self.end_move(number);
                     return Ok(Answer::Done(self.known.head.revision));
                 }
                 // What a promotion took from under the move is not its to give.
@@ -151,7 +151,7 @@ impl<S: State> Applying<'_, S> {
                     self.step(run, |holding, fences| holding.release(fences));
                 }
                 self.pin(&leaving, false);
-                self.end_source(number);
+                self.end_move(number);
             }
             SourceStep::Reclaim { slots } => {
                 if one.frozen.is_none() || !self.has_left(one.to) {
@@ -172,7 +172,7 @@ impl<S: State> Applying<'_, S> {
                 }
                 slots.slots().runs().for_each(|run| self.settle_loans(run));
                 if self.modes.slots_to_give(number, &one).is_empty() {
-                    self.end_source(number);
+                    self.end_move(number);
                 }
             }
             SourceStep::TakeBack { refused } => {
@@ -189,20 +189,15 @@ impl<S: State> Applying<'_, S> {
                     None => Token::Held(token.epoch()),
                 };
                 self.set_tokens(number, &one.slots, again);
-                self.end_source(number);
+                self.end_move(number);
                 one.slots.runs().for_each(|run| self.settle_loans(run));
             }
         }
         Ok(Answer::Done(self.known.head.revision))
     }
 
-    fn begin_source(
-        &mut self,
-        slots: &SlotSet,
-        to: SiteId,
-        pinned: bool,
-    ) -> Result<Answer, Stopped> {
-        self.check_source(to)?;
+    fn begin_move(&mut self, slots: &SlotSet, to: SiteId, pinned: bool) -> Result<Answer, Stopped> {
+        self.check_move_to(to)?;
         if slots.len() > limits::SLOTS_PER_MOVE_MAX {
             let max = limits::SLOTS_PER_MOVE_MAX;
             return Err(Refusal::TooMany { what: "slots of one move", max }.into());
@@ -219,11 +214,11 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Whether a move to a site can begin at all.
-    pub(super) fn check_source(&self, to: SiteId) -> Result<(), Refusal> {
+    pub(super) fn check_move_to(&self, to: SiteId) -> Result<(), Refusal> {
         let member = self.member()?;
         let destination = member.registry.site(to).filter(|site| !site.leaving);
         if destination.is_none() || to == member.own || self.is_parted_from(to) {
-            return Err(MoveError::NoReceiver.into());
+            return Err(MoveError::NoDestination.into());
         }
         match self.modes.outgoing.len() >= limits::MOVES_MAX {
             true => Err(MoveError::TooManyMoves.into()),
@@ -280,7 +275,7 @@ impl<S: State> Applying<'_, S> {
         self.modes.outgoing.insert(number, one);
     }
 
-    pub(super) fn end_source(&mut self, number: u64) {
+    pub(super) fn end_move(&mut self, number: u64) {
         self.end_ordered(number);
         for keyspace in self.known.keyspaces.globals() {
             self.drop_cursor(&cursor(number), keyspace);

@@ -17,7 +17,7 @@
 //! revisions, and has the keyspaces hold what is staged, all in one command. A keyspace of which nothing came is
 //! empty then. No position of an absent key is kept, as a read of nothing counts as all that the site shows.
 //!
-//! What has come is numbered like chunks of a handover (`receiving`): the leader that asks what there is
+//! What has come is numbered like chunks of a handover (`destination`): the leader that asks what there is
 //! sends the rest. A resync is named by its start, so that nothing late of an earlier one is taken. If the
 //! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
 

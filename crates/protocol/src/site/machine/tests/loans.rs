@@ -79,13 +79,13 @@ impl Site {
     }
 
     pub(super) fn offered_by(&self, from: SiteId, offer: &LoanOffer) -> Command {
-        let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
+        let (revision, log_time_ms) = (self.machine.revision(), self.machine.log_time_to_send_ms());
         lending(Lending::Offer { from, revision, log_time_ms, offers: vec![offer.clone()] })
     }
 
     pub(super) fn report(&self, by: SiteId, key: &'static str) -> Command {
         let parts = self.machine.loan_report(&group(key)).unwrap();
-        let (revision, log_time_ms) = (self.machine.revision(), self.machine.time_to_say());
+        let (revision, log_time_ms) = (self.machine.revision(), self.machine.log_time_to_send_ms());
         let parts = parts.into_iter().collect();
         lending(Lending::Report { by, revision, log_time_ms, parts })
     }
@@ -343,7 +343,7 @@ fn hand_over(a: &mut Site, to: &mut Site, at: SiteId, key: &'static str) {
     hand_over_slowly(a, to, at, key, |_| {});
 }
 
-/// The same; something happens at the receiver before it owns them.
+/// The same; something happens at the destination before it owns them.
 fn hand_over_slowly(
     a: &mut Site,
     to: &mut Site,
@@ -603,7 +603,7 @@ fn a_group_of_a_lost_borrower_is_home_with_what_it_has_sent() {
     a.learns(&decided);
     assert!(a.machine.revision() > b.machine.revision());
     let to_lost = lending(Lending::Lend { to: B, groups: vec![group("8")] });
-    assert_eq!(a.run(to_lost), Err(MoveError::NoReceiver.into()), "it is not back yet");
+    assert_eq!(a.run(to_lost), Err(MoveError::NoDestination.into()), "it is not back yet");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())), "and not what only the borrower had");
     let again = a.lend(C, "x{7}");
     assert_eq!(taken(c.run(a.offered_by(A, &again)))[0].part, Part::Held);

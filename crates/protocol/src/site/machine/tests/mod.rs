@@ -18,7 +18,7 @@ mod hashes;
 mod keyspaces;
 mod loans;
 mod loans_over;
-mod loans_reported;
+mod loans_sent;
 mod moves;
 mod orders;
 mod queries;

@@ -158,7 +158,7 @@ fn slots_pass_on_with_all_they_hold() {
     assert_eq!(a.put_global("elsewhere", "still"), Ok(a.ask_put("elsewhere")));
     moving.report(&a, &mut b);
     let frozen = a.machine.outgoing()[&moving.number].frozen.unwrap();
-    assert!(a.machine.is_reported(moving.number, &moving.at, frozen));
+    assert!(a.machine.is_sent(moving.number, &moving.at, frozen));
     assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed));
     assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed), "again");
     a.give(moving.number, SourceStep::Release).unwrap();
@@ -354,8 +354,8 @@ fn what_is_not_a_sites_own_is_not_its_to_give() {
     };
     let not_held = Refusal::Move(MoveError::NotHeld);
     assert_eq!(b.run(begin(A)), Err(not_held.clone()));
-    assert_eq!(a.run(begin(A)), Err(Refusal::Move(MoveError::NoReceiver)));
-    assert_eq!(a.run(begin(SiteId(9))), Err(Refusal::Move(MoveError::NoReceiver)));
+    assert_eq!(a.run(begin(A)), Err(Refusal::Move(MoveError::NoDestination)));
+    assert_eq!(a.run(begin(SiteId(9))), Err(Refusal::Move(MoveError::NoDestination)));
     a.run(begin(B)).unwrap();
     assert_eq!(a.run(begin(B)), Err(not_held));
     assert_eq!(a.give(77, SourceStep::Freeze), Err(Refusal::Move(MoveError::NoMove(77))));

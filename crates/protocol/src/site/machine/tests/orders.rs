@@ -80,7 +80,7 @@ fn an_order_is_cut_into_moves_and_names_what_stays() {
     // One that is not there is refused, and everything stays as it was.
     let wanted = slots("0-9");
     let nowhere = a.ordered(2, &wanted, SiteId(9));
-    assert_eq!((nowhere.moves.len(), nowhere.refused), (0, Some(MoveError::NoReceiver)));
+    assert_eq!((nowhere.moves.len(), nowhere.refused), (0, Some(MoveError::NoDestination)));
     assert_eq!(nowhere.holdings[0].held, Held::Here);
 }
 

@@ -1,6 +1,6 @@
 //! What other sites get of loans: never more than of the records.
 
-use super::super::copying::{Gathered, Reported};
+use super::super::copying::{Gathered, Sent};
 use super::loans::{C, CARS, lent, set, settle, sites};
 use super::moves::{A, B};
 use super::*;
@@ -18,7 +18,7 @@ fn is_of_loans(item: &StagedItem) -> bool {
 
 /// A mirror's stream.
 #[derive(Default)]
-struct Stream(Reported);
+struct Stream(Sent);
 
 impl Stream {
     /// The next chunk, and whether it has all there is.
