@@ -86,7 +86,6 @@ fn no_order_of_losses_and_returns_breaks_a_promise() {
     explore("failovers");
 }
 
-/// All other ready worlds run too, for a while and with their faults.
 /// Runs a seed that has found something, with the faults that were enough for it.
 fn finds_nothing_any_more(world: &str, seed: u64, only: Option<&[usize]>, span_s: Option<f64>) {
     let spec = ready::load(world, None).expect("a ready world");
@@ -107,14 +106,17 @@ fn seeds_that_found_something_find_nothing_any_more() {
     finds_nothing_any_more("witness", 8_176, Some(&[9, 33, 40]), Some(22.5));
     finds_nothing_any_more("three-sites", 7_088, Some(&[3, 6, 9]), Some(15.0));
     finds_nothing_any_more("three-sites", 60_236, None, None);
+    finds_nothing_any_more("witness", 80_705, Some(&[26, 27, 37, 39, 42]), None);
     let no_backup =
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 17, 18, 19, 21, 22, 32, 33, 34, 36, 41, 42];
     finds_nothing_any_more("mixed", 61_016, Some(&no_backup), Some(41.624_114));
+    finds_nothing_any_more("mixed", 80_211, Some(&[0, 1, 11, 12, 29, 31, 41, 46]), None);
     finds_nothing_any_more("causal", 2_088, None, None);
     finds_nothing_any_more("causal", 2_166, Some(&[7, 25, 30, 31, 33, 40]), None);
     finds_nothing_any_more("causal", 2_212, Some(&[24, 35, 37, 53]), None);
 }
 
+/// All other ready worlds run too, for a while and with their faults.
 #[test]
 fn all_ready_worlds_run_and_keep_their_promises() {
     let short = Some(std::time::Duration::from_secs(4));

@@ -167,6 +167,7 @@ impl Run<'_> {
         let reported =
             sessions.take_reported().into_iter().chain(std::mem::take(&mut self.reported));
         let reported: Vec<Reported> = reported.collect();
+        ordering.note_lost(&reported, &self.lab.removed_lost);
         history.requests = reported.into_iter().map(|one| ordering.request(one)).collect();
         history.positions = ordering.positions;
         if let Some(wrong) = ordering.wrong {

@@ -262,6 +262,8 @@ pub struct Simulation<C = ()> {
     pub held: Vec<Held>,
     /// The order of causal keys so far, if it is noted.
     pub order: Vec<region::Ordered>,
+    /// Sites that were removed while they were lost: what they alone had of causal keys is gone.
+    pub removed_lost: BTreeSet<SiteId>,
     /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
     /// Whether any site's loans of groups have changed since the last look.
@@ -311,6 +313,7 @@ impl<C> Simulation<C> {
             led: Vec::new(),
             held: Vec::new(),
             order: Vec::new(),
+            removed_lost: BTreeSet::new(),
             ring_changed: false,
             loans_changed: false,
             groups: BTreeSet::new(),

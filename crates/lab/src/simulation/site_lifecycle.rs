@@ -55,6 +55,8 @@ pub(super) struct SitePlan {
     stop_at: Duration,
     /// How long they run on after it has left.
     runs_on: Duration,
+    /// It was lost when it was last seen in a registry.
+    is_lost: bool,
 }
 
 impl<C> Simulation<C> {
@@ -217,14 +219,24 @@ impl<C> Simulation<C> {
         // Another site's registry counts: the operator asks any node.
         let others = (0..self.sites.len()).filter(|other| *other != site && self.is_open(*other));
         let leaders: Vec<NodeIndex> = others.filter_map(|other| self.leader(other)).collect();
-        let entries = leaders.into_iter().filter_map(|leader| {
-            let registry = self.registry(leader)?;
-            (registry.site_next > id.0).then(|| registry.site(id).map(|entry| entry.leaving))
-        });
-        let entries: Vec<Option<bool>> = entries.collect();
+        let registries = leaders.into_iter().filter_map(|leader| self.registry(leader));
+        let known = registries.filter(|registry| registry.site_next > id.0);
+        let (mut entries, mut is_lost) = (Vec::new(), false);
+        for registry in known {
+            let entry = registry.site(id).map(|entry| entry.leaving);
+            is_lost |= entry.is_some() && registry.is_lost(id);
+            entries.push(entry);
+        }
+        // A registry without the site does not say how it was before.
+        let plan = &mut self.sites[site].plan;
+        let all_list_it = !entries.is_empty() && !entries.contains(&None);
+        plan.is_lost = is_lost || plan.is_lost && !all_list_it;
         if entries.contains(&None) {
             let label = self.label(site);
             self.note(|| format!("{label} has left"));
+            if self.sites[site].plan.is_lost {
+                self.removed_lost.insert(id);
+            }
             let stop_at = self.now + self.sites[site].plan.runs_on;
             self.sites[site].lifecycle = SiteLifecycle::Left;
             self.sites[site].plan.stop_at = stop_at;

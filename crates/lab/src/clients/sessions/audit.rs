@@ -75,6 +75,6 @@ impl Audit {
             write: None,
             got: Got::Done,
         };
-        Some((Reported { line, marks, mark: None }, found))
+        Some((Reported { line, marks, mark: None, written: None }, found))
     }
 }

@@ -20,8 +20,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use model::{
-    Answer, Bytes, Failure, KeyspaceSpec, Miss, Refusal, Request, SessionError, SessionToken,
-    SiteId,
+    Answer, Bytes, CausalToken, Failure, KeyspaceSpec, Miss, Refusal, Request, SessionError,
+    SessionToken, SiteId,
 };
 use protocol::site::Ticket;
 
@@ -412,7 +412,8 @@ impl<'w> Sessions<'w> {
                 write: None,
                 got,
             };
-            self.reported.push(Reported { line, marks, mark: doing.asked.mark });
+            let written = CausalToken::of_session(&one.token).and_then(|token| token.written);
+            self.reported.push(Reported { line, marks, mark: doing.asked.mark, written });
         }
         let pace = self.world.clients[one.client.group].pace;
         let start = pace.next_start(one.client.scheduled, now, &mut one.client.random);

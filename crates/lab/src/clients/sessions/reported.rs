@@ -1,9 +1,9 @@
 //! What sessions were answered, in the form of a history. Which write a read found is known by its mark, and where
 //! that write is in the order by the order itself: once all is at rest.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{Bytes, CausalWrite, Effect, KeyspaceId};
+use model::{Bytes, CausalWrite, Effect, KeyspaceId, Revision, SiteId};
 
 use super::asking::{OF_MOMENT, mark_of, mark_of_clear, mark_of_moment, mark_of_write};
 use crate::history::{Got, Position, Register, Request, WriteId};
@@ -17,6 +17,8 @@ pub struct Reported {
     pub(super) marks: Vec<Option<String>>,
     /// Of its own write.
     pub(super) mark: Option<String>,
+    /// Where that was acknowledged.
+    pub(super) written: Option<(SiteId, Revision)>,
 }
 
 /// The order of a region, as judges need it.
@@ -81,6 +83,20 @@ impl Ordering {
         ordering
     }
 
+    /// Takes in what was acknowledged by sites that went for good before the order had it.
+    pub fn note_lost(&mut self, reported: &[Reported], gone: &BTreeSet<SiteId>) {
+        for one in reported.iter().filter(|one| matches!(one.line.got, Got::Done)) {
+            let (Some(mark), Some((site, revision))) = (&one.mark, one.written) else { continue };
+            if !gone.contains(&site) || self.by_mark.contains_key(mark) {
+                continue;
+            }
+            let (site, revision) = (site.to_string(), revision.0);
+            self.by_mark.insert(mark.clone(), WriteId { site: site.clone(), revision });
+            let (instead, removes) = (Vec::new(), Vec::new());
+            self.positions.push(Position { site, revision, position: None, instead, removes });
+        }
+    }
+
     /// A request with the identities of the writes that it is about.
     pub fn request(&mut self, reported: Reported) -> Request {
         // A write that is in no order is named by its mark, and has no position.
@@ -88,7 +104,7 @@ impl Ordering {
             Some(id) => id.clone(),
             None => WriteId { site: mark, revision: 0 },
         };
-        let Reported { mut line, marks, mark } = reported;
+        let Reported { mut line, marks, mark, .. } = reported;
         for (seen, mark) in line.reads.iter_mut().zip(marks) {
             // Of a moment that several writes named it is not known which one was found.
             seen.found = match &mark {
