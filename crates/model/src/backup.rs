@@ -227,21 +227,11 @@ impl Loss {
     }
 }
 
-/// How far epochs are moved on when a lost site's slots are taken: further than the lost site, and
-/// the sites that could not be asked, can have moved them on unseen.
-const EPOCHS_SKIPPED: u64 = 1 << 20;
-/// How far the registry's version and the revision are moved on then, for the same reason.
+/// How far the registry's version and the revision are moved on when a lost site's slots are taken: further than the
+/// lost site, and the sites that could not be asked, can have moved them on unseen.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 /// How far the ids of sites and keyspaces are moved on when the right to give them was lost.
 pub const IDS_SKIPPED: u32 = 1 << 10;
-
-impl Epoch {
-    /// One so far on that no site can have reached it unseen from this one.
-    #[must_use]
-    pub fn far_on(self) -> Epoch {
-        Epoch { count: self.count.saturating_add(EPOCHS_SKIPPED), ..self }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -170,9 +170,6 @@ pub const COMMAND_ARGS_MAX: usize = 1 << 20;
 pub const TRANSACTION_STEPS_MAX: usize = 10_000;
 /// Concurrent requests of one connection (a deeper pipeline waits in the socket).
 pub const PIPELINE_MAX: usize = 1024;
-/// Bytes that may wait to be written to one connection; past it the reader is too slow and the
-/// connection is closed.
-pub const REPLY_BACKLOG_BYTES_MAX: usize = 8 << 20;
 /// Client connections of a node.
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// Passwords that wait to be verified in a node; past it a login is refused, and one of a
@@ -390,6 +387,5 @@ const _: () = {
     assert!(ETCD_ROW_BYTES_MAX <= ETCD_PART_BYTES_MAX);
     // A part with the longest key of a row, and the owner's key as well.
     assert!(ETCD_PART_BYTES_MAX + (64 << 10) + 4 * ETCD_PREFIX_BYTES_MAX < ETCD_REQUEST_BYTES_MAX);
-    assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
     assert!(LOGINS_PER_ADDRESS_MAX < LOGINS_WAITING_MAX);
 };

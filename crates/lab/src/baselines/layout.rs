@@ -2,13 +2,11 @@
 
 use crate::random::Random;
 
-/// The places of Gesto's Table I, in its order.
-pub const PLACES: [&str; 7] =
-    ["Lille", "Luxembourg", "Lyon", "Nancy", "Nantes", "Rennes", "Sophia"];
 /// Lyon: the datacenter, and the broker.
 pub const LYON: usize = 2;
 
-/// Half round trips of Gesto's Table I, ms.
+/// Half round trips of Gesto's Table I, ms, between its places in its order: Lille, Luxembourg, Lyon, Nancy, Nantes,
+/// Rennes, Sophia.
 const TABLE_ONE_MS: [(usize, usize, f64); 21] = [
     (0, 1, 5.7),
     (0, 2, 6.6),

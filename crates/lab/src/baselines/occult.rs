@@ -102,9 +102,6 @@ pub struct Occult {
     /// By site and shard: its time; and the master's time at the site.
     times: Vec<Vec<u64>>,
     beats: Vec<u64>,
-    /// Reads that the master had to answer, and all.
-    at_master: u64,
-    reads: u64,
 }
 
 impl Occult {
@@ -121,15 +118,7 @@ impl Occult {
             kept: HashMap::new(),
             times: vec![vec![0; layout.groups.len() + 1]; layout.sites()],
             beats: vec![0; layout.sites()],
-            at_master: 0,
-            reads: 0,
         }
-    }
-
-    /// The share of reads that the master answered.
-    #[must_use]
-    pub fn master_share(&self) -> f64 {
-        self.at_master as f64 / (self.reads as f64).max(1.0)
     }
 
     fn shard(layout: &Layout, key: u32) -> usize {
@@ -168,7 +157,6 @@ impl Occult {
         }
         self.attempts[client] += 1;
         let is_for_master = self.attempts[client] >= ATTEMPTS;
-        self.at_master += u64::from(is_for_master);
         let to = if is_for_master { net.layout.root } else { self.attached[client] };
         net.send_up(client, to, 0, Message::Ask(client, Ask::Read(key), is_for_master));
     }
@@ -208,7 +196,7 @@ impl Protocol for Occult {
                 return;
             }
             Ask::Move(site) => self.attached[client] = site,
-            Ask::Read(_) => self.reads += 1,
+            Ask::Read(_) => {}
         }
         net.send_up(client, self.attached[client], 0, Message::Ask(client, ask, false));
     }

@@ -34,11 +34,6 @@ impl<'a> Encoder<'a> {
         self.version
     }
 
-    /// Bytes in the buffer so far.
-    pub fn written_bytes(&self) -> usize {
-        self.out.len()
-    }
-
     /// `+OK`.
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");

@@ -33,8 +33,7 @@ use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use model::{
     Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, MirrorStep, MoveError, Query, Reached,
-    Refusal, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem,
-    Tag,
+    Refusal, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -603,11 +602,6 @@ impl<S: State> Machine<S> {
             due_by: None,
         };
         query::answer(&context, query, &mut 0)
-    }
-
-    /// The revision that a mirror was last in step with.
-    pub fn mirror_revision(&self, from: SiteId) -> Revision {
-        Revision(self.modes.mirrors.0.get(&from).map_or(0, |mirror| mirror.revision))
     }
 }
 
