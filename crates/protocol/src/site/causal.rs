@@ -1,6 +1,6 @@
 //! Causal keys at a node: the parts of [`crate::causal`] put to work.
 //!
-//! - The site's leader runs six jobs: export, distribute (at the root) and import.
+//! - The site's leader runs six jobs: export, distribute (at the root), import, resync, root and standby.
 //! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
 //!   carried is sent again there, as any message that was lost.
 //! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
