@@ -30,7 +30,7 @@ pub type AnyFile = Arc<dyn File>;
 pub struct DiskError {
     /// The kind of failure, as far as callers distinguish it.
     pub kind: DiskErrorKind,
-    /// The system's error.
+    /// The operation and the system's error: `open: permission denied`.
     pub cause: String,
 }
 

@@ -157,7 +157,7 @@ pub enum LogError {
         known: u32,
     },
     /// Another error of the system. Fatal: after a failed fsync the content of the disk is unknown.
-    #[error("the log in {path} cannot be read or written: {cause}")]
+    #[error("the log in {path} failed: {cause}")]
     Io {
         /// The segment or folder.
         path: String,

@@ -72,7 +72,7 @@ pub enum SnapshotError {
         offset: u64,
     },
     /// Another error of the system.
-    #[error("snapshot {path} cannot be read or written: {cause}")]
+    #[error("snapshot {path} failed: {cause}")]
     Io {
         /// The file.
         path: String,

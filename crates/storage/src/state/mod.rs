@@ -31,7 +31,7 @@ pub enum StateError {
         cause: String,
     },
     /// The engine could not read or write its files.
-    #[error("the state in {path} cannot be read or written: {cause}")]
+    #[error("the state in {path} failed: {cause}")]
     Io {
         /// The engine's folder.
         path: String,
