@@ -202,7 +202,8 @@ impl Measure {
             // Most of a quiet day is empty seconds, and clearing a histogram costs its whole size.
             if !self.all_open.is_empty() {
                 self.all_open.reset();
-                self.operations.iter_mut().for_each(|each| each.open.reset());
+                let used = self.operations.iter_mut().filter(|each| !each.open.is_empty());
+                used.for_each(|each| each.open.reset());
             }
         }
     }

@@ -65,6 +65,8 @@ pub(super) struct Causal {
     clears: Clears<Settled>,
     /// Of the registry that the jobs saw last.
     pub(super) layout: Option<Arc<Layout>>,
+    /// The leader and term, other than this node's, under which the jobs were stopped.
+    pub(super) stopped_under: Option<(Option<NodeId>, u64)>,
 }
 
 /// A request that waits.
@@ -79,7 +81,7 @@ impl Causal {
     pub(super) fn new(options: &super::Options) -> Causal {
         let planted = of_causal(options.planted);
         let (requests, questions) = (Requests::new(planted), Questions::new(planted));
-        Causal { requests, questions, clears: Clears::default(), layout: None }
+        Causal { requests, questions, clears: Clears::default(), layout: None, stopped_under: None }
     }
 
     /// Keeps the layout of the region: all its jobs need it, at every step.
@@ -402,9 +404,14 @@ impl<S: State> Job<S> for Import {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Runs the jobs of causal keys.
+    /// Runs the jobs of causal keys; a node that does not lead stops them once.
     pub(super) fn run_causal_jobs(&mut self) {
         self.causal.follow(&self.machine);
+        let stops_under = (!self.leads()).then_some(self.replica.led_by);
+        if stops_under.is_some() && stops_under == self.causal.stopped_under {
+            return;
+        }
+        self.causal.stopped_under = stops_under;
         for job in [
             JobName::Export,
             JobName::Distribute,

@@ -279,6 +279,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         id: u64,
         outcome: Result<Answer, Failure>,
     ) {
+        self.causal.stopped_under = None;
         let (view, jobs) = (view!(self), &mut self.jobs);
         if let Err(failure) = &outcome {
             jobs.meter(name).failed(failure, view.now);

@@ -371,12 +371,15 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             return None;
         }
         if !self.is_quiet() {
-            let changes = self.deployment.changes.next_due().filter(|_| self.leads());
-            let soon = [
-                self.global.routing.next_due(),
-                self.jobs.next_due::<S>(self.now.monotonic),
-                changes,
-            ];
+            // Elsewhere the jobs are stopped.
+            let (jobs, changes) = match self.leads() {
+                true => (
+                    self.jobs.next_due::<S>(self.now.monotonic),
+                    self.deployment.changes.next_due(),
+                ),
+                false => (None, None),
+            };
+            let soon = [self.global.routing.next_due(), jobs, changes];
             let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
             return Some(soon.fold(self.next_tick, Duration::min));
         }

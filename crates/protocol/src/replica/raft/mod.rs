@@ -130,6 +130,8 @@ pub struct Raft<R: LogReader> {
     must_keep_commit: bool,
     /// The shortest silence, in ticks, after which this node stands for election.
     stands_after: usize,
+    /// The members are of a joint configuration, between two.
+    is_joint: bool,
     planted: Planted,
 }
 
@@ -145,6 +147,7 @@ impl<R: LogReader> Raft<R> {
         applied: u64,
     ) -> Raft<R> {
         let members = convert::conf_state(members);
+        let is_joint = !members.voters_outgoing.is_empty();
         let mut store =
             Store::new(reader, recovered, members, applied, limits::ENTRIES_CACHED_BYTES_MAX);
         if let Some(head) = snapshot {
@@ -181,6 +184,7 @@ impl<R: LogReader> Raft<R> {
             last_persisting_index,
             must_keep_commit: false,
             stands_after: ticks.election,
+            is_joint,
             planted: Planted::default(),
         };
         raft.fix_election_timeout();
@@ -310,6 +314,8 @@ impl<R: LogReader> Raft<R> {
             // that are not in the log any more.
             self.node.raft.raft_log.applied = start.index;
             let snapshot = ready.snapshot().clone();
+            let members = snapshot.get_metadata().get_conf_state();
+            self.is_joint = !members.voters_outgoing.is_empty();
             self.node.mut_store().set_snapshot(snapshot);
         }
         let entries = ready.take_entries();
@@ -382,6 +388,7 @@ impl<R: LogReader> Raft<R> {
         // An error is a change that means nothing here (leaving a joint configuration twice, say):
         // every node finds the same and none changes.
         let Ok(state) = self.node.apply_conf_change(&convert::conf_change(change)) else { return };
+        self.is_joint = !state.voters_outgoing.is_empty();
         self.must_keep_commit = true;
         // The library goes on leading, and would panic when it counts its own progress.
         let raft = &mut self.node.raft;
@@ -479,8 +486,7 @@ impl<R: LogReader> Raft<R> {
     /// Whether a change of the membership is in the log and not yet applied, or has left the site
     /// in a joint configuration.
     pub fn members_change_pending(&self) -> bool {
-        self.node.raft.has_pending_conf()
-            || !self.node.raft.prs().conf().to_conf_state().voters_outgoing.is_empty()
+        self.node.raft.has_pending_conf() || self.is_joint
     }
 
     /// Whether leadership is being handed over.
