@@ -68,6 +68,8 @@ pub enum Bug {
     TrustOldDisks,
     /// A node that asks to be taken in replaces the member of its id, though that one answers.
     EvictTheLiving,
+    /// A leader shows a node that it has made a voter as one, while no other node knows of it.
+    ShowNewVoters,
     /// What another site answers is handed out without a read index of this node's own site.
     ForwardUnindexed,
     /// A failover is forgotten when the lost site is back, before all other sites have learned of
@@ -156,7 +158,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 67] = [
+    pub const ALL: [Bug; 68] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -183,6 +185,7 @@ impl Bug {
         Bug::TimeByWallClock,
         Bug::TrustOldDisks,
         Bug::EvictTheLiving,
+        Bug::ShowNewVoters,
         Bug::ForwardUnindexed,
         Bug::ForgetFailover,
         Bug::DropMirror,
@@ -255,6 +258,7 @@ impl Bug {
             Bug::TimeByWallClock => "time-by-wall-clock",
             Bug::TrustOldDisks => "trust-old-disks",
             Bug::EvictTheLiving => "evict-the-living",
+            Bug::ShowNewVoters => "show-new-voters",
             Bug::ForwardUnindexed => "forward-unindexed",
             Bug::ForgetFailover => "forget-failover",
             Bug::DropMirror => "drop-mirror",

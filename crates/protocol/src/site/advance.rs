@@ -370,7 +370,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 EntryContent::Members(change) => {
                     let before = self.replica.members.voters.clone();
                     self.replica.raft.apply_members(&mut self.replica.members, &change, index);
-                    self.replica.note_new_voters(&before, index);
+                    if !self.options.planted.is(Bug::ShowNewVoters) {
+                        self.replica.note_new_voters(&before, index);
+                    }
                     // Before the change is durable: after a restart this node finds it again.
                     self.check_own_life()?;
                     self.members_changed();
