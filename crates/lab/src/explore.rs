@@ -76,10 +76,10 @@ impl Totals {
 /// Tries one seed of a world.
 #[must_use]
 pub fn one(world: &World, options: &Options) -> Tried {
-    reported(world, &run::run(world, options))
+    summarize(world, &run::run(world, options))
 }
 
-fn reported(world: &World, ran: &Ran) -> Tried {
+fn summarize(world: &World, ran: &Ran) -> Tried {
     let mut faults = BTreeMap::new();
     for (fault, _) in ran.faults.iter().filter(|(_, done)| *done) {
         *faults.entry(fault.kind.name().to_owned()).or_default() += 1;

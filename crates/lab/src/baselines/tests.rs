@@ -69,7 +69,7 @@ fn assert_causal<S: Store>(of: impl Fn(&Layout) -> S) {
         assert_eq!(measured.differing_keys, 0, "seed {seed}");
         for judged in judge(&measured.history, &[], &Options::default()) {
             let text = match &judged.verdict {
-                Verdict::Broken(violation) => violation.reported(&measured.history),
+                Verdict::Broken(violation) => violation.describe(&measured.history),
                 other => format!("{other:?}"),
             };
             let holds = matches!(judged.verdict, Verdict::Holds { .. });

@@ -76,7 +76,7 @@ fn value(client: &mut Client, value_bytes: usize) -> (String, Bytes) {
 }
 
 /// The part of a value that makes it unique.
-fn reported(value: &[u8]) -> String {
+fn unique_part(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     text.split(' ').next().unwrap_or_default().to_owned()
 }
@@ -286,7 +286,7 @@ pub(crate) fn understood(answer: Answer) -> Outcome {
     match answer {
         Answer::Value(found) => match found {
             Some(found) => Outcome::Value {
-                value: Some(reported(&found.value)),
+                value: Some(unique_part(&found.value)),
                 version: Some(found.version.0),
             },
             None => Outcome::Value { value: None, version: None },

@@ -130,7 +130,7 @@ fn judged(history: &History, judged: &Judged) -> Verdict {
             verdict: "broken".to_owned(),
             tone: Tone::Bad,
             examined: String::new(),
-            violation: Some(violation.reported(history)),
+            violation: Some(violation.describe(history)),
         },
     }
 }

@@ -15,7 +15,7 @@ use super::{Run, TEND};
 use crate::simulation::Stepped;
 
 /// A question that a site has answered.
-pub(super) struct Reported<Q> {
+pub(super) struct Reply<Q> {
     /// The site.
     pub(super) site: usize,
     /// What it was about.
@@ -47,7 +47,7 @@ struct Round<Q> {
     /// When the request to each site is repeated; one entry a turn.
     again: BTreeSet<(Duration, usize)>,
     asked: BTreeMap<Ticket, usize>,
-    reported: Vec<Reported<Q>>,
+    replies: Vec<Reply<Q>>,
 }
 
 impl<Q> Round<Q> {
@@ -74,12 +74,10 @@ impl Run<'_> {
     /// Asks the leader of one site.
     pub(super) fn ask(&mut self, site: usize, body: Body) -> Result<Answer, String> {
         let mut body = Some(body);
-        let reported =
+        let replies =
             self.ask_all(|other| (other == site).then(|| body.take()).flatten().map(|b| ((), b)))?;
-        let reported = reported.into_iter().next();
-        reported
-            .map(|reported| reported.answer)
-            .ok_or_else(|| "a question was not asked".to_owned())
+        let reply = replies.into_iter().next();
+        reply.map(|reply| reply.answer).ok_or_else(|| "a question was not asked".to_owned())
     }
 
     /// Asks the leader of each site, from beside it, whatever `next` has for that site, until all is
@@ -87,12 +85,12 @@ impl Run<'_> {
     pub(super) fn ask_all<Q>(
         &mut self,
         mut next: impl FnMut(usize) -> Option<(Q, Body)>,
-    ) -> Result<Vec<Reported<Q>>, String> {
+    ) -> Result<Vec<Reply<Q>>, String> {
         let mut round = Round {
             turns: BTreeMap::new(),
             again: BTreeSet::new(),
             asked: BTreeMap::new(),
-            reported: Vec::new(),
+            replies: Vec::new(),
         };
         for site in self.sites_inside() {
             round.begin(site, self.lab.now(), next(site));
@@ -116,8 +114,8 @@ impl Run<'_> {
         match (&self.lab.failure, round.turns.first_key_value()) {
             (Some(why), Some(_)) => Err(why.clone()),
             _ => {
-                round.reported.sort_by_key(|reported| reported.site);
-                Ok(round.reported)
+                round.replies.sort_by_key(|reply| reply.site);
+                Ok(round.replies)
             }
         }
     }
@@ -158,7 +156,7 @@ impl Run<'_> {
             Ok(answer) => {
                 let Some(turn) = round.turns.remove(&site) else { return };
                 round.again.remove(&(turn.again_at, site));
-                round.reported.push(Reported {
+                round.replies.push(Reply {
                     site,
                     about: turn.about,
                     answer,

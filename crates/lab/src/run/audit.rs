@@ -41,29 +41,29 @@ impl Run<'_> {
                 keys.push_back((key, keyspace));
             }
         }
-        let reported = self.ask_all(|site| {
+        let replies = self.ask_all(|site| {
             let (key, keyspace) = keys.get_mut(&site)?.pop_front()?;
             let query = Query::Get { key: Bytes::from(key.clone()) };
             let consistency = ReadConsistency::Linearizable;
             Some(((key, keyspace), Body::Read { keyspace, query, consistency }))
         });
-        let reported = match reported {
-            Ok(reported) => reported,
+        let replies = match replies {
+            Ok(replies) => replies,
             Err(why) => return self.fail(why),
         };
-        self.history.operations.extend(reported.into_iter().map(|reported| {
-            let name = &self.world.sites[reported.site].name;
-            let (key, keyspace) = reported.about;
-            let label = self.lab.label(reported.site);
+        self.history.operations.extend(replies.into_iter().map(|reply| {
+            let name = &self.world.sites[reply.site].name;
+            let (key, keyspace) = reply.about;
+            let label = self.lab.label(reply.site);
             Operation {
                 client: format!("auditor-{name}"),
                 site: Some(name.to_string()),
                 key: if globals.contains(&keyspace) { key } else { format!("{label}:{key}") },
-                call_us: reported.call_us,
+                call_us: reply.call_us,
                 waited_us: 0,
-                return_us: Some(reported.return_us),
+                return_us: Some(reply.return_us),
                 action: Action::Get,
-                outcome: clients::understood(reported.answer),
+                outcome: clients::understood(reply.answer),
                 stale: false,
             }
         }));

@@ -50,12 +50,12 @@ impl Run<'_> {
         for spec in &self.world.keyspaces[ids.len()..] {
             let body = Body::Write(Command::CreateKeyspace(spec.clone()));
             let mut asked = BTreeSet::new();
-            let reported = self.ask_all(|site| asked.insert(site).then(|| ((), body.clone())))?;
+            let replies = self.ask_all(|site| asked.insert(site).then(|| ((), body.clone())))?;
             let id = |answer: Answer| match answer {
                 Answer::Keyspace(made) => Ok(made.id),
                 other => Err(format!("a keyspace was answered by {other:?}")),
             };
-            let by_site = reported.into_iter().map(|reported| id(reported.answer));
+            let by_site = replies.into_iter().map(|reply| id(reply.answer));
             ids.push(by_site.collect::<Result<Vec<KeyspaceId>, String>>()?);
         }
         let ids = Ids(ids);
@@ -79,7 +79,7 @@ impl Run<'_> {
             // Keys of different slots are not put together.
             let count = if is_global { 1 } else { LOAD_KEYS };
             let mut chunks: Vec<_> = world.sites.iter().map(|_| keys.chunks(count)).collect();
-            let reported = self.ask_all(|site| {
+            let replies = self.ask_all(|site| {
                 // Another group may have loaded them.
                 let mut fresh = chunks[site].by_ref().map(|chunk| {
                     let scope = (!is_global).then_some(site);
@@ -92,15 +92,15 @@ impl Run<'_> {
                 let keyspace = ids.of(keyspace, site);
                 Some((keys, Body::Write(Command::Write { keyspace, write, request: None })))
             })?;
-            for reported in reported {
-                let name = &world.sites[reported.site].name;
-                self.history.operations.extend(reported.about.iter().map(|key| Operation {
+            for reply in replies {
+                let name = &world.sites[reply.site].name;
+                self.history.operations.extend(reply.about.iter().map(|key| Operation {
                     client: format!("loader-{name}"),
                     site: Some(name.to_string()),
                     key: if is_global { key.clone() } else { format!("{name}:{key}") },
-                    call_us: reported.call_us,
+                    call_us: reply.call_us,
                     waited_us: 0,
-                    return_us: Some(reported.return_us),
+                    return_us: Some(reply.return_us),
                     action: Action::Put { value: "loaded".to_owned() },
                     outcome: Outcome::Written { version: None },
                     stale: false,

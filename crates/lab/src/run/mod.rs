@@ -34,7 +34,7 @@ pub use protocol::bugs::Bug;
 use protocol::bugs::Planted;
 
 use self::form::PATIENCE;
-use crate::clients::sessions::{self, Reported, Sessions};
+use crate::clients::sessions::{self, Sessions, Unresolved};
 use crate::clients::{self, Clients, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
@@ -213,7 +213,7 @@ struct Run<'w> {
     clients: Option<Clients<'w>>,
     sessions: Option<Sessions<'w>>,
     /// Audits of causal keys.
-    reported: Vec<Reported>,
+    unresolved: Vec<Unresolved>,
     plan: Vec<Fault>,
     done: Vec<bool>,
     history: History,
@@ -276,7 +276,7 @@ impl<'w> Run<'w> {
             lab,
             clients: None,
             sessions: None,
-            reported: Vec::new(),
+            unresolved: Vec::new(),
             done: vec![false; plan.len()],
             plan,
             history: History::default(),

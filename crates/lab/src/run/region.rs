@@ -8,7 +8,7 @@ use model::KeyspaceId;
 
 use super::form::PATIENCE;
 use super::{Run, digest};
-use crate::clients::sessions::{Audit, Ordering, Reported, audits, expiring, folded, refuses};
+use crate::clients::sessions::{Audit, Ordering, Unresolved, audits, expiring, folded, refuses};
 use crate::faults::Kind;
 use crate::history::{History, ReplicaState};
 
@@ -36,26 +36,26 @@ impl Run<'_> {
             };
             audits.retain(|audit| !is_refused(audit));
         }
-        let reported = self.ask_all(|site| {
+        let replies = self.ask_all(|site| {
             let audit = left[site].pop_front()?;
             let body = audit.body();
             Some((audit, body))
         });
-        let reported = match reported {
-            Ok(reported) => reported,
+        let replies = match replies {
+            Ok(replies) => replies,
             Err(why) => return self.fail(why),
         };
         // By keyspace and site, what was found.
         let mut found: BTreeMap<(KeyspaceId, String), BTreeMap<String, String>> = BTreeMap::new();
-        for one in reported {
+        for one in replies {
             let site = self.lab.label(one.site);
             let at = (one.call_us, one.return_us);
             let keyspace = one.about.keyspace();
-            let Some((line, marks)) = one.about.reported(&site, at, &one.answer) else {
+            let Some((line, marks)) = one.about.answered(&site, at, &one.answer) else {
                 return self.fail(format!("{site} answers an audit by {:?}", one.answer));
             };
             found.entry((keyspace, site)).or_default().extend(marks);
-            self.reported.push(line);
+            self.unresolved.push(line);
         }
         let at_us = self.now_us();
         let folded = folded(&self.lab.order);
@@ -101,8 +101,8 @@ impl Run<'_> {
             let due_in = Duration::from_millis(ms.saturating_sub(self.root_time_ms()));
             let now = self.lab.now();
             if now >= until && due_in.is_zero() || now >= until + CLOCKS_APART {
-                let reported = "did not expire after all faults, by the order; its moment is";
-                return Err(format!("{key} {reported} {ms} ms"));
+                let what = "did not expire after all faults, by the order; its moment is";
+                return Err(format!("{key} {what} {ms} ms"));
             }
             self.lab.run(STEP);
             if let Some(why) = self.lab.failure.take() {
@@ -164,11 +164,11 @@ impl Run<'_> {
             of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
         };
         let mut ordering = Ordering::of(&self.lab.order, prefix_of);
-        let reported =
-            sessions.take_reported().into_iter().chain(std::mem::take(&mut self.reported));
-        let reported: Vec<Reported> = reported.collect();
-        ordering.note_lost(&reported, &self.lab.removed_lost);
-        history.requests = reported.into_iter().map(|one| ordering.request(one)).collect();
+        let unresolved =
+            sessions.take_unresolved().into_iter().chain(std::mem::take(&mut self.unresolved));
+        let unresolved: Vec<Unresolved> = unresolved.collect();
+        ordering.note_lost(&unresolved, &self.lab.removed_lost);
+        history.requests = unresolved.into_iter().map(|one| ordering.request(one)).collect();
         history.positions = ordering.positions;
         if let Some(wrong) = ordering.wrong {
             self.fail(wrong);

@@ -23,7 +23,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Verdict, Violation, answered, failed, reported, shown};
+use super::{Verdict, Violation, answered, describe, failed, shown};
 use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise};
 
 /// Judges a history; counts the keys that were read in the end.
@@ -143,15 +143,15 @@ impl<'h> Key<'h> {
         }
         let source = sources.last();
         let origin = match source {
-            Some(&index) => format!("which comes from {}", reported(self.operation(index))),
+            Some(&index) => format!("which comes from {}", describe(self.operation(index))),
             None if found.is_none() => "and no client had deleted it".to_owned(),
             None => "which no client had written".to_owned(),
         };
         let what = format!(
             "key {:?} lost an acknowledged write: {}. In the end {} found {}, {origin}.",
             self.name,
-            reported(self.operation(newest)),
-            reported(read),
+            describe(self.operation(newest)),
+            describe(read),
             shown(found),
         );
         let shows = source.copied().into_iter().chain([newest, self.last]);
@@ -186,7 +186,7 @@ impl<'h> Key<'h> {
             "key {:?} must count from {low} to {high} in the end: {certain} adds were acknowledged, \
              together {sum}. But {} found {}.",
             self.name,
-            reported(read),
+            describe(read),
             shown(self.found()),
         );
         Some(self.violation(what, vec![self.last]))

@@ -10,7 +10,7 @@
 //!
 //! Counted are the operations after the mark, and the requests about causal keys. Stale reads count too: they are asked and answered.
 
-use super::{Options, Verdict, Violation, answered, reported};
+use super::{Options, Verdict, Violation, answered, describe};
 use crate::history::{History, MarkKind, Promise};
 
 /// Judges a history; counts the operations that had to be answered.
@@ -39,7 +39,7 @@ pub fn judge(history: &History, options: &Options) -> Verdict {
                  answered within {} µs: {}.",
                 operation.call_us - healed_us,
                 options.live_within_us,
-                reported(operation)
+                describe(operation)
             ),
             operations: vec![index],
             requests: Vec::new(),

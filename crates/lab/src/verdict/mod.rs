@@ -79,12 +79,12 @@ pub struct Violation {
 impl Violation {
     /// What happened and, a line each, the operations that show it; of many, the first ones.
     #[must_use]
-    pub fn reported(&self, history: &History) -> String {
+    pub fn describe(&self, history: &History) -> String {
         const OPERATIONS_SHOWN: usize = 12;
         let mut text = self.what.clone();
         let shown = self.operations.iter().take(OPERATIONS_SHOWN);
         for operation in shown.filter_map(|at| history.operations.get(*at)) {
-            let _ = write!(text, "\n{}", reported(operation));
+            let _ = write!(text, "\n{}", describe(operation));
         }
         let requests = self.requests.iter().filter_map(|at| history.requests.get(*at));
         for request in requests.take(OPERATIONS_SHOWN) {
@@ -250,11 +250,11 @@ fn misfit(at: usize, operation: &Operation) -> Option<String> {
     if !fits {
         return Some(format!(
             "operation {at} has an answer of another kind: {}",
-            reported(operation)
+            describe(operation)
         ));
     }
     let back = operation.return_us.is_some_and(|return_us| return_us < operation.call_us);
-    back.then(|| format!("operation {at} returned before it was called: {}", reported(operation)))
+    back.then(|| format!("operation {at} returned before it was called: {}", describe(operation)))
 }
 
 /// Whether the operation was certainly answered as asked. One that never returned was not,
@@ -271,7 +271,7 @@ fn failed(operation: &Operation) -> bool {
 
 /// An operation, as text for people.
 #[must_use]
-pub fn reported(operation: &Operation) -> String {
+pub fn describe(operation: &Operation) -> String {
     let asked = match &operation.action {
         Action::Get => "get".to_owned(),
         Action::Put { value } => format!("put {}", shown(Some(value))),
@@ -385,11 +385,11 @@ mod tests {
             requests: Vec::new(),
             at_us: None,
         };
-        let text = violation.reported(&history);
+        let text = violation.describe(&history);
         assert!(text.starts_with("It is gone.\na put \"1\" -> done"), "{text}");
         assert_eq!(text.lines().count(), 13);
         violation.operations = (0..15).collect();
-        let text = violation.reported(&history);
+        let text = violation.describe(&history);
         assert!(text.ends_with("(0 to 1 µs)\nand 3 more operations"), "{text}");
     }
 

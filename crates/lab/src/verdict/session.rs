@@ -25,7 +25,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Verdict, Violation, answered, failed, reported};
+use super::{Verdict, Violation, answered, describe, failed};
 use crate::history::{Action, History, Operation, Outcome, Promise};
 
 /// Judges a history by one of the four promises; counts the reads and writes with a version.
@@ -131,13 +131,13 @@ impl<'h> Seen<'h> {
             for (place, &index) in chain.iter().enumerate() {
                 let operation = &history.operations[index];
                 match version(operation, &deletes) {
-                    Reported::Nothing => {}
-                    Reported::NoVersion => {
+                    VersionShown::Nothing => {}
+                    VersionShown::NoVersion => {
                         let why =
-                            || format!("an answer carries no version: {}", reported(operation));
+                            || format!("an answer carries no version: {}", describe(operation));
                         seen.problem.get_or_insert_with(why);
                     }
-                    Reported::Read(found) => {
+                    VersionShown::Read(found) => {
                         seen.found[index] = Some(found);
                         let key = seen.keys.entry(&operation.key).or_default();
                         note(
@@ -147,18 +147,18 @@ impl<'h> Seen<'h> {
                         );
                         seen.examined += 1;
                     }
-                    Reported::Written(version) => {
+                    VersionShown::Written(version) => {
                         seen.written[index] = Some(version);
                         let key = seen.keys.entry(&operation.key).or_default();
                         note(&mut key.written, session, Mark { place, version, operation: index });
                         if let Some((_, _, other)) =
                             key.writers.insert(version, (session, place, index))
                         {
-                            let other = reported(&history.operations[other]);
+                            let other = describe(&history.operations[other]);
                             let why = format!(
                                 "two writes of key {:?} have version {version}: {other}, and {}",
                                 operation.key,
-                                reported(operation)
+                                describe(operation)
                             );
                             seen.problem.get_or_insert(why);
                         }
@@ -190,30 +190,30 @@ fn before(marks: &[Mark], place: usize) -> Option<Mark> {
 }
 
 /// What an answer shows about versions.
-enum Reported {
+enum VersionShown {
     Nothing,
     NoVersion,
     Read(Found),
     Written(u64),
 }
 
-fn version(operation: &Operation, deletes: &HashMap<&str, Vec<(u64, u64)>>) -> Reported {
+fn version(operation: &Operation, deletes: &HashMap<&str, Vec<(u64, u64)>>) -> VersionShown {
     if !answered(operation) || operation.stale {
-        return Reported::Nothing;
+        return VersionShown::Nothing;
     }
     match &operation.outcome {
         Outcome::Value { version: Some(version), .. } => {
-            Reported::Read(Found { low: *version, high: *version })
+            VersionShown::Read(Found { low: *version, high: *version })
         }
         Outcome::Value { value: None, version: None } => {
             let deletes = deletes.get(operation.key.as_str()).map_or(&[][..], Vec::as_slice);
             let may = deletes.iter().filter(|&&(call_us, _)| Some(call_us) <= operation.return_us);
             let high = may.map(|&(_, version)| version).max().unwrap_or(0);
-            Reported::Read(Found { low: 0, high })
+            VersionShown::Read(Found { low: 0, high })
         }
-        Outcome::Value { .. } | Outcome::Written { version: None } => Reported::NoVersion,
-        Outcome::Written { version: Some(version) } => Reported::Written(*version),
-        _ => Reported::Nothing,
+        Outcome::Value { .. } | Outcome::Written { version: None } => VersionShown::NoVersion,
+        Outcome::Written { version: Some(version) } => VersionShown::Written(*version),
+        _ => VersionShown::Nothing,
     }
 }
 
@@ -278,9 +278,9 @@ impl<'h> Judge<'h> {
                 "a session's read is older than what it had {}: first {}, with version {}, then {}, \
                  with version {}.",
                 if self.promise == Promise::ReadYourWrites { "written" } else { "read" },
-                reported(&self.history.operations[mark.operation]),
+                describe(&self.history.operations[mark.operation]),
                 mark.version,
-                reported(&self.history.operations[index]),
+                describe(&self.history.operations[index]),
                 found.high
             );
             Some(self.violation(what, &[mark.operation, index]))
@@ -299,9 +299,9 @@ impl<'h> Judge<'h> {
                 "a session's write has version {version}, which is not later than what it had {} \
                  before: first {}, with version {}, then {}.",
                 if self.promise == Promise::MonotonicWrites { "written" } else { "read" },
-                reported(&self.history.operations[mark.operation]),
+                describe(&self.history.operations[mark.operation]),
                 mark.version,
-                reported(&self.history.operations[index]),
+                describe(&self.history.operations[index]),
             );
             Some(self.violation(what, &[mark.operation, index]))
         })
@@ -339,17 +339,17 @@ impl<'h> Judge<'h> {
     }
 
     fn missed(&self, mark: Mark, write: usize, by: usize, index: usize, found: Found) -> Violation {
-        let reported = |index: usize| reported(&self.history.operations[index]);
+        let describe = |index: usize| describe(&self.history.operations[index]);
         let what = format!(
             "a session {} version {} of a key, {}, and then wrote {}. A client saw that write, {}, and \
              after it found only version {} of the key: {}.",
             if self.promise == Promise::MonotonicWrites { "wrote" } else { "read" },
             mark.version,
-            reported(mark.operation),
-            reported(write),
-            reported(by),
+            describe(mark.operation),
+            describe(write),
+            describe(by),
             found.high,
-            reported(index)
+            describe(index)
         );
         self.violation(what, &[mark.operation, write, by, index])
     }

@@ -211,7 +211,7 @@ impl Outcome<'_> {
         if let Some(kill) = &self.story.kill {
             writeln!(out, "{}", self.aftermath(kill, measure))?;
         }
-        for line in self.story.reported(&self.plan.world) {
+        for line in self.story.lines(&self.plan.world) {
             writeln!(out, "{line}")?;
         }
         if !seen.failures.is_empty() {
@@ -317,7 +317,7 @@ impl Outcome<'_> {
                     ("undecided", Tone::Plain, everything.clone(), Some(why.clone()))
                 }
                 Verdict::Broken(violation) => {
-                    let text = violation.reported(self.history);
+                    let text = violation.describe(self.history);
                     ("broken", Tone::Bad, everything.clone(), Some(text))
                 }
             };

@@ -297,7 +297,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab::verdict::{Options, Verdict, judge, reported};
+    use lab::verdict::{Options, Verdict, describe, judge};
 
     const ZONE: &str = "hazard:1.1";
 
@@ -370,7 +370,7 @@ mod tests {
         demo.sees(&["1-2"]);
         let history = demo.taken();
         let lines: Vec<String> =
-            history.operations.iter().map(|o| format!("{} {}", o.key, reported(o))).collect();
+            history.operations.iter().map(|o| format!("{} {}", o.key, describe(o))).collect();
         assert_eq!(
             lines,
             [

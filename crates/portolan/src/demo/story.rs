@@ -98,7 +98,7 @@ impl Story {
     }
 
     /// What came of the sites that joined and left, a line each.
-    pub(super) fn reported(&self, world: &World) -> Vec<String> {
+    pub(super) fn lines(&self, world: &World) -> Vec<String> {
         let name = |site: usize| &world.sites[site].name;
         let mut lines = Vec::new();
         if let Some(arrival) = &self.arrival {
@@ -141,14 +141,14 @@ mod tests {
         let before = Counters { errors: 1, retries: 5, ..Counters::default() };
         let took = Duration::from_millis(1_250);
         let mut story = Story::default();
-        assert!(story.reported(&world).is_empty() && story.fate(5).is_none());
+        assert!(story.lines(&world).is_empty() && story.fate(5).is_none());
         story.arrival = Some(Arrival { site: 5, at: took, before, done: None });
         story.departure = Some(Departure { site: 1, at: took, slots: 7, before, done: None });
         assert_eq!(
             [5, 1, 0].map(|site| story.fate(site)),
             [Some("joining"), Some("leaving"), None]
         );
-        let reported = story.reported(&world);
+        let reported = story.lines(&world);
         assert_eq!(reported[0], "mission had begun to join, and had not finished in the end");
         assert_eq!(
             reported[1],
@@ -158,7 +158,7 @@ mod tests {
         story.arrival.as_mut().unwrap().done = Some(Done::new(took, 1_800, before, before));
         story.departure.as_mut().unwrap().done = Some(Done::new(took, 7, before, after));
         assert_eq!([5, 1, 0].map(|site| story.fate(site)), [Some("joined"), Some("left"), None]);
-        let reported = story.reported(&world);
+        let reported = story.lines(&world);
         assert_eq!(
             reported,
             [

@@ -226,7 +226,7 @@ impl Durable for Store {
 enum Message {
     Order { id: u64, from: (SiteId, NodeId), offer: Offer },
     Ordered { id: u64, to: NodeId, outcome: Revision },
-    Content { from: (SiteId, NodeId), message: CausalStep },
+    Step { from: (SiteId, NodeId), message: CausalStep },
 }
 
 struct Site {
@@ -325,7 +325,7 @@ impl World {
 
     fn send_step(&mut self, from: usize, to: usize, message: CausalStep) {
         let from_node = (self.sites[from].store.own, self.sites[from].node);
-        self.send(from, to, Message::Content { from: from_node, message });
+        self.send(from, to, Message::Step { from: from_node, message });
     }
 
     /// Polls the parts of a site.
@@ -405,7 +405,7 @@ impl World {
                     site.export.answered(id, &Ok(Answer::Done(outcome)), now);
                 }
             }
-            Message::Content { from, message } => self.take_message(at, from, message),
+            Message::Step { from, message } => self.take_message(at, from, message),
         }
     }
 

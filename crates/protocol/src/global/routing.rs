@@ -11,10 +11,10 @@
 //! have a number is sent once.
 //!
 //! An answer of another site is handed out once it is certain that no site had taken over from that
-//! one when the request left ([`reported`]).
+//! one when the request left ([`held_answers`]).
 
 mod copies;
-mod reported;
+mod held_answers;
 
 use super::cache::{Asked, Copies};
 use super::groups::Borrowers;
@@ -25,11 +25,11 @@ use crate::admission::{Arrival, Target};
 pub(crate) use crate::deployment::failure_detector::PATIENCE;
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
+pub(crate) use held_answers::HeldAnswer;
 use model::{
     Body, ClientId, Epoch, Failure, Group, KeyspaceId, NodeId, OperatorCommand, Query,
     ReadConsistency, Request, RequestId, SiteId, Slot, limits,
 };
-pub(crate) use reported::Reported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ enum At {
     /// With a node of another site, since then.
     Sent(SiteId, NodeId, Duration),
     /// That has answered; the answer is not handed out yet.
-    Reported(SiteId, NodeId),
+    Held(SiteId, NodeId),
     /// Waiting until then.
     Resting(Duration),
 }
@@ -87,8 +87,8 @@ struct Routed {
     copies: Copies,
     /// The read index that its answer waits for; 0: none.
     index: u64,
-    /// The answer, at [`At::Reported`].
-    reported: Option<Reported>,
+    /// The answer, at [`At::Held`].
+    held: Option<HeldAnswer>,
     /// The group that it is about, if that may be lent.
     group: Option<Group>,
     /// Whether it was sent to the borrower of that.
@@ -116,7 +116,7 @@ pub(crate) struct Routing {
     /// The node to ask at a site: its last known leader.
     near: BTreeMap<SiteId, NodeId>,
     /// Those with an answer, by the read index that it waits for.
-    reported: BTreeSet<(u64, u64)>,
+    held: BTreeSet<(u64, u64)>,
     /// Requests about slots that ended at other sites: those that went to the owner at once, and all
     /// others, since the start.
     pub(crate) direct: u64,
@@ -138,7 +138,7 @@ impl Routing {
             routes: Arc::default(),
             borrowers: Borrowers::default(),
             near: BTreeMap::new(),
-            reported: BTreeSet::new(),
+            held: BTreeSet::new(),
             direct: 0,
             redirected: 0,
         }
@@ -188,7 +188,7 @@ impl Routing {
         self.last_id += 1;
         let (at, in_doubt, returns) = (At::Due, false, 0);
         let (asked, copies) = (None, Copies::None);
-        let (index, reported) = (0, None);
+        let (index, held) = (0, None);
         let one = Routed {
             origin,
             body,
@@ -200,7 +200,7 @@ impl Routing {
             asked,
             copies,
             index,
-            reported,
+            held,
             group: None,
             to_borrower: false,
         };
@@ -492,7 +492,7 @@ impl Routing {
     ) -> Option<(Origin, Outcome)> {
         let id = self.id_here(wire_id);
         let one = self.routed.get_mut(&id)?;
-        let (At::Sent(site, ..) | At::Reported(site, _)) = one.at else { return None };
+        let (At::Sent(site, ..) | At::Held(site, _)) = one.at else { return None };
         if let (At::Sent(_, _, since), Body::Read { .. }) = (one.at, &one.body) {
             self.routes.round_trips().measured(site, now.saturating_sub(since), now);
         }
@@ -603,7 +603,7 @@ impl Routing {
             let failure = match (one.at, one.target) {
                 // Its own path answers it, at the same deadline.
                 (At::Here, _) if !is_read => continue,
-                (At::Sent(..) | At::Reported(..), _) if !is_read => {
+                (At::Sent(..) | At::Held(..), _) if !is_read => {
                     Failure::Unknown { why: "its deadline passed before its slot's owner answered" }
                 }
                 (_, Target::Slot(slot)) => Failure::Unreachable { slot },
@@ -618,7 +618,7 @@ impl Routing {
     /// A request has its outcome.
     fn settle(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
         let mut one = self.routed.remove(&id)?;
-        self.reported.remove(&(one.index, id));
+        self.held.remove(&(one.index, id));
         let number = one.body.request_id_mut().and_then(|request| *request);
         let outcome = match number.is_some_and(|number| number.client == self.client) {
             true => forgotten_is_unknown(outcome),

@@ -54,13 +54,13 @@ pub trait Readable {
 #[derive(Debug)]
 pub(crate) struct Gate {
     now: ReadGate,
-    reported: ReadGate,
+    sent: ReadGate,
 }
 
 impl Gate {
     /// Closed, as every shell takes it to be at the start.
     pub(crate) fn closed() -> Gate {
-        Gate { now: ReadGate::Closed, reported: ReadGate::Closed }
+        Gate { now: ReadGate::Closed, sent: ReadGate::Closed }
     }
 
     pub(crate) fn now(&self) -> ReadGate {
@@ -73,16 +73,16 @@ impl Gate {
 
     /// The gate that the shell is to receive before it performs anything else.
     pub(crate) fn narrowed(&mut self) -> Option<ReadGate> {
-        (self.now < self.reported).then(|| self.tell())
+        (self.now < self.sent).then(|| self.send())
     }
 
     /// The gate that the shell is to receive when it has performed everything else.
     pub(crate) fn moved(&mut self) -> Option<ReadGate> {
-        (self.now != self.reported).then(|| self.tell())
+        (self.now != self.sent).then(|| self.send())
     }
 
-    fn tell(&mut self) -> ReadGate {
-        self.reported = self.now;
+    fn send(&mut self) -> ReadGate {
+        self.sent = self.now;
         self.now
     }
 }

@@ -29,28 +29,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Looks at the answers with an applied index.
     pub(super) fn hand_out_answers(&mut self) {
         let now = self.now.monotonic;
-        while let Some((id, reported)) =
-            self.global.routing.next_reported(self.replica.reads.indexes_applied())
+        while let Some((id, answer)) =
+            self.global.routing.next_held(self.replica.reads.indexes_applied())
         {
-            let is_void = (self.has_lost(reported.site, reported.slot, reported.served)
-                || self.has_lost_loan(id, reported.site, reported.served))
+            let is_void = (self.has_lost(answer.site, answer.slot, answer.served)
+                || self.has_lost_loan(id, answer.site, answer.served))
                 && !self.options.planted.is(Bug::ForwardUnindexed);
             let settled = match is_void {
                 true => self.global.routing.void(id, now),
                 false => {
                     // A group's borrower says nothing of its slot.
-                    let is_of_slot = reported.is_ok && !self.global.routing.is_of_group(id);
+                    let is_of_slot = answer.is_ok && !self.global.routing.is_of_group(id);
                     if is_of_slot {
-                        self.learn_by_detour(reported.slot, reported.site);
+                        self.learn_by_detour(answer.slot, answer.site);
                     }
-                    if is_of_slot && reported.leads && !self.machine.serves(reported.slot) {
-                        self.global.routing.routes().set(
-                            reported.slot,
-                            reported.site,
-                            reported.node,
-                        );
+                    if is_of_slot && answer.leads && !self.machine.serves(answer.slot) {
+                        self.global.routing.routes().set(answer.slot, answer.site, answer.node);
                     }
-                    let token = self.global.routing.token_reported(id);
+                    let token = self.global.routing.held_token(id);
                     self.session_answered(Origin::Routed { id, in_doubt: false }, token);
                     self.global.routing.hand_out(id, now)
                 }

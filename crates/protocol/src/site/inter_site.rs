@@ -11,7 +11,7 @@ use crate::admission::{
 };
 use crate::bugs::Bug;
 use crate::global::proxy_reads::Moved;
-use crate::global::routing::{Contact, GUESSED, PATIENCE, Reported, may_cross_sites};
+use crate::global::routing::{Contact, GUESSED, HeldAnswer, PATIENCE, may_cross_sites};
 use model::{
     Answer, Ballot, Body, Bytes, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId, Slot, limits,
 };
@@ -307,14 +307,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for answer in answered.answers {
             let Some(outcome) = self.inter_site_outcome(&answer) else { continue };
             let hint = self.hint_reported((SiteId(answer.owner), answer.known_epoch()));
-            let reported = Reported {
+            let held = HeldAnswer {
                 outcome,
                 served: take_failover(answer.served),
                 leads,
                 token: answer.token,
             };
-            let Err(Reported { outcome, token, .. }) =
-                self.global.routing.hold(answer.id, reported)
+            let Err(HeldAnswer { outcome, token, .. }) = self.global.routing.hold(answer.id, held)
             else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{Answer, Body, KeyspaceId};
 
 use super::asking::{Asked, Making};
-use super::reported::Reported;
+use super::unresolved::Unresolved;
 use crate::clients::Ids;
 use crate::history::{Got, Request, Seen};
 use crate::workload::Spec;
@@ -50,12 +50,12 @@ impl Audit {
 
     /// A site's answer, as a line of the history, and the marks that were found by register.
     #[must_use]
-    pub fn reported(
+    pub fn answered(
         &self,
         site: &str,
         (call_us, return_us): (u64, u64),
         answer: &Answer,
-    ) -> Option<(Reported, BTreeMap<String, String>)> {
+    ) -> Option<(Unresolved, BTreeMap<String, String>)> {
         let shown = self.asked.shown(answer)?;
         let found =
             shown.iter().filter_map(|(register, mark)| Some((register.to_string(), mark.clone()?)));
@@ -75,6 +75,6 @@ impl Audit {
             write: None,
             got: Got::Done,
         };
-        Some((Reported { line, marks, mark: None, written: None }, found))
+        Some((Unresolved { line, marks, mark: None, written: None }, found))
     }
 }

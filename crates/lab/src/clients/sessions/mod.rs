@@ -10,11 +10,11 @@
 //! | --- | --- |
 //! | `asking` | one request, and what its answer shows |
 //! | `audit` | all keys, read once more in the end |
-//! | `reported` | what goes into the history, once the order of the writes is known |
+//! | `unresolved` | what goes into the history, once the order of the writes is known |
 
 mod asking;
 mod audit;
-mod reported;
+mod unresolved;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
 pub use self::audit::{Audit, audits};
-pub use self::reported::{Ordering, Reported, expiring, folded};
+pub use self::unresolved::{Ordering, Unresolved, expiring, folded};
 use super::client::Client;
 use super::{ATTEMPT_MAX, BACKOFF, Ids, Lab, OPERATION_MAX, OPERATIONS_MAX, Trail};
 use crate::history::{Got, Request as Line, Seen};
@@ -95,7 +95,7 @@ pub struct Sessions<'w> {
     stopped: bool,
     busy: usize,
     /// What was asked and what came back.
-    reported: Vec<Reported>,
+    unresolved: Vec<Unresolved>,
     /// A session was refused for good.
     pub refused: Option<String>,
     /// A site answered for a keyspace for which it refuses requests.
@@ -130,7 +130,7 @@ impl<'w> Sessions<'w> {
             began: Duration::ZERO,
             stopped: false,
             busy: 0,
-            reported: Vec::new(),
+            unresolved: Vec::new(),
             refused: None,
             unheld: None,
         }
@@ -396,7 +396,7 @@ impl<'w> Sessions<'w> {
         let kind = if doing.asked.writes.is_empty() { 6 } else { 7 };
         let at = now.saturating_sub(self.began);
         measure.record(at, kind, now - doing.call, result);
-        if self.reported.len() < OPERATIONS_MAX && !doing.is_by_rule {
+        if self.unresolved.len() < OPERATIONS_MAX && !doing.is_by_rule {
             let (mut reads, mut marks) = (Vec::new(), Vec::new());
             for (register, mark) in shown {
                 reads.push(Seen { register, found: None, absent: mark.is_none() });
@@ -413,7 +413,7 @@ impl<'w> Sessions<'w> {
                 got,
             };
             let written = CausalToken::of_session(&one.token).and_then(|token| token.written);
-            self.reported.push(Reported { line, marks, mark: doing.asked.mark, written });
+            self.unresolved.push(Unresolved { line, marks, mark: doing.asked.mark, written });
         }
         let pace = self.world.clients[one.client.group].pace;
         let start = pace.next_start(one.client.scheduled, now, &mut one.client.random);
@@ -429,8 +429,8 @@ impl<'w> Sessions<'w> {
     }
 
     /// What was asked and what came back.
-    pub fn take_reported(&mut self) -> Vec<Reported> {
-        std::mem::take(&mut self.reported)
+    pub fn take_unresolved(&mut self) -> Vec<Unresolved> {
+        std::mem::take(&mut self.unresolved)
     }
 }
 

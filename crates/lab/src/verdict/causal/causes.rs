@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Fact, Facts, Source, violation};
 use crate::history::{History, Operation};
 use crate::verdict::session::Sessions;
-use crate::verdict::{Violation, reported};
+use crate::verdict::{Violation, describe};
 
 /// Most numbers that are kept: 200 MB of them.
 const NUMBERS_MAX: usize = 50_000_000;
@@ -206,9 +206,9 @@ impl<'h> Causes<'h> {
                 let what = format!(
                     "{} found what had been overwritten among its causes: {} was caused by {}, and is \
                      among the causes of the read.",
-                    reported(self.operation(index)),
-                    reported(self.operation(newer)),
-                    reported(self.operation(source)),
+                    describe(self.operation(index)),
+                    describe(self.operation(newer)),
+                    describe(self.operation(source)),
                 );
                 return Err(violation(self.history, what, vec![source, newer, index], index));
             }
@@ -217,8 +217,8 @@ impl<'h> Causes<'h> {
             {
                 let what = format!(
                     "{} found version {found}, though a later version, {cause}, is among its causes: {}.",
-                    reported(self.operation(index)),
-                    reported(self.operation(newer)),
+                    describe(self.operation(index)),
+                    describe(self.operation(newer)),
                 );
                 return Err(violation(self.history, what, vec![source, newer, index], index));
             }
@@ -255,8 +255,8 @@ impl<'h> Causes<'h> {
         }
         let what = format!(
             "{} found nothing, though a write is among its causes and no delete explains it: {}.",
-            reported(self.operation(index)),
-            reported(self.operation(lost)),
+            describe(self.operation(index)),
+            describe(self.operation(lost)),
         );
         Err(violation(self.history, what, vec![lost, index], index))
     }
@@ -279,8 +279,8 @@ impl<'h> Causes<'h> {
                 let what = format!(
                     "the versions of the key contradict causes: {} has version {version}, and among its \
                      causes is version {cause}, {}.",
-                    reported(self.operation(index)),
-                    reported(self.operation(write.operation)),
+                    describe(self.operation(index)),
+                    describe(self.operation(write.operation)),
                 );
                 return Err(violation(self.history, what, vec![write.operation, index], index));
             }
@@ -306,8 +306,8 @@ impl<'h> Causes<'h> {
         let steps = circle.iter().map(|&(read, write)| {
             format!(
                 "{} comes from {}",
-                reported(self.operation(read)),
-                reported(self.operation(write))
+                describe(self.operation(read)),
+                describe(self.operation(write))
             )
         });
         let what = format!(
@@ -357,7 +357,7 @@ impl<'h> Causes<'h> {
         let circle = circle_of(&after, &before, start);
         let writes =
             circle.iter().filter(|&&i| self.facts.facts[i].is_some_and(|fact| fact.writes));
-        let tellings: Vec<String> = writes.map(|&index| reported(self.operation(index))).collect();
+        let tellings: Vec<String> = writes.map(|&index| describe(self.operation(index))).collect();
         let what = format!(
             "no order of each key's writes agrees with what was read and with causes; in a circle, each \
              has to come before the next: {}.",

@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use self::causes::Causes;
 use super::session::Sessions;
-use super::{Options, Verdict, Violation, answered, failed, reported};
+use super::{Options, Verdict, Violation, answered, describe, failed};
 use crate::history::{Action, History, Outcome, Promise};
 
 /// Judges a history; counts the reads and writes.
@@ -148,11 +148,11 @@ impl Facts {
                 Action::Delete => None,
             };
             if let Some(other) = value.and_then(|value| writers.insert(value, index)) {
-                let other = reported(&history.operations[other]);
+                let other = describe(&history.operations[other]);
                 let why = || {
                     format!(
                         "key {name:?} got one value twice: {other}, and {}",
-                        reported(operation)
+                        describe(operation)
                     )
                 };
                 self.problem.get_or_insert_with(why);
@@ -214,7 +214,7 @@ impl Facts {
 
     fn told_thin_air(&self, history: &History, read: usize) -> Violation {
         let operation = &history.operations[read];
-        let what = format!("no client wrote what was found: {}.", reported(operation));
+        let what = format!("no client wrote what was found: {}.", describe(operation));
         violation(history, what, vec![read], read)
     }
 }

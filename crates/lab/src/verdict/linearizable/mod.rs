@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::model::{Held, KeyHistory, Part};
 use self::search::{Found, Search};
-use super::{Options, Verdict, Violation, answered, reported, shown};
+use super::{Options, Verdict, Violation, answered, describe, shown};
 use crate::history::{Action, History, Outcome, Promise};
 
 /// Most values to name that an operation could have found.
@@ -167,7 +167,7 @@ impl<'h> Key<'h> {
              before the last of them, {}. ",
             self.name,
             count - 1,
-            reported(operation)
+            describe(operation)
         );
         let mut shows = BTreeSet::from([last]);
         let needed = match (&operation.action, &operation.outcome) {
@@ -187,7 +187,7 @@ impl<'h> Key<'h> {
                 [] if needed.is_none() => what += "It found nothing there",
                 [] => what += &format!("It found {found}, which no client had written"),
                 makers => {
-                    let tellings = makers.iter().map(|&i| reported(&self.history.operations[i]));
+                    let tellings = makers.iter().map(|&i| describe(&self.history.operations[i]));
                     let tellings = tellings.collect::<Vec<_>>().join("; ");
                     what += &format!("It found {found}, which comes from: {tellings}");
                     shows.extend(makers);

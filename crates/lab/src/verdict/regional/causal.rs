@@ -82,9 +82,9 @@ fn out_of_order(facts: &Facts<'_>, effect: usize, cause: usize) -> Violation {
     let place = |write: usize| facts.writes[write].position.unwrap_or_default();
     let what = format!(
         "an effect was ordered before its cause: {} has {}, and its session had seen {}, which has {}.",
-        facts.reported(effect),
+        facts.describe(effect),
         place(effect),
-        facts.reported(cause),
+        facts.describe(cause),
         place(cause),
     );
     let requests = [facts.writes[cause].request, facts.writes[effect].request];

@@ -446,7 +446,7 @@ impl<'h> Facts<'h> {
     }
 
     /// A write, for people.
-    pub(super) fn reported(&self, write: usize) -> String {
+    pub(super) fn describe(&self, write: usize) -> String {
         let write = &self.writes[write];
         match write.request {
             Some(request) => self.history.requests[request].to_string(),

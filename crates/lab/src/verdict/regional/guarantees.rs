@@ -246,7 +246,7 @@ impl Judge<'_, '_> {
                  what is older.",
                 requests[mark.request],
                 mark.rank,
-                facts.reported(known.write),
+                facts.describe(known.write),
                 requests[known.by],
                 requests[index],
             );

@@ -188,7 +188,7 @@ impl<'f, 'h> Past<'f, 'h> {
                          was found there before, and the earliest delete that this can have been has \
                          {floor}.",
                         self.facts.history.requests[index],
-                        self.facts.reported(write),
+                        self.facts.describe(write),
                     );
                     return Err(self.violation(read, what, &[nothing, index]));
                 }
@@ -224,7 +224,7 @@ impl<'f, 'h> Past<'f, 'h> {
             Some((write, rank)) => format!(
                 "a read found what is older than its past: {} found {}, which has {rank}",
                 facts.history.requests[index],
-                facts.reported(write),
+                facts.describe(write),
             ),
             None => format!(
                 "a read found nothing, and no delete explains it: {}",
@@ -233,7 +233,7 @@ impl<'f, 'h> Past<'f, 'h> {
         };
         what.push_str(&format!(
             "; but {} has {}, and is in its past",
-            facts.reported(last.write),
+            facts.describe(last.write),
             last.rank
         ));
         let via = self.via(session, index, last.write);
@@ -275,8 +275,8 @@ impl<'f, 'h> Past<'f, 'h> {
         let what = format!(
             "a write counts below what caused it on {register}: {} has {rank} there, and {}, which is in \
              its past, has {}.",
-            self.facts.reported(write),
-            self.facts.reported(last.write),
+            self.facts.describe(write),
+            self.facts.describe(last.write),
             last.rank
         );
         let shows = [self.facts.writes[last.write].request, self.facts.writes[write].request];

@@ -36,7 +36,7 @@ fn broken(lines: &str, promises: &[Promise], what: &str) {
                     violation.what
                 );
                 assert!(!violation.requests.is_empty() && violation.key.is_some());
-                assert!(violation.reported(&history).lines().count() > violation.requests.len());
+                assert!(violation.describe(&history).lines().count() > violation.requests.len());
             }
             Verdict::Holds { .. } => assert!(!promises.contains(&promise), "{promise} holds"),
             Verdict::Undecided { why } => panic!("{promise}: {why}"),

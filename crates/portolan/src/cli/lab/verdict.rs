@@ -109,8 +109,8 @@ pub(super) fn table(history: &History, judged: &[Judged]) -> String {
                 let _ = writeln!(text, "  {name:<20} undecided  {why}");
             }
             Said::Broken(violation) => {
-                let reported = violation.reported(history).replace('\n', "\n    ");
-                let _ = writeln!(text, "  {name:<20} BROKEN     {reported}");
+                let described = violation.describe(history).replace('\n', "\n    ");
+                let _ = writeln!(text, "  {name:<20} BROKEN     {described}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::super::failed::Failed;
 use super::super::super::show;
-use super::workers::{Reported, Said, Workers};
+use super::workers::{SeedReport, WorkerEvent, Workers};
 use super::{again, load, outcome, seconds, shown, verdict};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -154,16 +154,16 @@ impl Explore {
         let mut totals = Totals::default();
         let mut said_at = started;
         let mut used_s = vec![0.0; jobs];
-        let found = work(Workers::start(jobs, &flags)?, seeds, |worker, reported| {
-            used_s[worker] = reported.used_s;
-            totals.add(&reported.tried);
+        let found = work(Workers::start(jobs, &flags)?, seeds, |worker, report| {
+            used_s[worker] = report.used_s;
+            totals.add(&report.tried);
             let far = format!(
                 "{:.1} h simulated, {} faults",
                 totals.virtual_s / 3_600.0,
                 totals.faults_done()
             );
             // Where no bar is shown, a line now and then.
-            let is_well = reported.tried.wrongs.is_empty();
+            let is_well = report.tried.wrongs.is_empty();
             if is_well && progress.is_hidden() && said_at.elapsed() >= SAY_EVERY {
                 said_at = Instant::now();
                 // It goes on if that cannot be written.
@@ -207,11 +207,11 @@ impl Explore {
             // A worker that was brought down, or another environment.
             return Err(Failed::no(Some(format!("{name}, seed {seed}: it does not fail here"))));
         };
-        show::print(self.reported(name, &world, &small))?;
+        show::print(self.describe(name, &world, &small))?;
         Err(Failed::no(Some(format!("a promise was broken: {name}, seed {seed}"))))
     }
 
-    fn reported(&self, name: &str, world: &lab::world::World, small: &Small) -> String {
+    fn describe(&self, name: &str, world: &lab::world::World, small: &Small) -> String {
         use std::fmt::Write as _;
         let Small { options, ran, runs } = small;
         let mut text = format!("With the fewest faults that were found in {runs} runs:\n");
@@ -270,7 +270,7 @@ impl Explore {
 fn work(
     mut workers: Workers,
     mut seeds: Seeds<'_>,
-    mut seen: impl FnMut(usize, &Reported),
+    mut seen: impl FnMut(usize, &SeedReport),
 ) -> Result<Option<Tried>, Failed> {
     let mut doing: Vec<Option<(String, u64)>> = vec![None; workers.count()];
     let mut tell = |workers: &mut Workers, doing: &mut Vec<_>, worker: usize| {
@@ -284,21 +284,21 @@ fn work(
         tell(&mut workers, &mut doing, worker);
     }
     while doing.iter().any(Option::is_some) {
-        let Some((worker, said)) = workers.hear(PATIENCE) else {
+        let Some((worker, event)) = workers.next_event(PATIENCE) else {
             let hangs: Vec<_> =
                 doing.iter().flatten().map(|(world, seed)| format!("{world} {seed}")).collect();
             let message = format!("no answer for {PATIENCE:?}; at work: {}", hangs.join(", "));
             return Err(Failed::no(Some(message)));
         };
-        match said {
-            Said::Reported(reported) => {
-                seen(worker, &reported);
-                if !reported.tried.wrongs.is_empty() {
-                    return Ok(Some(reported.tried));
+        match event {
+            WorkerEvent::Tried(report) => {
+                seen(worker, &report);
+                if !report.tried.wrongs.is_empty() {
+                    return Ok(Some(report.tried));
                 }
                 tell(&mut workers, &mut doing, worker);
             }
-            Said::Ended(why) => {
+            WorkerEvent::Ended(why) => {
                 if let Some((world, seed)) = doing[worker].take() {
                     let message = format!("{world}, seed {seed}, brought its process down: {why}");
                     return Err(Failed::no(Some(message)));

@@ -1,7 +1,7 @@
 //! The processes of `explore`: each runs one seed after the other, so that a seed which brings its
 //! process down, or hangs, takes nothing else along.
 //!
-//! A worker reads a line `WORLD SEED` at a time and answers with a line of JSON: [`Reported`].
+//! A worker reads a line `WORLD SEED` at a time and answers with a line of JSON: [`SeedReport`].
 
 use super::super::super::failed::Failed;
 use super::load;
@@ -50,8 +50,8 @@ impl Worker {
             };
             let mut tried = explore::one(&worlds[name], &options);
             tried.world = name.to_owned();
-            let reported = Reported { tried, used_s: used_s() };
-            let text = serde_json::to_string(&reported).map_err(Failed::cannot_serve)?;
+            let report = SeedReport { tried, used_s: used_s() };
+            let text = serde_json::to_string(&report).map_err(Failed::cannot_serve)?;
             writeln!(io::stdout(), "{text}")?;
         }
         Ok(())
@@ -60,7 +60,7 @@ impl Worker {
 
 /// What a worker writes.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Reported {
+pub(super) struct SeedReport {
     /// What came of the seed.
     pub(super) tried: Tried,
     /// What the process has used of the processor so far, in seconds; 0 where that cannot be known.
@@ -78,9 +78,9 @@ fn used_s() -> f64 {
 }
 
 /// A report of a worker.
-pub(super) enum Said {
+pub(super) enum WorkerEvent {
     /// It finished a seed.
-    Reported(Reported),
+    Tried(SeedReport),
     /// It ended, or sent a line that cannot be parsed.
     Ended(String),
 }
@@ -88,7 +88,7 @@ pub(super) enum Said {
 /// Processes at work.
 pub(super) struct Workers {
     workers: Vec<(Child, Option<ChildStdin>)>,
-    said: mpsc::Receiver<(usize, Said)>,
+    events: mpsc::Receiver<(usize, WorkerEvent)>,
 }
 
 impl Workers {
@@ -96,7 +96,7 @@ impl Workers {
     pub(super) fn start(count: usize, flags: &[String]) -> Result<Workers, Failed> {
         let cannot = |error| Failed::cannot_serve(format!("cannot start a worker: {error}"));
         let program = std::env::current_exe().map_err(cannot)?;
-        let (say, said) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let mut workers = Vec::new();
         for number in 0..count {
             let mut child = Command::new(&program)
@@ -107,25 +107,25 @@ impl Workers {
                 .spawn()
                 .map_err(cannot)?;
             let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-            let say = say.clone();
+            let sender = sender.clone();
             std::thread::spawn(move || {
                 for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
-                    let reported = line
+                    let report = line
                         .map_err(|error| error.to_string())
                         .and_then(|line| serde_json::from_str(&line).map_err(|e| e.to_string()));
-                    let reported = match reported {
-                        Ok(reported) => Said::Reported(reported),
-                        Err(why) => Said::Ended(why),
+                    let event = match report {
+                        Ok(report) => WorkerEvent::Tried(report),
+                        Err(why) => WorkerEvent::Ended(why),
                     };
-                    if say.send((number, reported)).is_err() {
+                    if sender.send((number, event)).is_err() {
                         return;
                     }
                 }
-                let _ = say.send((number, Said::Ended("it ended".to_owned())));
+                let _ = sender.send((number, WorkerEvent::Ended("it ended".to_owned())));
             });
             workers.push((child, stdin));
         }
-        Ok(Workers { workers, said })
+        Ok(Workers { workers, events })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -141,8 +141,8 @@ impl Workers {
     }
 
     /// The next report of a worker; `None`: nothing within `patience`.
-    pub(super) fn hear(&mut self, patience: Duration) -> Option<(usize, Said)> {
-        self.said.recv_timeout(patience).ok()
+    pub(super) fn next_event(&mut self, patience: Duration) -> Option<(usize, WorkerEvent)> {
+        self.events.recv_timeout(patience).ok()
     }
 }
 

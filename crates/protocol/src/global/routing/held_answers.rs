@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// What another site has answered about a slot.
 #[derive(Debug)]
-pub(crate) struct Reported {
+pub(crate) struct HeldAnswer {
     /// The answer.
     pub(crate) outcome: Outcome,
     /// The failover under which it served the slot; of a borrower, the registry that it had.
@@ -39,16 +39,16 @@ pub(crate) struct Reported {
 
 /// Of an answer that may be looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Teller {
+pub(crate) struct AnswerHead {
     /// About which slot.
     pub(crate) slot: Slot,
     /// The site that gave it.
     pub(crate) site: SiteId,
     /// The node that gave it.
     pub(crate) node: NodeId,
-    /// See [`Reported`].
+    /// See [`HeldAnswer`].
     pub(crate) served: Ballot,
-    /// See [`Reported`].
+    /// See [`HeldAnswer`].
     pub(crate) leads: bool,
     /// Whether it is what was asked for, and no refusal.
     pub(crate) is_ok: bool,
@@ -74,58 +74,56 @@ impl Routing {
 
     /// Takes another site's answer in, if it is one that waits for an index. Gives it back otherwise.
     #[expect(clippy::result_large_err, reason = "an answer, moved once to its next place")]
-    pub(crate) fn hold(&mut self, wire_id: u64, reported: Reported) -> Result<(), Reported> {
+    pub(crate) fn hold(&mut self, wire_id: u64, held: HeldAnswer) -> Result<(), HeldAnswer> {
         let id = self.id_here(wire_id);
-        let is_definite = matches!(&reported.outcome, Ok(_) | Err(Failure::Refused(_)) if !is_not_held(&reported.outcome));
+        let is_definite = matches!(&held.outcome, Ok(_) | Err(Failure::Refused(_)) if !is_not_held(&held.outcome));
         match self.routed.get_mut(&id) {
             Some(one) if is_definite && matches!(one.target, Target::Slot(_)) => {
                 let At::Sent(site, node, _) = one.at else { return Ok(()) };
-                one.at = At::Reported(site, node);
-                one.reported = Some(reported);
-                self.reported.insert((one.index, id));
+                one.at = At::Held(site, node);
+                one.held = Some(held);
+                self.held.insert((one.index, id));
                 Ok(())
             }
-            _ => Err(reported),
+            _ => Err(held),
         }
     }
 
     /// The next answer with an applied index.
-    pub(crate) fn next_reported(&mut self, indexes_applied: u64) -> Option<(u64, Teller)> {
+    pub(crate) fn next_held(&mut self, indexes_applied: u64) -> Option<(u64, AnswerHead)> {
         loop {
-            let (index, id) =
-                *self.reported.first().filter(|(index, _)| *index <= indexes_applied)?;
-            self.reported.remove(&(index, id));
+            let (index, id) = *self.held.first().filter(|(index, _)| *index <= indexes_applied)?;
+            self.held.remove(&(index, id));
             let Some(one) = self.routed.get(&id) else { continue };
-            let (At::Reported(site, node), Target::Slot(slot), Some(reported)) =
-                (one.at, one.target, &one.reported)
+            let (At::Held(site, node), Target::Slot(slot), Some(held)) =
+                (one.at, one.target, &one.held)
             else {
                 continue;
             };
-            let (served, leads, is_ok) =
-                (reported.served, reported.leads, reported.outcome.is_ok());
-            return Some((id, Teller { slot, site, node, served, leads, is_ok }));
+            let (served, leads, is_ok) = (held.served, held.leads, held.outcome.is_ok());
+            return Some((id, AnswerHead { slot, site, node, served, leads, is_ok }));
         }
     }
 
     /// The token beside an answer that is about to be handed out.
-    pub(crate) fn token_reported(&mut self, id: u64) -> Option<Bytes> {
-        self.routed.get_mut(&id)?.reported.as_mut()?.token.take()
+    pub(crate) fn held_token(&mut self, id: u64) -> Option<Bytes> {
+        self.routed.get_mut(&id)?.held.as_mut()?.token.take()
     }
 
     /// An answer is true.
     pub(crate) fn hand_out(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
-        let reported = self.routed.get_mut(&id)?.reported.take()?;
+        let held = self.routed.get_mut(&id)?.held.take()?;
         let wire_id = self.id_there(id);
-        self.answered(wire_id, reported.outcome, None, now)
+        self.answered(wire_id, held.outcome, None, now)
     }
 
     /// An answer is void: another site had taken over from the one that gave it.
     pub(crate) fn void(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
         let one = self.routed.get_mut(&id)?;
-        one.reported = None;
+        one.held = None;
         let is_read = matches!(one.body, Body::Read { .. });
         let group = one.group.clone();
-        if let (Target::Slot(slot), At::Reported(site, _)) = (one.target, one.at) {
+        if let (Target::Slot(slot), At::Held(site, _)) = (one.target, one.at) {
             match group {
                 Some(group) if self.borrowers.drop_at(&group, site) => {}
                 _ => drop(self.not_held(slot, site, None, now)),

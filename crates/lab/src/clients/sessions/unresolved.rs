@@ -11,7 +11,7 @@ use crate::simulation::region::Ordered;
 
 /// A request and what came of it, before it is known which writes it is about.
 #[derive(Debug, Clone)]
-pub struct Reported {
+pub struct Unresolved {
     pub(super) line: Request,
     /// By read: the mark of what it found.
     pub(super) marks: Vec<Option<String>>,
@@ -84,8 +84,8 @@ impl Ordering {
     }
 
     /// Takes in what was acknowledged by sites that went for good before the order had it.
-    pub fn note_lost(&mut self, reported: &[Reported], gone: &BTreeSet<SiteId>) {
-        for one in reported.iter().filter(|one| matches!(one.line.got, Got::Done)) {
+    pub fn note_lost(&mut self, unresolved: &[Unresolved], gone: &BTreeSet<SiteId>) {
+        for one in unresolved.iter().filter(|one| matches!(one.line.got, Got::Done)) {
             let (Some(mark), Some((site, revision))) = (&one.mark, one.written) else { continue };
             if !gone.contains(&site) || self.by_mark.contains_key(mark) {
                 continue;
@@ -98,13 +98,13 @@ impl Ordering {
     }
 
     /// A request with the identities of the writes that it is about.
-    pub fn request(&mut self, reported: Reported) -> Request {
+    pub fn request(&mut self, unresolved: Unresolved) -> Request {
         // A write that is in no order is named by its mark, and has no position.
         let id = |mark: String| match self.by_mark.get(&mark) {
             Some(id) => id.clone(),
             None => WriteId { site: mark, revision: 0 },
         };
-        let Reported { mut line, marks, mark, .. } = reported;
+        let Unresolved { mut line, marks, mark, .. } = unresolved;
         for (seen, mark) in line.reads.iter_mut().zip(marks) {
             // Of a moment that several writes named it is not known which one was found.
             seen.found = match &mark {
