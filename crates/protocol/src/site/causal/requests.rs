@@ -1,0 +1,211 @@
+//! Requests of sessions: admitted by their token, or waiting here until the state has what it names.
+
+use super::{Asked, Shown, UNRELEASED, inter_site, released};
+use crate::admission::Target;
+use crate::bugs::Bug;
+use crate::causal::admission::{Admission, Here};
+use crate::origin::Origin;
+use crate::site::Site;
+use model::{
+    Body, CausalCommand, CausalToken, Command, Failure, KeyspaceId, KeyspaceSpec, Position,
+    ReadConsistency, SessionError,
+};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::causal::CausalStep;
+
+/// Of a retry: the first attempt has no place up to there.
+fn since_of(body: &mut Body, seen: Position) {
+    if let Body::Write(Command::Causal(CausalCommand::Retry { since, .. })) = body {
+        *since = seen;
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Whether a keyspace's writes are ordered by a region.
+    pub(in crate::site) fn is_causal(&self, keyspace: KeyspaceId) -> bool {
+        self.machine.spec(keyspace).is_some_and(KeyspaceSpec::is_causal)
+    }
+
+    /// The causal keyspace that a request is about.
+    pub(in crate::site) fn causal_keyspace(&self, body: &Body) -> Option<KeyspaceId> {
+        let keyspace = match body {
+            Body::Read { keyspace, .. }
+            | Body::Write(
+                Command::Write { keyspace, .. }
+                | Command::Transaction { keyspace, .. }
+                | Command::Causal(
+                    CausalCommand::Clear { keyspace }
+                    | CausalCommand::Numbered { keyspace, .. }
+                    | CausalCommand::Retry { keyspace, .. },
+                ),
+            ) => *keyspace,
+            _ => return None,
+        };
+        Some(keyspace).filter(|keyspace| self.is_causal(*keyspace))
+    }
+
+    fn causal_here(&self) -> Option<Here> {
+        let member = self.machine.membership()?;
+        let region = self.machine.region()?;
+        let (own, applied) = (member.own, self.machine.causal().applied());
+        let (region, rebuilt) = (region.id, region.rebuilt);
+        let lacks_own = self.machine.causal().lacks_own();
+        Some(Here { region, own, applied, revision: self.machine.revision(), rebuilt, lacks_own })
+    }
+
+    /// A keyspace is to be cleared: the root does that, under the token of the request.
+    pub(in crate::site) fn take_clear(
+        &mut self,
+        origin: Origin,
+        keyspace: KeyspaceId,
+        deadline: Duration,
+    ) {
+        let body = Body::Write(Command::Causal(CausalCommand::Clear { keyspace }));
+        let root = self.machine.region().map(|region| region.root);
+        match root.filter(|_| !self.machine.is_root()) {
+            Some(root) => self.take(origin, body, Target::Site(root), deadline),
+            None => self.take_in_session(origin, body, deadline),
+        }
+    }
+
+    /// A write is to be made in the place of a site that did not answer: the root does that, under the token of the request.
+    pub(in crate::site) fn take_retry(
+        &mut self,
+        origin: Origin,
+        mut body: Body,
+        deadline: Duration,
+    ) {
+        // What its session has seen is known once that is admitted.
+        since_of(&mut body, Position(0));
+        let root = self.machine.region().map(|region| region.root);
+        match root.filter(|_| !self.machine.is_root()) {
+            Some(root) => self.take(origin, body, Target::Site(root), deadline),
+            None => self.take_in_session(origin, body, deadline),
+        }
+    }
+
+    /// A request of a causal keyspace has come to this node.
+    pub(in crate::site) fn take_in_session(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        deadline: Duration,
+    ) {
+        if let Some(miss) = self.miss(&body) {
+            return self.take_elsewhere(origin, body, miss, deadline);
+        }
+        let Some(here) = self.causal_here() else {
+            let failure = Failure::NotServing("its site is in no region");
+            return self.settle(vec![(origin, Err(failure))]);
+        };
+        let asked = self.sessions.asked(origin);
+        let token = match asked.map(CausalToken::of_session) {
+            None => None,
+            Some(None) => {
+                return self.settle(vec![(origin, Err(SessionError::Foreign.into()))]);
+            }
+            Some(Some(token)) => Some(token).filter(|token| *token != CausalToken::default()),
+        };
+        let Some(token) = token else {
+            // The session begins: it is served as one of this site alone.
+            return self.take(origin, body, Target::Own, deadline);
+        };
+        match self.causal.requests.admit(&token, &here) {
+            Admission::Served => self.serve_session(origin, body, token, deadline),
+            Admission::Refused(error) => self.settle(vec![(origin, Err(error.into()))]),
+            Admission::Waits | Admission::Resolves(..) => {
+                let bytes = match &body {
+                    Body::Write(command) => command.properties().size_bytes,
+                    _ => 0,
+                };
+                let asked = (Asked { origin, body, deadline }, bytes);
+                if self.causal.requests.push(asked, token, deadline, &here).is_err() {
+                    let failure = Failure::Overloaded { what: "requests of sessions" };
+                    return self.settle(vec![(origin, Err(failure))]);
+                }
+                self.ask_positions();
+            }
+        }
+    }
+
+    /// Whether a request that another node passes on is of a session, so that its token counts here.
+    pub(in crate::site) fn is_of_session(&self, origin: Origin, body: &Body) -> bool {
+        let is_planted = self.options.planted.is(Bug::ForwardUnadmitted);
+        !is_planted && self.sessions.asked(origin).is_some() && self.causal_keyspace(body).is_some()
+    }
+
+    /// The node has what a request's session has seen.
+    fn serve_session(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        token: CausalToken,
+        deadline: Duration,
+    ) {
+        self.sessions.follow(origin, token.into_session());
+        let body = match body {
+            Body::Read { keyspace, query, .. } => {
+                Body::Read { keyspace, query, consistency: ReadConsistency::Stale }
+            }
+            mut body => {
+                since_of(&mut body, token.seen);
+                body
+            }
+        };
+        self.take(origin, body, Target::Own, deadline);
+    }
+
+    /// Asks the root for positions that requests wait for. A node that does not answer is down, or a witness: then
+    /// all are asked.
+    pub(super) fn ask_positions(&mut self) {
+        let Some(region) = self.region_here() else { return };
+        for (question, again) in self.causal.requests.take_questions(self.now.monotonic) {
+            let question = inter_site(CausalStep::Resolve(question));
+            match again && region.root != region.own {
+                true => self.send_to_all(region.root, question),
+                false => self.send_to_site(region.root, question),
+            }
+        }
+    }
+
+    /// Serves what waited for the state to move on, and answers other sites' questions.
+    pub(in crate::site) fn admit_sessions(&mut self) {
+        let Some(here) = self.causal_here() else { return };
+        let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
+        let released = released(&self.machine);
+        for (asker, answer) in self.causal.questions.poll(now, &shown, released) {
+            self.send_to_asker(asker, answer);
+        }
+        let clears = self.causal.clears.take(released, now).into_iter();
+        let settled = clears.map(|((origin, outcome), is_released)| match is_released {
+            true => (origin, outcome),
+            false => (origin, Err(UNRELEASED)),
+        });
+        let settled: Vec<_> = settled.collect();
+        self.settle(settled);
+        for (asked, token) in self.causal.requests.take_admitted(&here) {
+            let Asked { origin, body, deadline } = asked;
+            self.serve_session(origin, body, token, deadline);
+        }
+    }
+
+    /// What a tick brings: requests end at their deadline, and questions are repeated.
+    pub(in crate::site) fn tick_causal(&mut self) {
+        let Some(here) = self.causal_here() else { return };
+        let late = self.causal.requests.give_up(self.now.monotonic, &here);
+        self.refuse_sessions(late);
+        self.ask_positions();
+    }
+
+    pub(super) fn refuse_sessions(&mut self, refused: Vec<(Asked, SessionError)>) {
+        let refused = refused.into_iter();
+        let settled = refused.map(|(asked, error)| (asked.origin, Err(Failure::Session(error))));
+        let settled: Vec<_> = settled.collect();
+        if !settled.is_empty() {
+            self.settle(settled);
+        }
+    }
+}
