@@ -48,6 +48,26 @@ const ROOMS: &[Room] = &[
     ("machine", &["trial"]),
     ("placement", &["trial"]),
     ("replica", &["admission", "bugs", "machine", "options", "origin"]),
+    // The state with all modes knows nothing of the node around it, and one mode's tables nothing of another's.
+    (
+        "site/machine",
+        &[
+            "bugs",
+            "deployment",
+            "global",
+            "job",
+            "machine",
+            "origin",
+            "replica",
+            "stream",
+            // Its tests drive what the leader does about a restored site, and about copies that may go.
+            "site/Origin",
+            "site/Ticket",
+            "site/confirming",
+            "site/release",
+        ],
+    ),
+    ("site/machine/causal", CAUSAL_TABLES),
     ("stream", &["job"]),
 ];
 
@@ -62,6 +82,22 @@ const GLOBAL: &[&str] = &[
     "placement",
     "replica",
     "site/machine",
+    "stream",
+];
+
+/// The tables of causal keys: what all modes share in the state, and nothing of global keys.
+const CAUSAL_TABLES: &[&str] = &[
+    "bugs",
+    "machine",
+    "site/machine/Applying",
+    "site/machine/Machine",
+    "site/machine/MachineError",
+    "site/machine/Stopped",
+    "site/machine/keys",
+    "site/machine/reader",
+    "site/machine/records",
+    "site/machine/stores",
+    "site/machine/tables",
     "stream",
 ];
 

@@ -33,6 +33,7 @@ use super::stores::{Store, stores_in};
 use super::tokens::{put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
 use crate::global::ownership::Records;
+use crate::stream::receiver::numbered_anew;
 use model::{
     Answer, Bytes, DestinationStep, Epoch, KeyspaceId, MoveError, MoveId, SiteId, Slot, SlotEpochs,
     SlotRun, SlotSet, StagedItem,
@@ -42,8 +43,6 @@ use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
-/// How far the numbers of chunks jump when it is asked what has come.
-pub(super) const ANEW: u64 = 1 << 32;
 
 /// Slots on their way to this site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -245,7 +244,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.learn_source(id.from, slots);
         if let Some(arrival) = self.modes.arrivals.under_way.get_mut(&id) {
-            arrival.chunks = (arrival.chunks / ANEW + 1) * ANEW;
+            arrival.chunks = numbered_anew(arrival.chunks);
             self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
             return Ok(staged(arrival));
         }

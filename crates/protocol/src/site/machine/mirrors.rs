@@ -20,7 +20,6 @@
 use super::Applying;
 use super::Owner;
 use super::copies::Copies;
-use super::destination::ANEW;
 use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
@@ -31,6 +30,7 @@ use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::bugs::Bug;
 use crate::global::ownership::Records;
+use crate::stream::receiver::numbered_anew;
 use model::{
     Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, MirrorStep, MoveError, Query, Reached,
     Refusal, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem, Tag,
@@ -217,7 +217,7 @@ impl<S: State> Applying<'_, S> {
                     self.forget_parts(from, |_| true);
                     // None of an earlier leader is taken among those that come now.
                     if let Some(mirror) = self.modes.mirrors.0.get_mut(&from) {
-                        mirror.chunks = (mirror.chunks / ANEW + 1) * ANEW;
+                        mirror.chunks = numbered_anew(mirror.chunks);
                     }
                     self.write_mirror(from, false);
                 } else {

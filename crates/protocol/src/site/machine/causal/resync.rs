@@ -21,7 +21,6 @@
 //! sends the rest. A resync is named by its start, so that nothing late of an earlier one is taken. If the
 //! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
 
-use super::super::destination::ANEW;
 use super::super::records::{Record, SEVERAL};
 use super::super::stores::Store;
 use super::super::{Applying, Machine, tables};
@@ -30,6 +29,7 @@ use super::registers::Pending;
 use super::retries::{self, Number, Open};
 use super::{MachineError, Stopped, causals, retry_rows, rows};
 use crate::bugs::Bug;
+use crate::stream::receiver::numbered_anew;
 use model::{
     Answer, Bytes, Effect, KeyspaceId, Kind, NO_SITE, Position, Refusal, Resync as Step,
     ResyncItem, Revision, SiteId, limits,
@@ -215,7 +215,7 @@ impl<S: State> Applying<'_, S> {
                 new
             }
         };
-        resync.chunks = (resync.chunks / ANEW + 1) * ANEW;
+        resync.chunks = numbered_anew(resync.chunks);
         self.take_back(resync.ordered)?;
         self.drop_ordered(resync.ordered)?;
         self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
