@@ -332,6 +332,12 @@ pub enum RegistryError {
          are dropped: `portolan keyspace list` shows which sites hold which"
     )]
     LastHolder(SiteName),
+    /// Slots of a lost site may be at sites that its failover did not ask, and no other failover would take them.
+    #[error(
+        "the failover of {0} did not ask all sites, and what they have of its slots would be served by none: ask for \
+         `portolan site promote {0}` again, without `--without` but for sites that are lost, and remove it then"
+    )]
+    NotAllAsked(SiteName),
 }
 
 /// A refusal of a keyspace reads as that of a site that belongs to no deployment.
@@ -504,6 +510,7 @@ impl Registry {
             // The asked site may not have known yet that the site is lost: that one has nothing to hand over
             // any more, and does not answer.
             RegistryChange::Leave(id) if self.is_lost(*id) => {
+                self.check_all_asked(*id)?;
                 self.change_at(&RegistryChange::Remove(*id), version)
             }
             RegistryChange::Leave(id) => {
@@ -648,6 +655,19 @@ impl Registry {
         }
     }
 
+    /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
+    /// of it can take them. Those that are lost themselves have a failover of their own, which comes later.
+    fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
+        let last = self.failovers.decided.iter().rfind(|one| one.lost == id);
+        let (Some(last), Some(lost)) = (last, self.site(id)) else { return Ok(()) };
+        let mut listed = last.without.iter().filter(|site| self.site(**site).is_some()).peekable();
+        let is_left_to_others = listed.peek().is_some() && listed.all(|site| self.is_lost(*site));
+        match last.without.is_empty() || is_left_to_others {
+            true => Ok(()),
+            false => Err(RegistryError::NotAllAsked(lost.name.clone())),
+        }
+    }
+
     fn check_no_failover(&self) -> Result<(), RegistryError> {
         let Some(open) = &self.failovers.open else { return Ok(()) };
         let unnamed = || SiteName::new(open.lost.to_string()).expect("a site's id is a name");
@@ -781,6 +801,35 @@ mod tests {
         assert!(registry.failovers.decide(at(6), at(5), Vec::new()));
         registry.change(&RegistryChange::Leave(lost)).unwrap();
         assert_eq!(registry.site(lost), None, "it could not hand anything over");
+    }
+
+    #[test]
+    fn a_lost_site_stays_while_a_site_that_was_not_asked_may_have_its_slots() {
+        let mut registry = registry();
+        for (name, incarnation) in [("b", 9), ("c", 10)] {
+            registry.change(&RegistryChange::Join(entry(name, incarnation))).unwrap();
+        }
+        let ([a, b, c], at) =
+            ([SiteId(1), SiteId(2), SiteId(3)], |round| Ballot { round, ..Ballot::FIRST });
+        let decide = |registry: &mut Registry, round, lost, without: &[SiteId]| {
+            registry.failovers.open(at(round), lost, without).unwrap();
+            assert!(registry.failovers.decide(at(round + 1), at(round), Vec::new()));
+        };
+        let refused = |registry: &mut Registry, id| {
+            let outcome = registry.change(&RegistryChange::Leave(id));
+            matches!(outcome, Err(RegistryError::NotAllAsked(_)))
+        };
+        decide(&mut registry, 5, b, &[a]);
+        assert!(refused(&mut registry, b), "a may have slots of b");
+        decide(&mut registry, 7, b, &[]);
+        // Of two that are lost, neither of which was asked, the last one stays for a failover that asks all.
+        decide(&mut registry, 9, b, &[c]);
+        decide(&mut registry, 11, c, &[b]);
+        registry.change(&RegistryChange::Leave(b)).unwrap();
+        assert!(refused(&mut registry, c), "slots of b may be at no other site");
+        decide(&mut registry, 13, c, &[]);
+        registry.change(&RegistryChange::Leave(c)).unwrap();
+        assert_eq!(registry.sites.len(), 1);
     }
 
     #[test]

@@ -104,11 +104,14 @@ impl Failovers {
     }
 
     /// Decides the open failover at this version. Returns whether it was open. With nothing to take it is a
-    /// decision all the same, if it is the first: the site counts as lost, and may be removed.
+    /// decision all the same, if it is the first: the site counts as lost; or if it has asked all sites and the last
+    /// one had not: the site may be removed.
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
-        if !taken.is_empty() || !self.is_away(lost) {
+        let last = self.decided.iter().rfind(|one| one.lost == lost);
+        let asked_more = without.is_empty() && last.is_some_and(|one| !one.without.is_empty());
+        if !taken.is_empty() || !self.is_away(lost) || asked_more {
             let returned = false;
             let decided = version;
             self.decided.push(DecidedFailover { decided, opened, lost, without, taken, returned });

@@ -250,12 +250,19 @@ impl FailoverJobs {
         if one.accept && one.loss.answers {
             return self.end(lost, view, Err(failed(BackupError::Answers(lost))));
         }
+        let name = |site: &SiteId| match view.registry.site(*site) {
+            Some(entry) => entry.name.to_string(),
+            None => site.to_string(),
+        };
+        let names = |sites: &[SiteId]| sites.iter().map(name).collect::<Vec<_>>().join(", ");
+        // Nothing is asked of these, so what they have would be left out, and their slots be served by none.
+        let mut answer = one.without.clone();
+        answer.retain(|site| (view.heard_since)(*site, since));
+        if !answer.is_empty() {
+            return self.end(lost, view, Err(failed(BackupError::NamedAnswer(names(&answer)))));
+        }
         if one.accept && !one.loss.silent.is_empty() {
-            let name = |site: &SiteId| match view.registry.site(*site) {
-                Some(entry) => entry.name.to_string(),
-                None => site.to_string(),
-            };
-            let names = one.loss.silent.iter().map(name).collect::<Vec<_>>().join(", ");
+            let names = names(&one.loss.silent);
             return self.end(lost, view, Err(failed(BackupError::Silent(names))));
         }
         self.gather(lost, None, view)
@@ -348,8 +355,10 @@ impl FailoverJobs {
         let taken = plan(reported, &mut one.loss, all_asked, has_left, self.planted);
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
-            if taken.is_empty() && view.registry.is_lost(lost) {
-                let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+            let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+            // That all were asked now has to be decided all the same: the lost site can be removed then.
+            let is_news = all_asked && decided.is_some_and(|one| !one.without.is_empty());
+            if taken.is_empty() && view.registry.is_lost(lost) && !is_news {
                 let first = decided.and_then(|one| one.taken.first());
                 let taker = first.map_or(one.loss.by, |taken| taken.by);
                 return self.end(lost, view, Err(failed(BackupError::Promoted(taker))));
@@ -772,6 +781,46 @@ mod tests {
             }
         }
         panic!("it was not opened");
+    }
+
+    #[test]
+    fn a_named_site_that_answers_is_to_be_asked() {
+        let registry = registry();
+        let outcome = |answers: SiteId| {
+            let heard_since = move |site: SiteId, _| site == answers;
+            let view = |now| Context {
+                now,
+                own: B,
+                registry: &registry,
+                in_step_ms: 0,
+                heard_since: &heard_since,
+            };
+            let mut jobs = FailoverJobs::default();
+            let wanted = Wanted {
+                origin: Origin::Discard,
+                lost: LOST,
+                by: B,
+                without: vec![C],
+                accept: true,
+                reported: None,
+                deadline: Duration::from_secs(10),
+                id: None,
+            };
+            jobs.want(wanted, &view(Duration::ZERO));
+            jobs.advance(LOST, &view(Duration::from_secs(2)))
+        };
+        let refused = outcome(C).pop().expect("an effect");
+        assert!(
+            matches!(
+                &refused,
+                Effect::Settle(
+                    _,
+                    Err(Failure::Refused(Refusal::Backup(BackupError::NamedAnswer(_))))
+                )
+            ),
+            "{refused:?}"
+        );
+        assert!(matches!(outcome(B)[..], [Effect::Ask { .. }]), "C is silent");
     }
 
     /// The preview has B's copy up to 7; meanwhile that copy is gone.

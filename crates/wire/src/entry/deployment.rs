@@ -95,6 +95,7 @@ code_enum!(RegistryError as "registry error" {
     126 => HoldsNotAll(name),
     127 => TooFewHold,
     128 => LastHolder(name),
+    129 => NotAllAsked(name),
 });
 
 code_enum!(MoveError as "move error" {

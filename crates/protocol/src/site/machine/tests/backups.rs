@@ -559,6 +559,12 @@ fn who_cannot_be_asked_must_be_named() {
     };
     assert!(is_silent(&silent), "{silent:?}");
     assert!(three.promote(true, &[C], &[C]).unwrap().done);
+    let again = three.promote(true, &[], &[]).unwrap();
+    assert_eq!(
+        (again.done, again.holds),
+        (true, 0),
+        "that all were asked is decided: A may be removed"
+    );
     let again = three.promote(true, &[], &[]);
     assert_eq!(
         again,
