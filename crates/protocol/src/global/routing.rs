@@ -482,6 +482,14 @@ impl Routing {
         self.settle(id, outcome)
     }
 
+    /// Whether a request is with a site, so that the answer of this one counts. All attempts of a request have one
+    /// id: a site that was asked before the present one may answer late, and its answer must not pass for that of the
+    /// present one, of which the state has other failovers. The answer is dropped; the request goes on.
+    pub(crate) fn is_with(&self, wire_id: u64, site: SiteId) -> bool {
+        let one = self.routed.get(&self.id_here(wire_id));
+        one.is_some_and(|one| matches!(one.at, At::Sent(asked, ..) if asked == site))
+    }
+
     /// Another site's answer. `None`: it is not to be passed on (yet).
     pub(crate) fn answered(
         &mut self,
@@ -798,5 +806,17 @@ mod tests {
         let unanswered = routing.unanswered(|_, _, _| Contact::Overdue, &mut settled);
         assert_eq!((unanswered, settled.len()), ((vec![AT], BTreeSet::new()), 0));
         assert_eq!(routing.take_due(Duration::ZERO).len(), 1);
+    }
+
+    #[test]
+    fn a_late_answer_of_another_site_does_not_count() {
+        let mut routing = with_one_sent(Command::Tick);
+        let wire_id = routing.id_there(1);
+        assert!(routing.is_with(wire_id, AT.0) && !routing.is_with(wire_id, SiteId(3)));
+        routing.unanswered(|_, _, _| Contact::Overdue, &mut Vec::new());
+        assert!(!routing.is_with(wire_id, AT.0), "it is to be looked at again");
+        assert_eq!(routing.take_due(Duration::ZERO), [1]);
+        assert!(routing.go_away(1, SiteId(3), NodeId(1), Duration::ZERO).is_some());
+        assert!(routing.is_with(wire_id, SiteId(3)) && !routing.is_with(wire_id, AT.0));
     }
 }

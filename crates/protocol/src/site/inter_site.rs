@@ -305,6 +305,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let mut settled = Vec::new();
         for answer in answered.answers {
+            if !self.global.routing.is_with(answer.id, site) {
+                continue;
+            }
             let Some(outcome) = self.inter_site_outcome(&answer) else { continue };
             let hint = self.hint_reported((SiteId(answer.owner), answer.known_epoch()));
             let held = HeldAnswer {
