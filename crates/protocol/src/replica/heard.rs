@@ -49,6 +49,11 @@ impl Heard {
         }
     }
 
+    /// The tick after which a member was last heard.
+    fn at_tick(&self, members: &Members, node: NodeId) -> u64 {
+        self.ticks - self.silent_ticks(members, node) as u64
+    }
+
     /// Of the life that is a member now: it does not begin with the silence of the one before.
     fn silent_ticks(&self, members: &Members, node: NodeId) -> usize {
         let life = membership::find(members, node).map(life_of);
@@ -70,6 +75,14 @@ impl<R: LogReader> Replica<R> {
     pub(crate) fn is_alive(&self, options: &Options, node: NodeId) -> bool {
         let silent_ticks = self.heard.silent_ticks(&self.members, node);
         node == options.node || silent_ticks < ticks_of_the_lost(options)
+    }
+
+    /// On a leader: the tick after which a message of a member last came.
+    pub(crate) fn heard_at_tick(&self, options: &Options, node: NodeId) -> u64 {
+        match node == options.node {
+            true => u64::MAX,
+            false => self.heard.at_tick(&self.members, node),
+        }
     }
 
     /// On a leader: whether another machine may take a member's place.
@@ -97,6 +110,10 @@ mod tests {
         }
         let silent = |heard: &Heard, node| heard.silent_ticks(&members, NodeId(node));
         assert_eq!((silent(&heard, 1), silent(&heard, 2), heard.ticks()), (3, 0, 3));
+        assert_eq!(
+            (heard.at_tick(&members, NodeId(1)), heard.at_tick(&members, NodeId(2))),
+            (0, 3)
+        );
         assert_eq!(silent(&heard, 9), 0, "it is only just added");
         let replaced = list(&[member(1, 12), member(2, 22)]);
         assert_eq!(heard.silent_ticks(&replaced, NodeId(1)), 0, "it was the life before");

@@ -45,7 +45,29 @@ pub(crate) enum Wanted {
         deadline: Duration,
     },
     /// A node is to be gone.
-    Leave { node: NodeId, id: Option<RequestId>, origin: Origin, deadline: Duration },
+    Leave {
+        node: NodeId,
+        /// Also a voter that answers, while others do not.
+        force: bool,
+        asked_at_tick: u64,
+        /// A voter that answers waits until this tick of the leader's for a word of each of the others, unless one is
+        /// known to be lost.
+        refuse_at_tick: u64,
+        id: Option<RequestId>,
+        origin: Origin,
+        deadline: Duration,
+    },
+}
+
+/// What a leader looks at to decide about wishes.
+pub(crate) struct Context<'a> {
+    pub(crate) members: &'a Members,
+    /// Ticks that it has counted.
+    pub(crate) ticks: u64,
+    /// Whether a member is silent.
+    pub(crate) is_lost: &'a dyn Fn(NodeId) -> bool,
+    /// The tick after which a message of a member last came.
+    pub(crate) heard_at_tick: &'a dyn Fn(NodeId) -> u64,
 }
 
 /// What to do next about one wish.
@@ -85,9 +107,7 @@ impl Membership {
     /// Settles the wishes that have come true and answers with the change to propose next, if any.
     pub(crate) fn next(
         &mut self,
-        members: &Members,
-        ticks: u64,
-        is_lost: impl Fn(NodeId) -> bool,
+        context: &Context<'_>,
         settled: &mut Vec<Settled>,
     ) -> Option<MembersChange> {
         let mut proposal = None;
@@ -95,7 +115,7 @@ impl Membership {
             if proposal.is_some() {
                 return true;
             }
-            match wanted.next(members, ticks, &is_lost) {
+            match wanted.next(context) {
                 Next::Wait => true,
                 Next::Refuse(error) => {
                     settled.push((wanted.take_origin(), Err(Failure::Membership(error))));
@@ -121,7 +141,7 @@ impl Membership {
     ) -> Vec<(Origin, Option<RequestId>, Duration)> {
         let mut leaving = Vec::new();
         self.wanted.retain(|wanted| match wanted {
-            Wanted::Leave { node, id, origin, deadline } if *node == own => {
+            Wanted::Leave { node, id, origin, deadline, .. } if *node == own => {
                 leaving.push((*origin, *id, *deadline));
                 false
             }
@@ -163,16 +183,26 @@ impl Wanted {
         *origin
     }
 
-    fn next(&self, members: &Members, ticks: u64, is_lost: impl Fn(NodeId) -> bool) -> Next {
+    fn next(&self, context: &Context<'_>) -> Next {
+        let Context { members, ticks, is_lost, .. } = *context;
         let (Wanted::Join { id, .. } | Wanted::Leave { id, .. }) = self;
         if is_done(members, *id) {
             return Next::Done;
         }
         match self {
-            Wanted::Leave { node, .. } => match find(members, *node) {
-                Some(member) => propose(MemberChangeKind::Remove, member, *id),
-                None => Next::Done,
-            },
+            Wanted::Leave { node, force, asked_at_tick, refuse_at_tick, .. } => {
+                let Some(member) = find(members, *node) else { return Next::Done };
+                if members.voters == [node.0] {
+                    return Next::Refuse(MembershipError::LastVoter(*node));
+                }
+                let is_other_lost = |voter: &u64| *voter != node.0 && is_lost(NodeId(*voter));
+                let may_come = !members.voters.iter().any(is_other_lost);
+                match remaining(context, *node, *asked_at_tick) {
+                    Err(_) if !force && may_come && ticks < *refuse_at_tick => Next::Wait,
+                    Err(error) if !force => Next::Refuse(error),
+                    _ => propose(MemberChangeKind::Remove, member, *id),
+                }
+            }
             Wanted::Join { member, force, asked_in_silence, refuse_at_tick, .. } => {
                 let is_free = |node| *asked_in_silence && is_lost(node);
                 match find(members, NodeId(member.node)) {
@@ -263,30 +293,37 @@ pub(crate) fn is_lost(members: &Members, node: NodeId, is_alive: impl Fn(NodeId)
     !is_alive(node) && 2 * heard > members.voters.len()
 }
 
-/// Whether a wish to remove a node can be granted. A voter that is alive stays while another one is not,
-/// unless that is forced: each such step brings the site nearer to having no majority, and often it is
-/// the other one that was meant.
-pub(crate) fn check_remove(
-    members: &Members,
-    node: NodeId,
-    force: bool,
-    is_alive: impl Fn(NodeId) -> bool,
-) -> Result<(), MembershipError> {
+/// Whether a wish to remove a node can be granted at all.
+pub(crate) fn check_remove(members: &Members, node: NodeId) -> Result<(), MembershipError> {
     if find(members, node).is_none() {
         return Err(MembershipError::NotAMember(node));
     }
-    if members.voters == [node.0] {
-        return Err(MembershipError::LastVoter(node));
+    match members.voters == [node.0] {
+        true => Err(MembershipError::LastVoter(node)),
+        false => Ok(()),
     }
-    let is_left = |voter: &&u64| **voter != node.0;
-    let voters = members.voters.iter().filter(is_left).count() as u64;
-    let left = members.voters.iter().filter(is_left);
-    let reachable = left.filter(|voter| is_alive(NodeId(**voter))).count() as u64;
-    let stays = members.voters.contains(&node.0) && !is_lost(members, node, &is_alive);
-    if !force && stays && reachable < voters {
-        return Err(MembershipError::FewerReachable { node, voters, reachable });
+}
+
+/// Whether the voters that remain without a node have all sent a word since it was asked. Without that a voter that
+/// answers stays, unless its removal is forced: each such step brings the site nearer to having no majority, and often
+/// it is another one that was meant. Earlier words do not count: one that died a moment ago is missed soon.
+fn remaining(
+    context: &Context<'_>,
+    node: NodeId,
+    asked_at_tick: u64,
+) -> Result<(), MembershipError> {
+    let members = context.members;
+    if !members.voters.contains(&node.0) || (context.is_lost)(node) {
+        return Ok(());
     }
-    Ok(())
+    let remaining = members.voters.iter().filter(|voter| **voter != node.0);
+    let voters = remaining.clone().count() as u64;
+    let answers = |voter: &&u64| (context.heard_at_tick)(NodeId(**voter)) > asked_at_tick;
+    let reachable = remaining.filter(answers).count() as u64;
+    match reachable < voters {
+        true => Err(MembershipError::FewerReachable { node, voters, reachable }),
+        false => Ok(()),
+    }
 }
 
 /// Whether leadership can be handed to a node.
@@ -326,6 +363,18 @@ mod tests {
         Wanted::Join { member, force, asked_in_silence, refuse_at_tick, id: None, origin, deadline }
     }
 
+    fn leave(node: u64, force: bool) -> Wanted {
+        let (id, origin, deadline) = (None, Origin::Discard, Duration::from_secs(1));
+        let (node, asked_at_tick, refuse_at_tick) = (NodeId(node), 2, 5);
+        Wanted::Leave { node, force, asked_at_tick, refuse_at_tick, id, origin, deadline }
+    }
+
+    /// At a leader of which all others are heard, or lost.
+    fn at(members: &Members, ticks: u64, all_lost: bool) -> Context<'_> {
+        let is_lost: &dyn Fn(NodeId) -> bool = if all_lost { &|_| true } else { &|_| false };
+        Context { members, ticks, is_lost, heard_at_tick: &|_| u64::MAX }
+    }
+
     fn kind_of(next: Next) -> Option<MemberChangeKind> {
         match next {
             Next::Propose(change) => Some(change.changes[0].kind()),
@@ -337,20 +386,20 @@ mod tests {
     fn a_node_with_an_empty_disk_is_removed_before_it_is_added() {
         let mut members = first_members(member(1, 11));
         assert_eq!(
-            kind_of(join(2, 22).next(&members, 0, |_| true)),
+            kind_of(join(2, 22).next(&at(&members, 0, true))),
             Some(MemberChangeKind::Listen)
         );
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        assert_eq!(kind_of(join(2, 22).next(&members, 0, |_| true)), None);
+        assert_eq!(kind_of(join(2, 22).next(&at(&members, 0, true))), None);
         assert_eq!(
-            kind_of(join(2, 23).next(&members, 0, |_| true)),
+            kind_of(join(2, 23).next(&at(&members, 0, true))),
             Some(MemberChangeKind::Remove)
         );
         members.nodes.pop();
         members.voters.pop();
         assert_eq!(
-            kind_of(join(2, 23).next(&members, 0, |_| true)),
+            kind_of(join(2, 23).next(&at(&members, 0, true))),
             Some(MemberChangeKind::Listen)
         );
     }
@@ -360,7 +409,7 @@ mod tests {
         let mut members = first_members(member(1, 11));
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        let next = |joins: Wanted, ticks| joins.next(&members, ticks, |_| false);
+        let next = |joins: Wanted, ticks| joins.next(&at(&members, ticks, false));
         assert_eq!(next(join(2, 23), 0), Next::Wait, "it may just have lost its power");
         assert_eq!(next(join(2, 23), 5), Next::Refuse(in_use(&members.nodes[1])));
         assert_eq!(next(join(2, 22), 5), Next::Done);
@@ -385,7 +434,7 @@ mod tests {
         };
         let mut membership = Membership::default();
         let next =
-            |membership: &mut Membership| membership.next(&members, 0, |_| true, &mut Vec::new());
+            |membership: &mut Membership| membership.next(&at(&members, 0, true), &mut Vec::new());
         membership.want(asks(false));
         assert_eq!(next(&mut membership), None, "it may have given up since");
         membership.want(asks(true));
@@ -400,8 +449,11 @@ mod tests {
         let mut membership = Membership::default();
         let origin = Origin::Node { node: NodeId(2), id: 23 };
         for _ in 0..3 {
-            let (node, deadline) = (NodeId(3), Duration::from_secs(1));
-            membership.want(Wanted::Leave { node, id: None, origin, deadline });
+            let mut asked = leave(3, false);
+            if let Wanted::Leave { origin: from, .. } = &mut asked {
+                *from = origin;
+            }
+            membership.want(asked);
         }
         assert_eq!(membership.wanted.len(), 1);
     }
@@ -420,7 +472,7 @@ mod tests {
             origin,
             deadline,
         };
-        let next = |members: &Members| add.next(members, 0, |_| false);
+        let next = |members: &Members| add.next(&at(members, 0, false));
         let Next::Propose(change) = next(&members) else { panic!("it is to be added") };
         assert_eq!(change.done, Some(numbered(id)));
         // It was added and has joined; then it was removed again.
@@ -429,25 +481,39 @@ mod tests {
         assert_eq!(next(&members), Next::Done);
         members.nodes.pop();
         assert_eq!(next(&members), Next::Done);
-        let remove = Wanted::Leave { node: NodeId(1), id: Some(id), origin, deadline };
-        assert_eq!(remove.next(&members, 0, |_| false), Next::Done);
+        let mut remove = leave(1, false);
+        if let Wanted::Leave { id: number, .. } = &mut remove {
+            *number = Some(id);
+        }
+        assert_eq!(remove.next(&at(&members, 0, false)), Next::Done);
     }
 
     #[test]
-    fn a_voter_that_is_alive_stays_while_another_is_not() {
+    fn a_voter_that_answers_is_removed_when_all_others_have_answered_since() {
         let mut members = first_members(member(1, 11));
         members.nodes.extend([member(2, 22), member(3, 33), member(4, 44)]);
         members.voters = vec![1, 2, 3];
         members.learners = vec![4];
-        let without_3 = |node: NodeId| node != NodeId(3);
+        let next = |wanted: Wanted, ticks, third_at: u64, lost: Option<u64>| {
+            let heard_at_tick = |node: NodeId| if node == NodeId(3) { third_at } else { u64::MAX };
+            wanted.next(&Context {
+                members: &members,
+                ticks,
+                is_lost: &|node| lost == Some(node.0),
+                heard_at_tick: &heard_at_tick,
+            })
+        };
+        let remove = Some(MemberChangeKind::Remove);
+        assert_eq!(next(leave(2, false), 2, 2, None), Next::Wait, "that was before it was asked");
+        assert_eq!(kind_of(next(leave(2, false), 4, 3, None)), remove);
         let (node, voters, reachable) = (NodeId(2), 2, 1);
         let refused = MembershipError::FewerReachable { node, voters, reachable };
         assert!(refused.to_string().contains("no majority"), "{refused}");
-        assert_eq!(check_remove(&members, node, false, without_3), Err(refused));
-        assert_eq!(check_remove(&members, node, true, without_3), Ok(()));
-        assert_eq!(check_remove(&members, node, false, |_| true), Ok(()));
-        assert_eq!(check_remove(&members, NodeId(3), false, without_3), Ok(()));
-        assert_eq!(check_remove(&members, NodeId(4), false, without_3), Ok(()), "it does not vote");
+        assert_eq!(next(leave(2, false), 2, 2, Some(3)), Next::Refuse(refused.clone()));
+        assert_eq!(next(leave(2, false), 5, 2, None), Next::Refuse(refused));
+        assert_eq!(kind_of(next(leave(2, true), 2, 2, Some(3))), remove, "it is forced");
+        assert_eq!(kind_of(next(leave(3, false), 2, 2, Some(3))), remove, "it is the lost one");
+        assert_eq!(kind_of(next(leave(4, false), 2, 2, Some(3))), remove, "it does not vote");
     }
 
     #[test]
@@ -458,21 +524,13 @@ mod tests {
         let own = |node: NodeId| node == NodeId(1);
         assert!(!is_lost(&members, NodeId(2), own), "the leader may be deaf");
         assert!(is_lost(&members, NodeId(2), |node| node != NodeId(2)));
-        assert!(check_remove(&members, NodeId(2), false, own).is_err());
-        assert_eq!(check_remove(&members, NodeId(2), true, own), Ok(()));
     }
 
     #[test]
     fn the_last_voter_stays() {
         let members = first_members(member(1, 11));
-        assert_eq!(
-            check_remove(&members, NodeId(1), true, |_| true),
-            Err(MembershipError::LastVoter(NodeId(1)))
-        );
-        assert_eq!(
-            check_remove(&members, NodeId(2), true, |_| true),
-            Err(MembershipError::NotAMember(NodeId(2)))
-        );
+        assert_eq!(check_remove(&members, NodeId(1)), Err(MembershipError::LastVoter(NodeId(1))));
+        assert_eq!(check_remove(&members, NodeId(2)), Err(MembershipError::NotAMember(NodeId(2))));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) mod writes;
 
 use crate::bugs::Bug;
 use crate::options::Options;
-use changing::NewVoter;
+use changing::LastChange;
 use forwarding::Forwarding;
 use gate::Gate;
 pub use gate::{ReadGate, Readable};
@@ -71,7 +71,7 @@ pub(crate) struct Replica<R: LogReader> {
     pub(crate) replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
 
     pub(crate) membership: Membership,
-    pub(crate) new_voters: Vec<NewVoter>,
+    pub(crate) last_change: Option<LastChange>,
     pub(crate) leader_transfer: LeaderTransfer,
     pub(crate) heard: Heard,
     pub(crate) removed: bool,
@@ -131,7 +131,7 @@ impl<R: LogReader> Replica<R> {
             forwarding: Forwarding::new(options.client),
             replies: BTreeMap::new(),
             membership: Membership::default(),
-            new_voters: Vec::new(),
+            last_change: Some(LastChange::unknown(applied)),
             leader_transfer: LeaderTransfer::default(),
             heard: Heard::default(),
             removed: false,

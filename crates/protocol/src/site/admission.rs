@@ -1,7 +1,7 @@
 //! What a site's core sees when it admits a request ([`crate::admission`]).
 
 use super::{ReadGate, Site};
-use crate::admission::{Admission, Context, GroupAt, Right};
+use crate::admission::{Admission, Context, DISK_FULL, GroupAt, Right, WITNESS};
 use crate::bugs::Bug;
 use model::{Group, KeyspaceId, KeyspaceSpec, LoanPart, ReadConsistency, Refusal, SiteId, Slot};
 use storage::log::LogReader;
@@ -69,6 +69,11 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Whether the site has committed what this node's disk has no room for: the others have.
+    pub(super) fn is_behind_by_full_disk(&self) -> bool {
+        self.replica.disk_full.is_some() && !self.replica.has_applied_all(&self.options)
+    }
+
     /// What may be answered from the state here; `None`: about no keyspace.
     pub(super) fn admit_read_in(
         &self,
@@ -82,7 +87,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let now = || self.now.monotonic;
         let right = Right {
-            is_witness: self.options.witness,
+            lacks: match self.options.witness {
+                true => Some(WITNESS),
+                false => self.is_behind_by_full_disk().then_some(DISK_FULL),
+            },
             gate: self.replica.gate.now(),
             leads,
             lags: !is_blind && !self.replica.has_applied_all(&self.options),

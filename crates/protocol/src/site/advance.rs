@@ -23,7 +23,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn on_tick(&mut self) {
         let now = self.now.monotonic;
         self.replica.heard.tick(&self.replica.members);
-        self.replica.forget_known_voters();
         let mut settled = Vec::new();
         self.replica.writes.give_up(now, &mut settled);
         self.replica.forwarding.give_up(now, &mut settled);
@@ -47,12 +46,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.replica.forwarding.lost(&mut settled);
             self.settle(settled);
         }
-        if self.options.witness && self.leads() {
+        // Others have room for what this one has not: under one of them the site goes on.
+        if self.leads() && (self.options.witness || self.is_behind_by_full_disk()) {
             self.hand_over();
         }
     }
 
-    /// A witness that had to lead, or a leader that is to be removed, hands over to the data node
+    /// A witness that had to lead, or a leader that is to be removed or has no room, hands over to the data node
     /// that holds most of the log.
     pub(super) fn hand_over(&mut self) {
         if self.replica.raft.is_transferring() {
@@ -218,14 +218,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn drive_membership(&mut self) {
-        if !self.leads() || self.replica.raft.members_change_pending() {
+        let is_pending = self.replica.raft.members_change_pending();
+        if !self.leads() || is_pending || !self.replica.is_settled() {
             return;
         }
         let mut settled = Vec::new();
         let ticks = self.replica.heard.ticks();
         let mut membership = std::mem::take(&mut self.replica.membership);
-        let is_lost = |node| self.replica.is_lost(&self.options, node);
-        let wanted = membership.next(&self.replica.members, ticks, is_lost, &mut settled);
+        let context = membership::Context {
+            members: &self.replica.members,
+            ticks,
+            is_lost: &|node| self.replica.is_lost(&self.options, node),
+            heard_at_tick: &|node| self.replica.heard_at_tick(&self.options, node),
+        };
+        let wanted = membership.next(&context, &mut settled);
         self.replica.membership = membership;
         self.settle(settled);
         if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {
@@ -368,10 +374,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     (self.read_batch(index, term, payload)?, None)
                 }
                 EntryContent::Members(change) => {
-                    let before = self.replica.members.voters.clone();
+                    let before = self.replica.members.clone();
                     self.replica.raft.apply_members(&mut self.replica.members, &change, index);
                     if !self.options.planted.is(Bug::ShowNewVoters) {
-                        self.replica.note_new_voters(&before, index);
+                        self.replica.note_change(before, index);
                     }
                     // Before the change is durable: after a restart this node finds it again.
                     self.check_own_life()?;

@@ -326,6 +326,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.hand_over();
     }
 
+    /// The tick that it is now, and the one by which it is known that a member is lost, `times` over; before a request's
+    /// deadline, so that its sender receives the reason.
+    fn patience(&self, times: u64, deadline: Duration) -> (u64, u64) {
+        let ticks = self.replica.heard.ticks();
+        let left = deadline.saturating_sub(self.now.monotonic);
+        let ticks_left = (left.as_nanos() / self.options.tick.as_nanos()) as u64;
+        (ticks, ticks + (times * ticks_of_the_lost(&self.options) as u64).min(ticks_left))
+    }
+
     fn take_removal(
         &mut self,
         origin: Origin,
@@ -337,12 +346,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
             return Ok(());
         }
-        let is_alive = |node| self.replica.is_alive(&self.options, node);
-        membership::check_remove(&self.replica.members, node, force, is_alive)?;
-        match origin {
-            Origin::Node { .. } if node == self.options.node => self.send_on_to_next_leader(origin),
-            _ => self.replica.membership.want(Wanted::Leave { node, id, origin, deadline }),
+        membership::check_remove(&self.replica.members, node)?;
+        if matches!(origin, Origin::Node { .. }) && node == self.options.node {
+            self.send_on_to_next_leader(origin);
+            return Ok(());
         }
+        let (asked_at_tick, refuse_at_tick) = self.patience(2, deadline);
+        self.replica.membership.want(Wanted::Leave {
+            node,
+            force,
+            asked_at_tick,
+            refuse_at_tick,
+            id,
+            origin,
+            deadline,
+        });
         Ok(())
     }
 
@@ -356,11 +374,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if membership::is_done(&self.replica.members, id) {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
-        // Before the joining node's deadline, so that it receives the reason.
-        let left = deadline.saturating_sub(self.now.monotonic);
-        let ticks_left = (left.as_nanos() / self.options.tick.as_nanos()) as u64;
-        let patience = (3 * ticks_of_the_lost(&self.options) as u64).min(ticks_left);
-        let refuse_at_tick = self.replica.heard.ticks() + patience;
+        let (_, refuse_at_tick) = self.patience(3, deadline);
         match membership::check_add(&self.replica.members, &member, force) {
             Ok(()) => {
                 let asked_in_silence = self.replica.is_lost(&self.options, NodeId(member.node));

@@ -1,6 +1,7 @@
 //! Snapshots: made when the log is long, served to nodes that lag, taken in when this node does.
 
 use super::{Output, Site, machine};
+use crate::replica::changing::LastChange;
 use crate::replica::snapshots::{Incoming, Taking};
 use bytes::Bytes;
 use model::{NodeId, limits};
@@ -205,6 +206,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(Incoming { mut message, .. }) = self.snapshots.incoming.take() else { return };
         self.replica.applied = head.index;
         self.replica.members = decode_members(&head.members);
+        self.replica.last_change = Some(LastChange::unknown(head.index));
         if let Err(why) = self.check_own_life() {
             self.fail(why);
             return;

@@ -500,6 +500,11 @@ impl<R: LogReader> Raft<R> {
         Some((progress.matched, progress.recent_active))
     }
 
+    /// This node.
+    pub fn id(&self) -> NodeId {
+        NodeId(self.node.raft.id)
+    }
+
     /// For a leader: up to which index `node` knows that entries are committed, by its answers.
     pub fn committed_at(&self, node: NodeId) -> u64 {
         match node.0 == self.node.raft.id {
