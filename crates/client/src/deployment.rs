@@ -2,8 +2,8 @@
 //! users.
 //!
 //! Moves of slots, leaving, backups and promotions bear numbers: such a call is sent again, to another node if
-//! need be, until its outcome is known, and done once. A recovery of the registry is not sent again if its outcome
-//! is unknown; [`Deployment::registry`] shows what came of it.
+//! need be, until its outcome is known, and done once. A recovery of the registry is sent again, too, and needs no
+//! number: what it is to bring about is seen from the registry.
 
 use crate::call::{Caller, Repeat, deployment};
 use crate::order::MoveOrder;

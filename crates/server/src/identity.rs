@@ -62,12 +62,19 @@ pub(crate) struct Peer {
     address: String,
 }
 
+/// Makes the error of something that was tried with a file or directory.
+fn cannot_be(tried: &'static str, path: &Path) -> impl Fn(std::io::Error) -> IdentityError {
+    move |cause| IdentityError::Io { tried, path: path.to_path_buf(), cause }
+}
+
 /// Why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The system failed.
-    #[error("{path} cannot be made, read or written: {cause}")]
+    #[error("{path} cannot be {tried}: {cause}")]
     Io {
+        /// What was tried.
+        tried: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The system's error.
@@ -174,7 +181,7 @@ impl Identity {
                 identity.save(data)?;
                 return Ok(identity);
             }
-            Err(cause) => return Err(IdentityError::Io { path, cause }),
+            Err(cause) => return Err(cannot_be("read", &path)(cause)),
         };
         let found = Identity::parse(&path, &text)?;
         found.check(data, site, node)?;
@@ -260,8 +267,7 @@ impl Identity {
 
     fn change(data: &Path, change: impl FnOnce(&mut Identity)) -> Result<(), IdentityError> {
         let path = data.join(FILE);
-        let io = |cause| IdentityError::Io { path: path.clone(), cause };
-        let text = fs::read_to_string(&path).map_err(io)?;
+        let text = fs::read_to_string(&path).map_err(cannot_be("read", &path))?;
         let malformed = |error: toml::de::Error| IdentityError::Malformed {
             path: path.clone(),
             cause: error.to_string(),
@@ -285,14 +291,12 @@ impl Identity {
     fn save(&self, data: &Path) -> Result<(), IdentityError> {
         let text = self.to_toml();
         let (path, new) = (data.join(FILE), data.join("identity.new"));
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(data)?.sync_all()
-        };
-        write().map_err(|cause| IdentityError::Io { path: path.clone(), cause })
+        let mut file = File::create(&new).map_err(cannot_be("created", &new))?;
+        file.write_all(text.as_bytes()).map_err(cannot_be("written", &new))?;
+        file.sync_all().map_err(cannot_be("synced", &new))?;
+        fs::rename(&new, &path).map_err(cannot_be("replaced", &path))?;
+        let folder = File::open(data).map_err(cannot_be("opened", data))?;
+        folder.sync_all().map_err(cannot_be("synced", data))
     }
 }
 
@@ -319,7 +323,7 @@ pub(crate) fn check_whole(data: &Path) -> Result<(), IdentityError> {
                 }
             }
         }
-        Err(cause) => return Err(IdentityError::Io { path, cause }),
+        Err(cause) => return Err(cannot_be("read", &path)(cause)),
     }
     Ok(())
 }
@@ -328,15 +332,15 @@ fn has_files(folder: &Path) -> Result<bool, IdentityError> {
     match fs::read_dir(folder) {
         Ok(mut files) => Ok(files.next().is_some()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(cause) => Err(IdentityError::Io { path: folder.to_path_buf(), cause }),
+        Err(cause) => Err(cannot_be("listed", folder)(cause)),
     }
 }
 
 /// Locks the data directory for this process, until the file is dropped.
 pub(crate) fn lock_directory(data: &Path) -> Result<File, IdentityError> {
-    let io = |cause| IdentityError::Io { path: data.to_path_buf(), cause };
-    fs::create_dir_all(data).map_err(io)?;
-    let file = File::create(data.join("lock")).map_err(io)?;
+    fs::create_dir_all(data).map_err(cannot_be("created", data))?;
+    let lock = data.join("lock");
+    let file = File::create(&lock).map_err(cannot_be("created", &lock))?;
     file.try_lock().map_err(|_| IdentityError::InUse(data.to_path_buf()))?;
     Ok(file)
 }

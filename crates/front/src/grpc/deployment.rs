@@ -10,7 +10,7 @@ use model::{
 use server::{MapView, Owned, Standing, backup_of};
 use tonic::{Request, Response, Status, async_trait};
 use wire::entry;
-use wire::grpc::{Invalid, request_id, status, v1};
+use wire::grpc::{Invalid, Reason, request_id, status, v1};
 
 #[async_trait]
 impl v1::deployment_server::Deployment for Callee {
@@ -214,9 +214,7 @@ impl v1::deployment_server::Deployment for Callee {
             let discard = asked.discard.iter().map(|name| site_named(&registry, name));
             let discard = discard.collect::<Result<Vec<_>, _>>()?;
             if asked.discard.contains(&asked.site) {
-                return Err(Status::invalid_argument(
-                    "a site keeps no mirror of itself to discard",
-                ));
+                return Err(Reason::Invalid.status("a site keeps no mirror of itself to discard"));
             }
             let known = id.and_then(|id| outcome_of(&registry, id));
             if let Some(outcome) = known.filter(|outcome| outcome.is_err() || discard.is_empty()) {
@@ -278,13 +276,15 @@ impl v1::deployment_server::Deployment for Callee {
                 at => Some(site_named(&registry, at)?),
             };
             let without = asked.without.iter().map(|name| site_named(&registry, name));
-            let without = without.collect::<Result<Vec<_>, _>>()?;
+            let mut without = without.collect::<Result<Vec<_>, _>>()?;
+            without.sort_unstable();
+            without.dedup();
             if by == Some(lost) {
-                return Err(Status::invalid_argument("the lost site cannot take over from itself"));
+                return Err(Reason::Invalid.status("the lost site cannot take over from itself"));
             }
             if let Some(one) = without.iter().find(|one| **one == lost || self.is_own(**one)) {
                 let name = name_of(&registry, *one);
-                return Err(Status::invalid_argument(match *one == lost {
+                return Err(Reason::Invalid.status(match *one == lost {
                     true => format!("{name} is the lost site: it is not asked anyway"),
                     false => format!("{name} answers this request, so it can be asked"),
                 }));
@@ -293,7 +293,7 @@ impl v1::deployment_server::Deployment for Callee {
             let reported = match asked.accepted.is_empty() || !asked.accept_loss {
                 true => None,
                 false => Some(entry::decode_taken(asked.accepted).map_err(|_| {
-                    Status::invalid_argument("`accepted` is not what a site has foretold")
+                    Reason::Invalid.status("`accepted` is not what a site has foretold")
                 })?),
             };
             let body = match (id, reported) {
@@ -307,7 +307,7 @@ impl v1::deployment_server::Deployment for Callee {
                 }
                 (None, None) => Body::Promote { lost, by, without, accept: asked.accept_loss },
                 (None, Some(_)) => {
-                    return Err(Status::invalid_argument("`accepted` needs `request`, too"));
+                    return Err(Reason::Invalid.status("`accepted` needs `request`, too"));
                 }
             };
             let answer = self.ask(body, deadline_ms).await?;

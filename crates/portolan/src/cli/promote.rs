@@ -5,8 +5,13 @@ use super::connect::Connect;
 use super::failed::Failed;
 use super::{failover, prompt, show};
 use clap::Args;
-use client::v1;
 use client::v1::set_backup_request::Choice;
+use client::{Client, v1};
+use std::time::Duration;
+
+/// How often, and how many times, the asked node is asked for the failover that was decided.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LOOKS_MAX: usize = 15;
 
 /// Which site keeps a site's mirror.
 #[derive(Args)]
@@ -79,6 +84,7 @@ impl Promote {
                 without: without.clone(),
                 ..Default::default()
             };
+            let before = failover_of(&client, &name).await;
             let loss = client.deployment().promote_backup(preview.clone()).await?;
             show::print(reported(&name, &loss, &without))?;
             if client.deployment().sites().await?.sites.len() == 2 {
@@ -122,16 +128,32 @@ impl Promote {
                 );
             }
             show::print(text)?;
-            // The outcome is known: what is printed beside it may be missing.
-            let failovers = client.deployment().failovers().await.unwrap_or_default();
-            if let Some(one) = failovers.iter().rfind(|one| one.lost == name && !one.open) {
-                let takers = failover::takers(one);
-                let next = format!("`portolan failover show {}` shows which sites have it", one.id);
-                show::print(format!("\n{takers}\n\n{next}"))?;
+            // The asked node may learn of its decision a moment later; another failover of before is not it.
+            let before = before.map(|one| one.id);
+            for _ in 0..LOOKS_MAX {
+                let Some(one) = failover_of(&client, &name).await else { break };
+                if !one.open && Some(&one.id) != before.as_ref() {
+                    let takers = failover::takers(&one);
+                    let next =
+                        format!("`portolan failover show {}` shows which sites have it", one.id);
+                    show::print(format!("\n{takers}\n\n{next}"))?;
+                    return Ok(());
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
+            show::print(format!(
+                "\nThe asked node does not know the failover yet, or {name} is back and all sites know it: \
+                 `portolan failover list` shows it; `portolan site list` the sites."
+            ))?;
             Ok(())
         })
     }
+}
+
+/// The last failover of a site that the asked node knows of; `None` also if that cannot be asked.
+async fn failover_of(client: &Client, lost: &str) -> Option<v1::Failover> {
+    let failovers = client.deployment().failovers().await.unwrap_or_default();
+    failovers.into_iter().rfind(|one| one.lost == lost)
 }
 
 /// What may be lost, for the operator who is to accept it.

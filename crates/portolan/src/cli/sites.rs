@@ -150,11 +150,24 @@ impl Leave {
             let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} slots handed over")
                 .expect("a template by indicatif's rules");
             let bar = ProgressBar::new(u64::from(held)).with_style(style);
-            let mut looked_at_nothing = 0;
+            // Also where there is no terminal.
+            let say = |line: String| match bar.is_hidden() {
+                true => eprintln!("{line}"),
+                false => bar.println(line),
+            };
+            let (mut looked_at_nothing, mut silent) = (0, 0);
             while let Some(site) = find(&client, &self.name).await? {
                 looked_at_nothing = if site.slots == 0 { looked_at_nothing + 1 } else { 0 };
-                if looked_at_nothing == STUCK_AFTER {
-                    bar.println(format!(
+                silent = if site.reach == "unreachable" { silent + 1 } else { 0 };
+                if silent == STUCK_AFTER {
+                    say(format!(
+                        "site {} is to leave, and does not answer: it hands its slots over when it is back. If it is \
+                         lost, `portolan site promote {}`, and then have it leave",
+                        self.name, self.name
+                    ));
+                }
+                if looked_at_nothing == STUCK_AFTER && silent == 0 {
+                    say(format!(
                         "site {} owns no slot any more. It stays until other sites have the copies \
                          that only it has: of sites that cannot be reached, for the most part. If no \
                          other site can take these, bring the owner back, promote it (`portolan site \

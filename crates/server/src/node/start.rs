@@ -24,7 +24,7 @@ use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{self, PeerTls};
 use crate::users::Users;
 use crate::watch::Watched;
-use model::{ClientId, DeploymentId, SiteEntry};
+use model::{ClientId, DeploymentId, NodeId, SiteEntry};
 use protocol::replica::raft::Ticks;
 use protocol::site::Options;
 use std::net::SocketAddr;
@@ -33,6 +33,19 @@ use std::sync::{Arc, RwLock, mpsc};
 use std::thread::JoinHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use wire::peer::Members;
+
+/// A node is reached at the address under which it became a member, and nowhere else.
+fn warn_of_other_address(members: &Members, node: NodeId, advertised: &str) {
+    let listed = members.nodes.iter().find(|member| member.node == node.0);
+    if let Some(listed) = listed.filter(|listed| listed.address != advertised) {
+        tracing::warn!(
+            "{node} is a member of its site at {}, where others try to reach it, and has started at {advertised}: start it \
+             at the listed address (--peer, --advertise), or have it join as a new node and remove this one",
+            listed.address
+        );
+    }
+}
 
 /// See [`Node::start`].
 pub(super) fn start(config: &Config) -> Result<Node, StartError> {
@@ -54,6 +67,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let options = options(config, &own, &described)?;
     let Files { recovered, writer, reader, snapshots, state } = files;
     let site = RealSite::new(options, clock.now(), &recovered, reader, snapshots.clone(), replica);
+    warn_of_other_address(&site.status().members, config.node, &peers.advertised);
     let peers = peers.serve(config, &own, &site)?;
 
     let is_embedded = matches!(engine, Opened::Embedded);

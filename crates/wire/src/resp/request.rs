@@ -127,6 +127,8 @@ pub enum ProtocolError {
     InlineTooLong,
     #[error("ERR Protocol error: unbalanced quotes in request")]
     Quotes,
+    #[error("ERR Protocol error: this is HTTP, and the port takes commands of Redis")]
+    Http,
 }
 
 /// Finds commands in what a connection has received.
@@ -279,6 +281,13 @@ impl RequestParser {
         let line = &line[..end];
         let mut words = Vec::with_capacity(end);
         split_words(line.strip_suffix(b"\r").unwrap_or(line), &mut words, &mut frame.spans)?;
+        if frame
+            .spans
+            .first()
+            .is_some_and(|word| is_http(&words[word.start as usize..word.end as usize]))
+        {
+            return Err(ProtocolError::Http);
+        }
         frame.bytes = words.into();
         Ok(Some(()))
     }
@@ -303,6 +312,12 @@ fn header(buffer: &[u8], at: usize) -> Header<'_> {
         None if searched.len() == HEADER_BYTES_MAX => Header::TooLong,
         None => Header::Partial,
     }
+}
+
+/// Whether a line begins as a line of HTTP does. A web page can have a browser send one to a port of its own machine, with
+/// commands of Redis in the body; as with Redis, the connection ends before they are read.
+fn is_http(word: &[u8]) -> bool {
+    [&b"POST"[..], b"Host:"].into_iter().any(|begin| word.eq_ignore_ascii_case(begin))
 }
 
 /// Splits an inline command at its blanks. Words may be in single quotes (with `\'`) or in double
@@ -412,6 +427,14 @@ mod tests {
         let (_, error) = parse(&[input], true);
         let text = error.map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(text, format!("ERR Protocol error: {expect}"), "{}", input.escape_ascii());
+    }
+
+    #[test]
+    fn http_ends_the_connection() {
+        let http = "this is HTTP, and the port takes commands of Redis";
+        check_error(b"POST / HTTP/1.1\r\n\r\nset pwned 1\r\n", http);
+        check_error(b"host: 127.0.0.1\r\nset pwned 1\r\n", http);
+        check(b"posts\r\nget post\r\n", &[&[b"posts"], &[b"get", b"post"]]);
     }
 
     #[test]

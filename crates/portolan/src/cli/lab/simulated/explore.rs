@@ -354,6 +354,13 @@ fn summary(totals: &Totals, took: Duration, used_s: f64) -> String {
             hours / (used_s / 3_600.0)
         );
     }
+    if totals.ring_changes > 0 {
+        let _ = write!(
+            text,
+            "\nthe ring changed {} times; its invariant was judged after {} of them",
+            totals.ring_changes, totals.ring_judged
+        );
+    }
     let kinds: Vec<String> =
         totals.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     if !kinds.is_empty() {
