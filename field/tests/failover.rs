@@ -6,8 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use field::deployment::{self, LIMIT};
-use field::{Node, eventually, keys};
+use field::ledger::Writers;
+use field::resp::Client;
+use field::{Ledger, Node, eventually, keys};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long one call of a writer may take.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("ledger:{number}")).collect()
@@ -75,9 +81,30 @@ fn lost_with_the_one_that_it_handed_to(first_back: &str) {
         assert_eq!(keys::differing(node, &names, "new"), Vec::<String>::new());
     }
     agree(&[&b, first], &names, "one is back");
+    // The named site names what was lost with it.
+    let id = one_failover(&b)["id"].as_str().unwrap().to_owned();
     second.restart();
     deployment::wait_one_registry(&[&b, first, second]);
     agree(&[&b, first, second], &names, "all are back");
+    let slot = |key: &String| {
+        let mut client = Client::connect(b.options.redis, DEADLINE).unwrap();
+        client.call(&["CLUSTER", "KEYSLOT", key]).unwrap().int().unwrap()
+    };
+    let mut expected: Vec<&str> =
+        names.iter().filter(|key| slot(key) < 8_192).map(String::as_str).collect();
+    let list = eventually(LIMIT, || {
+        let list = deployment::json(&b, &["failover", "show", &id, "--at", "c", "--json"])?;
+        match list["slots"].as_str() {
+            Some("0-8191") => Ok(list),
+            _ => Err(list.to_string()),
+        }
+    })
+    .unwrap();
+    let named = list["writes"].as_array().unwrap().iter();
+    let mut named: Vec<&str> = named.map(|write| write["key"].as_str().unwrap()).collect();
+    named.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(named, expected, "{list}");
 }
 
 #[test]
@@ -178,7 +205,8 @@ enum Step {
     Promotion,
 }
 
-/// a, b, c and d are up; these steps are taken, a comes back, and no key is lost.
+/// a, b, c and d are up; these steps are taken while clients write, a comes back, no key is lost, and no increment
+/// is lost or applied twice.
 fn in_order(steps: [Step; 4]) {
     let folder = tempfile::tempdir().unwrap();
     let [mut a, b, c, d] = deployment::start(folder.path(), ["a", "b", "c", "d"]);
@@ -187,12 +215,16 @@ fn in_order(steps: [Step; 4]) {
     keys::write_all(&a, &names, "first");
     deployment::wait_mirrored("a", &[&a, &b]);
     let (mut joined, mut left) = (None, "");
+    let write = |ledgers| Writers::start(ledgers, &[d.options.redis], DEADLINE);
+    let mut writers = write((0..3).map(Ledger::new).collect());
     for step in steps {
         match step {
             Step::Loss => {
                 // What it has got meanwhile has to be in its mirror, too.
+                let ledgers = writers.stop().unwrap();
                 deployment::wait_mirrored("a", &[&a, &b]);
                 a.kill();
+                writers = write(ledgers);
             }
             Step::Join => joined = Some(deployment::options(folder.path(), "e", Some(&d)).start()),
             Step::Leave(site) => {
@@ -219,6 +251,17 @@ fn in_order(steps: [Step; 4]) {
     stay.push(&a);
     deployment::wait_one_registry(&stay);
     agree(&stay, &names, "all are back");
+    for ledger in &mut writers.stop().unwrap() {
+        assert!(ledger.counted > 0, "a writer wrote nothing");
+        for node in &stay {
+            eventually(LIMIT, || {
+                let client = Client::connect(node.options.redis, DEADLINE);
+                let mut client = client.map_err(|error| error.to_string())?;
+                ledger.check(&mut client).unwrap().map_err(|error| error.to_string())
+            })
+            .unwrap();
+        }
+    }
 }
 
 use Step::{Join, Leave, Loss, Promotion};

@@ -32,6 +32,10 @@ pub struct Tried {
     pub events: u64,
     /// Leaders that were made.
     pub elections: u64,
+    /// Changes of pointers on the ring.
+    pub ring_changes: u64,
+    /// Those after which the ring's invariant was judged.
+    pub ring_judged: u64,
     /// Faults done, by kind.
     pub faults: BTreeMap<String, u64>,
 }
@@ -49,6 +53,10 @@ pub struct Totals {
     pub events: u64,
     /// Leaders that were made.
     pub elections: u64,
+    /// Changes of pointers on the ring.
+    pub ring_changes: u64,
+    /// Those after which the ring's invariant was judged.
+    pub ring_judged: u64,
     /// Faults done, by kind.
     pub faults: BTreeMap<String, u64>,
 }
@@ -61,6 +69,8 @@ impl Totals {
         self.operations += tried.operations;
         self.events += tried.events;
         self.elections += tried.elections;
+        self.ring_changes += tried.ring_changes;
+        self.ring_judged += tried.ring_judged;
         for (kind, count) in &tried.faults {
             *self.faults.entry(kind.clone()).or_default() += count;
         }
@@ -92,6 +102,8 @@ fn summarize(world: &World, ran: &Ran) -> Tried {
         operations: ran.figures.operations,
         events: ran.figures.events,
         elections: ran.figures.elections,
+        ring_changes: ran.figures.ring_changes,
+        ring_judged: ran.figures.ring_judged,
         faults,
     }
 }

@@ -40,6 +40,8 @@ fn promises_are_kept_under_every_kind_of_fault() {
     }
     let hours = totals.virtual_s / 3_600.0;
     eprintln!("global: {hours:.2} simulated hours, {} operations", totals.operations);
+    let (changes, judged) = (totals.ring_changes, totals.ring_judged);
+    assert!(judged > 0, "the ring's invariant was never judged, in {changes} changes");
     if totals.seeds >= 6 {
         for kind in lab::faults::Kind::by_default().filter(|kind| kind.is_between_sites()) {
             assert!(totals.faults.contains_key(kind.name()), "{kind}: {:?}", totals.faults);

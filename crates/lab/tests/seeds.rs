@@ -111,6 +111,9 @@ fn seeds_that_found_something_find_nothing_any_more() {
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 17, 18, 19, 21, 22, 32, 33, 34, 36, 41, 42];
     finds_nothing_any_more("mixed", 61_016, Some(&no_backup), Some(41.624_114));
     finds_nothing_any_more("mixed", 80_211, Some(&[0, 1, 11, 12, 29, 31, 41, 46]), None);
+    let removed_too_early = [16, 18, 19, 20, 21, 23, 24, 31, 32, 34, 35, 39];
+    finds_nothing_any_more("mixed", 91_232, Some(&removed_too_early), Some(45.0));
+    finds_nothing_any_more("mixed", 91_232, None, None);
     finds_nothing_any_more("causal", 2_088, None, None);
     finds_nothing_any_more("causal", 2_166, Some(&[7, 25, 30, 31, 33, 40]), None);
     finds_nothing_any_more("causal", 2_212, Some(&[24, 35, 37, 53]), None);

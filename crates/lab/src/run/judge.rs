@@ -87,6 +87,8 @@ impl Run<'_> {
                 faults: self.done.iter().filter(|done| **done).count() as u64,
                 elections: self.elections,
                 inter_site_bytes: self.inter_site_bytes,
+                ring_changes: self.pointers.changes,
+                ring_judged: self.pointers.judged,
             },
             faults: self.plan.into_iter().zip(self.done).collect(),
             compared: clients.arithmetic.compare(self.world),

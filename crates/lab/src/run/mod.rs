@@ -133,6 +133,10 @@ pub struct Figures {
     pub elections: u64,
     /// Bytes sent between sites while clients worked, over links that have a bandwidth.
     pub inter_site_bytes: u64,
+    /// Times that a site's pointers on the ring changed, and of those after how many the ring's invariant was judged.
+    pub ring_changes: u64,
+    /// See above.
+    pub ring_judged: u64,
 }
 
 impl Ran {

@@ -24,12 +24,17 @@ pub(super) struct Pointers {
     under_way: usize,
     /// Until when one may be taken for failed; `None`: the ring has been well since.
     disturbed_until: Option<Duration>,
+    /// Changes of pointers so far.
+    pub(super) changes: u64,
+    /// Those after which the invariant was judged.
+    pub(super) judged: u64,
 }
 
 impl Default for Pointers {
     fn default() -> Pointers {
         // Sites that have just joined find their places first.
-        Pointers { under_way: 0, disturbed_until: Some(Duration::ZERO) }
+        let disturbed_until = Some(Duration::ZERO);
+        Pointers { under_way: 0, disturbed_until, changes: 0, judged: 0 }
     }
 }
 
@@ -86,6 +91,7 @@ impl Run<'_> {
         if !self.is_deployment() || self.lab.failure.is_some() {
             return;
         }
+        self.pointers.changes += 1;
         if !self.pointers.may_be_judged(self.lab.now()) {
             return;
         }
@@ -93,9 +99,11 @@ impl Run<'_> {
         if is_ideal {
             self.pointers.disturbed_until = None;
         }
-        if self.pointers.disturbed_until.is_none()
-            && let Err(violation) = holds
-        {
+        if self.pointers.disturbed_until.is_some() {
+            return;
+        }
+        self.pointers.judged += 1;
+        if let Err(violation) = holds {
             let what = format!("the ring's invariant does not hold: {violation}");
             self.lab.failure.get_or_insert(what);
         }

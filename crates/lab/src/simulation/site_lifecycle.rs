@@ -12,8 +12,8 @@
 
 use super::{NodeIndex, Simulation, node::Down};
 use model::{
-    Answer, Body, Command, DeploymentCommand, Failure, NodeEntry, NodeId, Refusal, Registry,
-    RegistryChange, RegistryError, Request, SiteEntry, SiteId,
+    Answer, Ballot, Body, Command, DeploymentCommand, Failure, NodeEntry, NodeId, Refusal,
+    Registry, RegistryChange, RegistryError, Request, SiteEntry, SiteId,
 };
 use protocol::site::Ticket;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub(super) struct SitePlan {
     stop_at: Duration,
     /// How long they run on after it has left.
     runs_on: Duration,
-    /// It was lost when it was last seen in a registry.
-    is_lost: bool,
+    /// The latest registry in which it was seen, and whether it was lost there.
+    listed: Option<(Ballot, bool)>,
 }
 
 impl<C> Simulation<C> {
@@ -206,10 +206,14 @@ impl<C> Simulation<C> {
         let Some(id) = self.sites[site].id else { return };
         let must_stay = |heard: &Result<Answer, Failure>| {
             let Err(Failure::Refused(Refusal::Registry(error))) = heard else { return false };
-            // The root of causal keys stays, too, and the last site that could be it.
+            // The root of causal keys stays, too, and the last site that could be it; and a lost one of which sites were
+            // not asked.
             matches!(
                 error,
-                RegistryError::LastSite(_) | RegistryError::Root(_) | RegistryError::LastHolder(_)
+                RegistryError::LastSite(_)
+                    | RegistryError::Root(_)
+                    | RegistryError::LastHolder(_)
+                    | RegistryError::NotAllAsked(_)
             )
         };
         if heard.is_some_and(|heard| must_stay(&heard)) {
@@ -221,20 +225,21 @@ impl<C> Simulation<C> {
         let leaders: Vec<NodeIndex> = others.filter_map(|other| self.leader(other)).collect();
         let registries = leaders.into_iter().filter_map(|leader| self.registry(leader));
         let known = registries.filter(|registry| registry.site_next > id.0);
-        let (mut entries, mut is_lost) = (Vec::new(), false);
+        let (mut entries, mut latest) = (Vec::new(), None);
         for registry in known {
             let entry = registry.site(id).map(|entry| entry.leaving);
-            is_lost |= entry.is_some() && registry.is_lost(id);
+            if entry.is_some() {
+                latest = latest.max(Some((registry.version, registry.is_lost(id))));
+            }
             entries.push(entry);
         }
-        // A registry without the site does not say how it was before.
+        // The latest registry that lists the site says how it went; one without it does not.
         let plan = &mut self.sites[site].plan;
-        let all_list_it = !entries.is_empty() && !entries.contains(&None);
-        plan.is_lost = is_lost || plan.is_lost && !all_list_it;
+        plan.listed = plan.listed.max(latest);
         if entries.contains(&None) {
             let label = self.label(site);
             self.note(|| format!("{label} has left"));
-            if self.sites[site].plan.is_lost {
+            if self.sites[site].plan.listed.is_some_and(|(_, is_lost)| is_lost) {
                 self.removed_lost.insert(id);
             }
             let stop_at = self.now + self.sites[site].plan.runs_on;

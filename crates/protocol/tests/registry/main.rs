@@ -228,6 +228,13 @@ fn a_recovery_among_four_sites() {
     holds(&run(&FOUR, (2, 2, 1), &[1, 2, 3], &[1, 3], NONE));
 }
 
+#[test]
+#[ignore = "a long search: by hand, with --release"]
+fn a_recovery_while_one_registrar_takes_anothers_place() {
+    holds(&run(&FOUR, (2, 2, 1), &[1, 2, 3], &[1, 4], NONE));
+    holds(&run(&BACK, (3, 2, 1), &[1, 2], &[1, 4, 5], NONE));
+}
+
 // ---- what is found ---------------------------------------------------------------------------------
 
 #[test]

@@ -83,11 +83,21 @@ impl Ordering {
         ordering
     }
 
-    /// Takes in what was acknowledged by sites that went for good before the order had it.
+    /// Takes in what was acknowledged by sites that went for good before the order had it. What was read at another
+    /// site had been ordered: that is no excuse.
     pub fn note_lost(&mut self, unresolved: &[Unresolved], gone: &BTreeSet<SiteId>) {
+        let mut readers: HashMap<&str, BTreeSet<&str>> = HashMap::new();
+        for one in unresolved {
+            for mark in one.marks.iter().flatten() {
+                readers.entry(mark).or_default().insert(&one.line.site);
+            }
+        }
         for one in unresolved.iter().filter(|one| matches!(one.line.got, Got::Done)) {
             let (Some(mark), Some((site, revision))) = (&one.mark, one.written) else { continue };
-            if !gone.contains(&site) || self.by_mark.contains_key(mark) {
+            let is_read_elsewhere = readers
+                .get(mark.as_str())
+                .is_some_and(|sites| sites.iter().any(|reader| *reader != one.line.site));
+            if !gone.contains(&site) || self.by_mark.contains_key(mark) || is_read_elsewhere {
                 continue;
             }
             let (site, revision) = (site.to_string(), revision.0);
