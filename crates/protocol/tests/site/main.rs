@@ -20,5 +20,6 @@ mod proxy_reads;
 mod registry;
 mod scripts;
 mod sessions;
+mod voters;
 mod workload;
 mod world;
