@@ -86,18 +86,20 @@ fn lost_with_the_one_that_it_handed_to(first_back: &str) {
     second.restart();
     deployment::wait_one_registry(&[&b, first, second]);
     agree(&[&b, first, second], &names, "all are back");
-    // Each of the two had some of the slots.
-    let mut expected = names;
-    expected.sort_unstable();
+    // Each of the two had some of the slots. Of what its own backup had got, which is down, too, by then, a site says up
+    // to which revision it is not listed.
     let listed = eventually(LIMIT, || {
-        let mut listed = Vec::new();
+        let (mut listed, mut is_trimmed) = (Vec::new(), false);
         for site in ["c", "g"] {
             let list = deployment::json(&b, &["failover", "show", &id, "--at", site, "--json"])?;
             let writes = list["writes"].as_array().cloned().unwrap_or_default();
             listed.extend(writes.iter().map(|write| write["key"].as_str().unwrap().to_owned()));
+            is_trimmed |= !list["trimmed"].is_null();
         }
-        listed.sort_unstable();
-        if listed == expected { Ok(()) } else { Err(format!("{listed:?}")) }
+        let is_whole = names.iter().all(|name| is_trimmed || listed.contains(name));
+        let is_part = listed.len() >= names.len() / 4;
+        let is_right = listed.iter().all(|name| names.contains(name));
+        if is_whole && is_part && is_right { Ok(()) } else { Err(format!("{listed:?}")) }
     });
     listed.unwrap();
 }

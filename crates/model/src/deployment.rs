@@ -656,13 +656,16 @@ impl Registry {
     }
 
     /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
-    /// of it can take them. Those that are lost themselves have a failover of their own, which comes later.
+    /// of it can take them. It goes before those that are lost themselves if one of them has to wait for another failover,
+    /// too: that one asks all that are left, and takes what nobody owns.
     fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
         let last = self.failovers.decided.iter().rfind(|one| one.lost == id);
         let (Some(last), Some(lost)) = (last, self.site(id)) else { return Ok(()) };
-        let mut listed = last.without.iter().filter(|site| self.site(**site).is_some()).peekable();
-        let is_left_to_others = listed.peek().is_some() && listed.all(|site| self.is_lost(*site));
-        match last.without.is_empty() || is_left_to_others {
+        let listed = last.without.iter().filter(|site| self.site(**site).is_some());
+        let all_lost = listed.clone().all(|site| self.is_lost(*site));
+        let last_of = |of: &SiteId| self.failovers.decided.iter().rfind(|one| one.lost == *of);
+        let mut waits = listed.filter_map(last_of).map(|one| !one.without.is_empty());
+        match last.without.is_empty() || all_lost && waits.any(|waits| waits) {
             true => Ok(()),
             false => Err(RegistryError::NotAllAsked(lost.name.clone())),
         }
@@ -812,8 +815,10 @@ mod tests {
         let ([a, b, c], at) =
             ([SiteId(1), SiteId(2), SiteId(3)], |round| Ballot { round, ..Ballot::FIRST });
         let decide = |registry: &mut Registry, round, lost, without: &[SiteId]| {
+            let slots: crate::SlotSet = "7".parse().unwrap();
+            let taken = vec![Taken { by: a, slots, from: None }];
             registry.failovers.open(at(round), lost, without).unwrap();
-            assert!(registry.failovers.decide(at(round + 1), at(round), Vec::new()));
+            assert!(registry.failovers.decide(at(round + 1), at(round), taken));
         };
         let refused = |registry: &mut Registry, id| {
             let outcome = registry.change(&RegistryChange::Leave(id));
@@ -822,14 +827,35 @@ mod tests {
         decide(&mut registry, 5, b, &[a]);
         assert!(refused(&mut registry, b), "a may have slots of b");
         decide(&mut registry, 7, b, &[]);
-        // Of two that are lost, neither of which was asked, the last one stays for a failover that asks all.
-        decide(&mut registry, 9, b, &[c]);
-        decide(&mut registry, 11, c, &[b]);
+        let mut both = registry.clone();
         registry.change(&RegistryChange::Leave(b)).unwrap();
-        assert!(refused(&mut registry, c), "slots of b may be at no other site");
-        decide(&mut registry, 13, c, &[]);
-        registry.change(&RegistryChange::Leave(c)).unwrap();
-        assert_eq!(registry.sites.len(), 1);
+        // Of two that are lost, neither of which was asked, the last one stays for a failover that asks all.
+        decide(&mut both, 9, b, &[c]);
+        assert!(refused(&mut both, b), "c is not lost");
+        let mut asked = both.clone();
+        decide(&mut asked, 11, c, &[]);
+        assert!(refused(&mut asked, b), "no other failover has to come");
+        decide(&mut both, 11, c, &[b]);
+        both.change(&RegistryChange::Leave(b)).unwrap();
+        assert!(refused(&mut both, c), "slots of b may be at no other site");
+        decide(&mut both, 13, c, &[]);
+        both.change(&RegistryChange::Leave(c)).unwrap();
+        assert_eq!(both.sites.len(), 1);
+    }
+
+    #[test]
+    fn with_nothing_to_take_a_failover_counts_if_it_asks_more() {
+        let [lost, c, d] = [SiteId(2), SiteId(3), SiteId(4)];
+        let at = |round| Ballot { round, ..Ballot::FIRST };
+        let mut failovers = crate::Failovers::default();
+        let mut decide = |round, without: &[SiteId]| {
+            failovers.open(at(round), lost, without).unwrap();
+            assert!(failovers.decide(at(round + 1), at(round), Vec::new()));
+            failovers.decided.len()
+        };
+        assert_eq!(decide(1, &[c, d]), 1, "the first");
+        assert_eq!((decide(3, &[c, d]), decide(5, &[c]), decide(7, &[d])), (1, 2, 2));
+        assert_eq!((decide(9, &[]), decide(11, &[])), (3, 3));
     }
 
     #[test]

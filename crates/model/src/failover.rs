@@ -55,6 +55,11 @@ pub struct DecidedFailover {
     pub returned: bool,
 }
 
+/// Whether a failover that leaves some sites unasked asks more than one that has left others.
+pub fn asks_more(without: &[SiteId], before: &[SiteId]) -> bool {
+    without.len() < before.len() && without.iter().all(|site| before.contains(site))
+}
+
 /// All failovers that still matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Failovers {
@@ -104,14 +109,14 @@ impl Failovers {
     }
 
     /// Decides the open failover at this version. Returns whether it was open. With nothing to take it is a
-    /// decision all the same, if it is the first: the site counts as lost; or if it has asked all sites and the last
-    /// one had not: the site may be removed.
+    /// decision all the same, if it is the first: the site counts as lost; or if it has asked sites that the last one
+    /// had not: the site may be removed.
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
         let last = self.decided.iter().rfind(|one| one.lost == lost);
-        let asked_more = without.is_empty() && last.is_some_and(|one| !one.without.is_empty());
-        if !taken.is_empty() || !self.is_away(lost) || asked_more {
+        let is_news = last.is_some_and(|last| asks_more(&without, &last.without));
+        if !taken.is_empty() || !self.is_away(lost) || is_news {
             let returned = false;
             let decided = version;
             self.decided.push(DecidedFailover { decided, opened, lost, without, taken, returned });

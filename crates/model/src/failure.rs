@@ -221,11 +221,6 @@ pub enum BackupError {
         "cannot be asked whether they hold slots of the lost site: {0}; bring them back, or name each with --without and read what that means first"
     )]
     Silent(String),
-    /// Sites that were not to be asked can be.
-    #[error(
-        "{0} can be asked what it has, and is to be: name only sites with --without that do not answer"
-    )]
-    NamedAnswer(String),
     /// There is less now than was reported before the failover was opened.
     #[error(
         "more would be lost than was accepted, as things have changed since the preview: nothing was taken; \

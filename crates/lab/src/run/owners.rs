@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::{Epoch, SiteId, Slot, SlotRun, SlotSet};
+use model::{Ballot, Epoch, SiteId, Slot, SlotRun, SlotSet};
 
 use super::Run;
 use super::form::PATIENCE;
@@ -84,8 +84,18 @@ impl Run<'_> {
         self.lab.promotions().iter().any(|one| {
             let decided = Epoch::of_failover(one.failover.decided);
             let is_between = epoch < decided && decided <= later;
-            is_between && one.fences(site) && !one.received.contains_key(&site)
+            let may_serve = one.fences(site) || self.has_another_term(site, one.failover.decided);
+            is_between && may_serve && !one.received.contains_key(&site)
         })
+    }
+
+    /// Whether a recovery has parted the registry that a site has from that of a decision: until the two meet, what
+    /// one side has overruled may go on at the other one, also at sites that have joined that.
+    fn has_another_term(&self, id: SiteId, decided: Ballot) -> bool {
+        let site = self.lab.sites.iter().position(|site| site.id == Some(id));
+        let leader = site.and_then(|site| self.sure_leader(site));
+        let registry = leader.and_then(|leader| self.lab.registry(leader));
+        registry.is_some_and(|registry| registry.version.term != decided.term)
     }
 
     /// A leader that is certainly the latest one.

@@ -166,7 +166,7 @@ impl Leave {
                         self.name, self.name
                     ));
                 }
-                if looked_at_nothing == STUCK_AFTER && silent == 0 {
+                if looked_at_nothing == STUCK_AFTER && silent < STUCK_AFTER {
                     say(format!(
                         "site {} owns no slot any more. It stays until other sites have the copies \
                          that only it has: of sites that cannot be reached, for the most part. If no \

@@ -24,7 +24,7 @@ use closing::Closing;
 use model::{
     Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Inventory, Lending,
     LoanClaim, Loss, Refusal, Registry, RegistryChange, RegistryError, RequestId, Revision, SiteId,
-    Slot, SlotCopy, Taken, limits,
+    Slot, SlotCopy, Taken, asks_more, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -255,12 +255,6 @@ impl FailoverJobs {
             None => site.to_string(),
         };
         let names = |sites: &[SiteId]| sites.iter().map(name).collect::<Vec<_>>().join(", ");
-        // Nothing is asked of these, so what they have would be left out, and their slots be served by none.
-        let mut answer = one.without.clone();
-        answer.retain(|site| (view.heard_since)(*site, since));
-        if !answer.is_empty() {
-            return self.end(lost, view, Err(failed(BackupError::NamedAnswer(names(&answer)))));
-        }
         if one.accept && !one.loss.silent.is_empty() {
             let names = names(&one.loss.silent);
             return self.end(lost, view, Err(failed(BackupError::Silent(names))));
@@ -356,8 +350,8 @@ impl FailoverJobs {
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
             let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
-            // That all were asked now has to be decided all the same: the lost site can be removed then.
-            let is_news = all_asked && decided.is_some_and(|one| !one.without.is_empty());
+            // That more were asked now has to be decided all the same: the lost site can be removed then.
+            let is_news = decided.is_some_and(|last| asks_more(&one.without, &last.without));
             if taken.is_empty() && view.registry.is_lost(lost) && !is_news {
                 let first = decided.and_then(|one| one.taken.first());
                 let taker = first.map_or(one.loss.by, |taken| taken.by);
@@ -781,46 +775,6 @@ mod tests {
             }
         }
         panic!("it was not opened");
-    }
-
-    #[test]
-    fn a_named_site_that_answers_is_to_be_asked() {
-        let registry = registry();
-        let outcome = |answers: SiteId| {
-            let heard_since = move |site: SiteId, _| site == answers;
-            let view = |now| Context {
-                now,
-                own: B,
-                registry: &registry,
-                in_step_ms: 0,
-                heard_since: &heard_since,
-            };
-            let mut jobs = FailoverJobs::default();
-            let wanted = Wanted {
-                origin: Origin::Discard,
-                lost: LOST,
-                by: B,
-                without: vec![C],
-                accept: true,
-                reported: None,
-                deadline: Duration::from_secs(10),
-                id: None,
-            };
-            jobs.want(wanted, &view(Duration::ZERO));
-            jobs.advance(LOST, &view(Duration::from_secs(2)))
-        };
-        let refused = outcome(C).pop().expect("an effect");
-        assert!(
-            matches!(
-                &refused,
-                Effect::Settle(
-                    _,
-                    Err(Failure::Refused(Refusal::Backup(BackupError::NamedAnswer(_))))
-                )
-            ),
-            "{refused:?}"
-        );
-        assert!(matches!(outcome(B)[..], [Effect::Ask { .. }]), "C is silent");
     }
 
     /// The preview has B's copy up to 7; meanwhile that copy is gone.

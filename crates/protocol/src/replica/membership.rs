@@ -138,11 +138,11 @@ impl Membership {
     pub(crate) fn take_leaving(
         &mut self,
         own: NodeId,
-    ) -> Vec<(Origin, Option<RequestId>, Duration)> {
+    ) -> Vec<(Origin, (bool, Option<RequestId>), Duration)> {
         let mut leaving = Vec::new();
         self.wanted.retain(|wanted| match wanted {
-            Wanted::Leave { node, id, origin, deadline, .. } if *node == own => {
-                leaving.push((*origin, *id, *deadline));
+            Wanted::Leave { node, force, id, origin, deadline, .. } if *node == own => {
+                leaving.push((*origin, (*force, *id), *deadline));
                 false
             }
             _ => true,

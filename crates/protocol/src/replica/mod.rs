@@ -82,6 +82,9 @@ pub(crate) struct Replica<R: LogReader> {
     pub(crate) pace: Pace,
     pub(crate) tick_proposed: bool,
     pub(crate) disk_full: Option<String>,
+    /// Ticks for which the disk has been full, and nothing of what is committed beyond was applied.
+    pub(crate) stuck_ticks: usize,
+    stuck_at: u64,
 
     pub(crate) gate: Gate,
     pub(crate) lease_until: Option<Duration>,
@@ -140,6 +143,8 @@ impl<R: LogReader> Replica<R> {
             pace: Pace::default(),
             tick_proposed: false,
             disk_full: None,
+            stuck_ticks: 0,
+            stuck_at: 0,
             gate: Gate::closed(),
             lease_until: None,
             lease_barred_term: 0,
@@ -155,6 +160,14 @@ impl<R: LogReader> Replica<R> {
     /// disks are enough to commit, and it applies what its own has.
     pub(crate) fn has_applied_all(&self, options: &Options) -> bool {
         self.applied >= self.raft.committed_index() || options.planted.is(Bug::LeaseBehindCommit)
+    }
+
+    /// A node below its reserve of room still takes entries: it is stuck only where none of them arrives.
+    pub(crate) fn count_stuck_ticks(&mut self) {
+        let lacks = self.disk_full.is_some() && self.applied < self.raft.committed_index();
+        let is_stuck = lacks && self.stuck_at == self.applied;
+        self.stuck_ticks = if is_stuck { self.stuck_ticks + 1 } else { 0 };
+        self.stuck_at = self.applied;
     }
 
     fn is_only_voter(&self, options: &Options) -> bool {

@@ -69,9 +69,10 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Whether the site has committed what this node's disk has no room for: the others have.
+    /// Whether the site has committed what this node's disk has had no room for since an election timeout: the
+    /// others have.
     pub(super) fn is_behind_by_full_disk(&self) -> bool {
-        self.replica.disk_full.is_some() && !self.replica.has_applied_all(&self.options)
+        self.replica.stuck_ticks >= self.options.ticks.election
     }
 
     /// What may be answered from the state here; `None`: about no keyspace.

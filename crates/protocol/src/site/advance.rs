@@ -47,6 +47,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.settle(settled);
         }
         // Others have room for what this one has not: under one of them the site goes on.
+        self.replica.count_stuck_ticks();
         if self.leads() && (self.options.witness || self.is_behind_by_full_disk()) {
             self.hand_over();
         }
@@ -203,13 +204,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn ask_next_leader_to_remove_us(&mut self) {
         let own = self.options.node;
         let mut settled = Vec::new();
-        for (origin, id, deadline) in self.replica.membership.take_leaving(own) {
-            // Whether it may go was found before leadership was handed over for it.
-            let body = match id {
-                None => Body::ForceRemoveNode { node: own },
-                Some(id) => {
-                    let command = OperatorCommand::RemoveNode { node: own, force: true };
-                    Body::Operator { id, command }
+        for (origin, (force, id), deadline) in self.replica.membership.take_leaving(own) {
+            // That leader finds for itself whether it may go.
+            let body = match (id, force) {
+                (None, true) => Body::ForceRemoveNode { node: own },
+                (None, false) => Body::RemoveNode { node: own },
+                (Some(id), force) => {
+                    Body::Operator { id, command: OperatorCommand::RemoveNode { node: own, force } }
                 }
             };
             settled.extend(self.replica.forwarding.push(origin, body, deadline).err());

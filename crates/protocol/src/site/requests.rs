@@ -342,11 +342,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (force, id): (bool, Option<RequestId>),
         deadline: Duration,
     ) -> Result<(), MembershipError> {
-        if membership::is_done(&self.replica.members, id) {
-            self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
-            return Ok(());
+        // Until a majority goes by it, nothing is answered of the last change.
+        if self.replica.is_settled() {
+            if membership::is_done(&self.replica.members, id) {
+                self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
+                return Ok(());
+            }
+            membership::check_remove(&self.replica.members, node)?;
         }
-        membership::check_remove(&self.replica.members, node)?;
         if matches!(origin, Origin::Node { .. }) && node == self.options.node {
             self.send_on_to_next_leader(origin);
             return Ok(());
@@ -371,7 +374,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (force, id): (bool, Option<RequestId>),
         deadline: Duration,
     ) {
-        if membership::is_done(&self.replica.members, id) {
+        if self.replica.is_settled() && membership::is_done(&self.replica.members, id) {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
         let (_, refuse_at_tick) = self.patience(3, deadline);

@@ -97,7 +97,6 @@ code_enum!(BackupError as "backup error" {
     6 => Silent(sites),
     7 => None,
     190 => Worse,
-    191 => NamedAnswer(sites),
 });
 
 /// How a term began, as earlier builds wrote it.
