@@ -1,7 +1,8 @@
 //! A site's backup: which other site mirrors what it holds, and what is decided when it is lost.
 
 use crate::{
-    Bytes, Epoch, Registry, Revision, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet, StagedItem,
+    Bytes, Epoch, Registry, RegistryError, Revision, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
+    StagedItem,
 };
 use std::collections::BTreeMap;
 
@@ -130,6 +131,22 @@ impl Registry {
     /// Whether a site was lost and has not come back, so that nothing is to be given to it.
     pub fn is_lost(&self, site: SiteId) -> bool {
         self.backups.promotion(site).is_some() || self.failovers.is_away(site)
+    }
+
+    /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
+    /// of it can take them. It goes before those that are lost themselves if one of them has to wait for another failover,
+    /// too: that one asks all that are left, and takes what nobody owns.
+    pub(crate) fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
+        let last = self.failovers.decided.iter().rfind(|one| one.lost == id);
+        let (Some(last), Some(lost)) = (last, self.site(id)) else { return Ok(()) };
+        let listed = last.without.iter().filter(|site| self.site(**site).is_some());
+        let all_lost = listed.clone().all(|site| self.is_lost(*site));
+        let last_of = |of: &SiteId| self.failovers.decided.iter().rfind(|one| one.lost == *of);
+        let mut waits = listed.filter_map(last_of).map(|one| !one.without.is_empty());
+        match last.without.is_empty() || all_lost && waits.any(|waits| waits) {
+            true => Ok(()),
+            false => Err(RegistryError::NotAllAsked(lost.name.clone())),
+        }
     }
 
     /// The sites that slots may be given to.

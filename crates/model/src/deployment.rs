@@ -655,22 +655,6 @@ impl Registry {
         }
     }
 
-    /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
-    /// of it can take them. It goes before those that are lost themselves if one of them has to wait for another failover,
-    /// too: that one asks all that are left, and takes what nobody owns.
-    fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
-        let last = self.failovers.decided.iter().rfind(|one| one.lost == id);
-        let (Some(last), Some(lost)) = (last, self.site(id)) else { return Ok(()) };
-        let listed = last.without.iter().filter(|site| self.site(**site).is_some());
-        let all_lost = listed.clone().all(|site| self.is_lost(*site));
-        let last_of = |of: &SiteId| self.failovers.decided.iter().rfind(|one| one.lost == *of);
-        let mut waits = listed.filter_map(last_of).map(|one| !one.without.is_empty());
-        match last.without.is_empty() || all_lost && waits.any(|waits| waits) {
-            true => Ok(()),
-            false => Err(RegistryError::NotAllAsked(lost.name.clone())),
-        }
-    }
-
     fn check_no_failover(&self) -> Result<(), RegistryError> {
         let Some(open) = &self.failovers.open else { return Ok(()) };
         let unnamed = || SiteName::new(open.lost.to_string()).expect("a site's id is a name");
@@ -841,21 +825,6 @@ mod tests {
         decide(&mut both, 13, c, &[]);
         both.change(&RegistryChange::Leave(c)).unwrap();
         assert_eq!(both.sites.len(), 1);
-    }
-
-    #[test]
-    fn with_nothing_to_take_a_failover_counts_if_it_asks_more() {
-        let [lost, c, d] = [SiteId(2), SiteId(3), SiteId(4)];
-        let at = |round| Ballot { round, ..Ballot::FIRST };
-        let mut failovers = crate::Failovers::default();
-        let mut decide = |round, without: &[SiteId]| {
-            failovers.open(at(round), lost, without).unwrap();
-            assert!(failovers.decide(at(round + 1), at(round), Vec::new()));
-            failovers.decided.len()
-        };
-        assert_eq!(decide(1, &[c, d]), 1, "the first");
-        assert_eq!((decide(3, &[c, d]), decide(5, &[c]), decide(7, &[d])), (1, 2, 2));
-        assert_eq!((decide(9, &[]), decide(11, &[])), (3, 3));
     }
 
     #[test]

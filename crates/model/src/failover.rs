@@ -248,4 +248,18 @@ mod tests {
         assert!(all.decide(version(8), version(7), Vec::new()));
         assert_eq!(all.decided.len(), 1, "there was nothing more to decide");
     }
+
+    #[test]
+    fn with_nothing_to_take_a_failover_counts_if_it_asks_more() {
+        let [c, d] = [SiteId(3), SiteId(4)];
+        let mut failovers = Failovers::default();
+        let mut decide = |round, without: &[SiteId]| {
+            failovers.open(version(round), LOST, without).unwrap();
+            assert!(failovers.decide(version(round + 1), version(round), Vec::new()));
+            failovers.decided.len()
+        };
+        assert_eq!(decide(1, &[c, d]), 1, "the first");
+        assert_eq!((decide(3, &[c, d]), decide(5, &[c]), decide(7, &[d])), (1, 2, 2));
+        assert_eq!((decide(9, &[]), decide(11, &[])), (3, 3));
+    }
 }
