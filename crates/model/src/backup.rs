@@ -137,13 +137,12 @@ impl Registry {
     /// of it can take them. It goes before those that are lost themselves if one of them has to wait for another failover,
     /// too: that one asks all that are left, and takes what nobody owns.
     pub(crate) fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
-        let last = self.failovers.decided.iter().rfind(|one| one.lost == id);
-        let (Some(last), Some(lost)) = (last, self.site(id)) else { return Ok(()) };
+        let last_of = |lost| self.failovers.last_decided(lost);
+        let (Some(last), Some(lost)) = (last_of(id), self.site(id)) else { return Ok(()) };
         let listed = last.without.iter().filter(|site| self.site(**site).is_some());
         let all_lost = listed.clone().all(|site| self.is_lost(*site));
-        let last_of = |of: &SiteId| self.failovers.decided.iter().rfind(|one| one.lost == *of);
-        let mut waits = listed.filter_map(last_of).map(|one| !one.without.is_empty());
-        match last.without.is_empty() || all_lost && waits.any(|waits| waits) {
+        let mut decided = listed.filter_map(|site| last_of(*site));
+        match last.without.is_empty() || all_lost && decided.any(|one| !one.without.is_empty()) {
             true => Ok(()),
             false => Err(RegistryError::NotAllAsked(lost.name.clone())),
         }

@@ -88,6 +88,11 @@ impl Failovers {
         self.decided.iter().any(|one| one.lost == site && !one.returned)
     }
 
+    /// The last decision about a site, of those that some site may not have yet.
+    pub fn last_decided(&self, lost: SiteId) -> Option<&DecidedFailover> {
+        self.decided.iter().rfind(|one| one.lost == lost)
+    }
+
     /// Opens a failover at this version. Returns whether that changes anything.
     ///
     /// # Errors
@@ -114,8 +119,8 @@ impl Failovers {
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
-        let last = self.decided.iter().rfind(|one| one.lost == lost);
-        let is_news = last.is_some_and(|last| asks_more(&without, &last.without));
+        let is_news =
+            self.last_decided(lost).is_some_and(|last| asks_more(&without, &last.without));
         if !taken.is_empty() || !self.is_away(lost) || is_news {
             let returned = false;
             let decided = version;

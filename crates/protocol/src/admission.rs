@@ -112,16 +112,12 @@ pub(crate) enum Wait {
     Failover(SiteId),
 }
 
-/// Of a node that votes and keeps no data.
-pub(crate) const WITNESS: &str = "it is a witness and holds no data";
-/// Of a node whose disk takes nothing, while its site goes on.
-pub(crate) const DISK_FULL: &str =
-    "its disk is full, and its site is ahead of it: ask another node";
-
 /// What a node may answer from its state.
 pub(crate) struct Right<'a> {
-    /// Why it has nothing to answer from: it keeps no data, or cannot take in what its site has committed.
-    pub(crate) lacks: Option<&'static str>,
+    /// It votes and keeps no data.
+    pub(crate) is_witness: bool,
+    /// Its disk takes nothing, while its site goes on.
+    pub(crate) is_stuck: bool,
     /// By what gate reads may be answered from the state.
     pub(crate) gate: ReadGate,
     /// By what gate they could, if all that is committed were applied.
@@ -135,7 +131,7 @@ pub(crate) struct Right<'a> {
 impl<'a> Right<'a> {
     /// By a gate alone, at a thread that has nothing else.
     pub(crate) fn of_gate(gate: ReadGate, now: &'a dyn Fn() -> Duration) -> Right<'a> {
-        Right { lacks: None, gate, leads: gate, lags: false, now }
+        Right { is_witness: false, is_stuck: false, gate, leads: gate, lags: false, now }
     }
 
     /// The decision for a read of what this site serves.
@@ -145,7 +141,11 @@ impl<'a> Right<'a> {
         lease_reads: impl FnOnce() -> bool,
     ) -> Admission {
         let is_stale = consistency != ReadConsistency::Linearizable;
-        if let Some(why) = self.lacks.filter(|why| !is_stale || *why == WITNESS) {
+        if self.is_witness {
+            return Admission::Refuse(Failure::NotServing("it is a witness and holds no data"));
+        }
+        if self.is_stuck && !is_stale {
+            let why = "its disk is full, and its site is ahead of it: ask another node";
             return Admission::Refuse(Failure::NotServing(why));
         }
         match self.gate {
@@ -406,7 +406,7 @@ mod tests {
         let lags = fake(Right { gate: ReadGate::Stale, lags: true, ..right(ReadGate::Open) });
         let behind = decide(&get(SITE, "here"), Sender::Client, &lags);
         assert_eq!(behind, Waits(Wait::Applied), "it leads for sure and has not applied all");
-        let witness = fake(Right { lacks: Some(WITNESS), ..right(ReadGate::Open) });
+        let witness = fake(Right { is_witness: true, ..right(ReadGate::Open) });
         let refused = decide(&get(SITE, "here"), Sender::Client, &witness);
         assert!(matches!(refused, Admission::Refuse(Failure::NotServing(_))), "{refused:?}");
     }

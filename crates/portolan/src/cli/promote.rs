@@ -131,8 +131,9 @@ impl Promote {
             // The asked node may learn of its decision a moment later; another failover of before is not it.
             let before = before.map(|one| one.id);
             for _ in 0..LOOKS_MAX {
-                let Some(one) = failover_of(&client, &name).await else { break };
-                if !one.open && Some(&one.id) != before.as_ref() {
+                let found = failover_of(&client, &name).await;
+                let is_it = |one: &v1::Failover| !one.open && Some(&one.id) != before.as_ref();
+                if let Some(one) = found.filter(is_it) {
                     let takers = failover::takers(&one);
                     let next =
                         format!("`portolan failover show {}` shows which sites have it", one.id);

@@ -182,7 +182,7 @@ impl FailoverJobs {
 
     pub(crate) fn want(&mut self, wanted: Wanted, view: &Context<'_>) -> Vec<Effect> {
         let Wanted { origin, lost, by, without, accept, reported, id: request, deadline } = wanted;
-        let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+        let decided = view.registry.failovers.last_decided(lost);
         if let Some(known) = request.and_then(|id| view.registry.outcome(id)) {
             let outcome = match known {
                 Ok(_) => {
@@ -250,13 +250,12 @@ impl FailoverJobs {
         if one.accept && one.loss.answers {
             return self.end(lost, view, Err(failed(BackupError::Answers(lost))));
         }
-        let name = |site: &SiteId| match view.registry.site(*site) {
-            Some(entry) => entry.name.to_string(),
-            None => site.to_string(),
-        };
-        let names = |sites: &[SiteId]| sites.iter().map(name).collect::<Vec<_>>().join(", ");
         if one.accept && !one.loss.silent.is_empty() {
-            let names = names(&one.loss.silent);
+            let name = |site: &SiteId| match view.registry.site(*site) {
+                Some(entry) => entry.name.to_string(),
+                None => site.to_string(),
+            };
+            let names = one.loss.silent.iter().map(name).collect::<Vec<_>>().join(", ");
             return self.end(lost, view, Err(failed(BackupError::Silent(names))));
         }
         self.gather(lost, None, view)
@@ -349,7 +348,7 @@ impl FailoverJobs {
         let taken = plan(reported, &mut one.loss, all_asked, has_left, self.planted);
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
-            let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+            let decided = view.registry.failovers.last_decided(lost);
             // That more were asked now has to be decided all the same: the lost site can be removed then.
             let is_news = decided.is_some_and(|last| asks_more(&one.without, &last.without));
             if taken.is_empty() && view.registry.is_lost(lost) && !is_news {

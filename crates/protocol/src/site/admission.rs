@@ -1,7 +1,7 @@
 //! What a site's core sees when it admits a request ([`crate::admission`]).
 
 use super::{ReadGate, Site};
-use crate::admission::{Admission, Context, DISK_FULL, GroupAt, Right, WITNESS};
+use crate::admission::{Admission, Context, GroupAt, Right};
 use crate::bugs::Bug;
 use model::{Group, KeyspaceId, KeyspaceSpec, LoanPart, ReadConsistency, Refusal, SiteId, Slot};
 use storage::log::LogReader;
@@ -88,10 +88,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let now = || self.now.monotonic;
         let right = Right {
-            lacks: match self.options.witness {
-                true => Some(WITNESS),
-                false => self.is_behind_by_full_disk().then_some(DISK_FULL),
-            },
+            is_witness: self.options.witness,
+            is_stuck: self.is_behind_by_full_disk(),
             gate: self.replica.gate.now(),
             leads,
             lags: !is_blind && !self.replica.has_applied_all(&self.options),
