@@ -41,7 +41,7 @@
 //! P slot keyspace tag              → this site's part in a group of another site's slot
 //! F slot                           → the highest loan of its groups that is over here   (floors.rs)
 //! X slot keyspace tag              → the part of another site, for a failover      (claims.rs)
-//! F failover page                  → writes that a failover lost                    (lost_writes.rs)
+//! f failover page                  → writes that a failover lost                    (lost_writes.rs)
 //! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
@@ -83,44 +83,65 @@ pub(crate) const REGISTRAR: &[u8] = b"R";
 /// The key of the site that keeps this one's mirror.
 pub(crate) const OWN_MIRROR: &[u8] = b"dm";
 
-/// The first bytes of the tables' keys.
-pub(crate) const KEYSPACES: u8 = b'k';
-pub(crate) const COUNTS: u8 = b'c';
-pub(crate) const GARBAGE: u8 = b'g';
-pub(crate) const RECORDS: u8 = b'r';
-pub(crate) const EXPIRIES: u8 = b'e';
-pub(crate) const LOGS: u8 = b'l';
-pub(crate) const CURSORS: u8 = b'u';
-pub(crate) const CHANGES: u8 = b'h';
-pub(crate) const CLIENTS: u8 = b'q';
-pub(crate) const ANSWERS: u8 = b'a';
-pub(crate) const STORES: u8 = b's';
-pub(crate) const TOKENS: u8 = b'T';
-pub(crate) const TOKENS_OLDER: u8 = b't';
-pub(crate) const SOURCE: u8 = b'o';
-pub(crate) const ORDERS: u8 = b'O';
-pub(crate) const KEPT: u8 = b'v';
-pub(crate) const ARRIVALS: u8 = b'i';
-pub(crate) const STAGED: u8 = b'j';
-pub(crate) const SETTLED: u8 = b'x';
-pub(crate) const REGISTERED: u8 = b'Y';
-pub(crate) const REGISTERED_OLDER: u8 = b'y';
-pub(crate) const MIRRORS: u8 = b'm';
-pub(crate) const MIRRORED: u8 = b'n';
-pub(crate) const COPIES: u8 = b'B';
-pub(crate) const COPIES_OLDER: u8 = b'C';
-pub(crate) const COPIED: u8 = b'S';
-pub(crate) const EXPIRING: u8 = b'E';
-pub(crate) const REMOVALS: u8 = b'W';
-pub(crate) const SLOT_CLIENTS: u8 = b'Q';
-pub(crate) const SLOT_ANSWERS: u8 = b'A';
-pub(crate) const CAUSAL: u8 = b'K';
-pub(crate) const LENT: u8 = b'L';
-pub(crate) const LOANS: u8 = b'N';
-pub(crate) const PARTS: u8 = b'P';
-pub(crate) const FLOORS: u8 = b'F';
-pub(crate) const CLAIMS: u8 = b'X';
-pub(crate) const LOST_WRITES: u8 = b'F';
+/// Names the first byte of each table's keys. No two tables have one byte: the program does not compile otherwise.
+macro_rules! tables {
+    ($($table:ident = $letter:literal;)*) => {
+        $(pub(crate) const $table: u8 = $letter;)*
+        const LETTERS: &[u8] = &[HEAD[0], DEPLOYMENT[0], REGISTRAR[0], $($letter),*];
+    };
+}
+
+tables! {
+    KEYSPACES = b'k';
+    COUNTS = b'c';
+    GARBAGE = b'g';
+    RECORDS = b'r';
+    EXPIRIES = b'e';
+    LOGS = b'l';
+    CURSORS = b'u';
+    CHANGES = b'h';
+    CLIENTS = b'q';
+    ANSWERS = b'a';
+    STORES = b's';
+    TOKENS = b'T';
+    TOKENS_OLDER = b't';
+    SOURCE = b'o';
+    ORDERS = b'O';
+    KEPT = b'v';
+    ARRIVALS = b'i';
+    STAGED = b'j';
+    SETTLED = b'x';
+    REGISTERED = b'Y';
+    REGISTERED_OLDER = b'y';
+    MIRRORS = b'm';
+    MIRRORED = b'n';
+    COPIES = b'B';
+    COPIES_OLDER = b'C';
+    COPIED = b'S';
+    EXPIRING = b'E';
+    REMOVALS = b'W';
+    SLOT_CLIENTS = b'Q';
+    SLOT_ANSWERS = b'A';
+    CAUSAL = b'K';
+    LENT = b'L';
+    LOANS = b'N';
+    PARTS = b'P';
+    FLOORS = b'F';
+    CLAIMS = b'X';
+    LOST_WRITES = b'f';
+}
+
+const _: () = {
+    let mut one = 0;
+    while one < LETTERS.len() {
+        let mut other = 0;
+        while other < one {
+            assert!(LETTERS[one] != LETTERS[other], "two tables have one letter");
+            other += 1;
+        }
+        one += 1;
+    }
+};
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
 pub(crate) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {

@@ -14,9 +14,9 @@
 //! stored until the decision comes.
 //!
 //! ```text
-//! F 0 0           → slots that were given up, and the epochs at which the site had them   (wire::entry)
-//! F failover 0    → the list without its keys   (wire::entry::lost_write)
-//! F failover page → keys, in order, pages from 1 on
+//! f 0 0           → slots that were given up, and the epochs at which the site had them   (wire::entry)
+//! f failover 0    → the list without its keys   (wire::entry::lost_write)
+//! f failover page → keys, in order, pages from 1 on
 //! ```
 
 use super::{Applying, Machine, MachineError, tables};

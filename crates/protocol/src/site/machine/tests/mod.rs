@@ -130,6 +130,7 @@ impl Site {
     fn reopen(&mut self) {
         let reopened = Machine::open(self.machine.state().clone()).unwrap();
         assert_eq!(reopened.applied(), self.machine.applied());
+        assert_eq!(format!("{:?}", reopened.modes), format!("{:?}", self.machine.modes));
         self.machine = reopened;
     }
 
