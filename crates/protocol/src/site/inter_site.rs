@@ -367,8 +367,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         outcome: Result<Answer, Failure>,
         token: Option<Bytes>,
     ) {
-        let served = slot.filter(|slot| self.machine.token(*slot).serves());
-        let served = served.map(|slot| self.machine.token(slot).epoch().failover);
+        // Also one that is frozen since: what was done before that is done.
+        let owned_at = slot.and_then(|slot| self.machine.token(slot).owned_at());
+        let served = owned_at.map(|epoch| epoch.failover);
         let served = served.or(lent).and_then(put_failover);
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_reported(*slot),

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 /// Is lost; B keeps its mirror, and leaves then.
-const A: usize = 0;
-const B: usize = 1;
-const C: usize = 2;
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+pub(super) const C: usize = 2;
 const D: usize = 3;
 const KEYS: usize = 200;
 
-struct Sites {
-    lab: Simulation,
-    keyspace: KeyspaceId,
+pub(super) struct Sites {
+    pub(super) lab: Simulation,
+    pub(super) keyspace: KeyspaceId,
 }
 
-fn bytes(text: &str) -> Bytes {
+pub(super) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
@@ -32,7 +32,7 @@ fn key(number: usize) -> String {
 
 impl Sites {
     /// Some sites, with A's mirror at B, in step.
-    fn new(count: usize) -> Sites {
+    pub(super) fn new(count: usize) -> Sites {
         let mut lab = Simulation::new(1, Settings::default());
         lab.trace = Some(String::new());
         for (site, name) in ["a", "b", "c", "d"].into_iter().take(count).enumerate() {
@@ -86,7 +86,7 @@ impl Sites {
         self.lab.answered.remove(at).outcome
     }
 
-    fn write(&mut self, site: usize, command: Command) -> Answer {
+    pub(super) fn write(&mut self, site: usize, command: Command) -> Answer {
         self.ask(site, Body::Write(command)).unwrap()
     }
 
@@ -113,7 +113,7 @@ impl Sites {
         (0..KEYS).filter(|number| is_there(number)).count()
     }
 
-    fn lose_a(&mut self) {
+    pub(super) fn lose_a(&mut self) {
         self.lab.part_site(A);
         self.lab.run(MS * 2_000);
     }
@@ -122,7 +122,7 @@ impl Sites {
         lab.registry(by).unwrap().site(SiteId(site)).is_some()
     }
 
-    fn promote(&mut self, at: usize, without: Vec<SiteId>) -> Loss {
+    pub(super) fn promote(&mut self, at: usize, without: Vec<SiteId>) -> Loss {
         let body = Body::Promote { lost: SiteId(1), by: None, without, accept: true };
         match self.ask(at, body).unwrap() {
             Answer::Loss(loss) => *loss,
@@ -223,7 +223,7 @@ fn strand(sites: &mut Sites, key: &str) -> Slot {
     slot
 }
 
-fn key_of_a(sites: &Sites) -> String {
+pub(super) fn key_of_a(sites: &Sites) -> String {
     let held = sites.lab.held_slots(A).0;
     (0..KEYS).map(key).find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap()
 }

@@ -8,6 +8,7 @@ mod copies;
 mod counting;
 mod crashes;
 mod forwards;
+mod frozen;
 mod leases;
 mod leaving;
 mod lending;

@@ -41,6 +41,14 @@ impl Token {
         matches!(self, Token::Held(_) | Token::Leaving { frozen: false, .. })
     }
 
+    /// The epoch at which this site owns the slot, also while it is frozen for its next owner.
+    pub fn owned_at(self) -> Option<Epoch> {
+        match self {
+            Token::Held(epoch) | Token::Leaving { epoch, .. } => Some(epoch),
+            Token::Never | Token::Gone { .. } => None,
+        }
+    }
+
     /// The highest epoch that this site knows of.
     pub fn epoch(self) -> Epoch {
         match self {

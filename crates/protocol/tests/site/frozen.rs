@@ -1,0 +1,56 @@
+//! Writes of another site's clients while their slot is frozen for its next owner.
+
+use super::leaving::{A, B, C, Sites, bytes, key_of_a};
+use model::{
+    Answer, Command, Condition, Expiry, Failure, GlobalCommand, Request, SiteId, Slot, SourceStep,
+    Write,
+};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The owner applies a write and the freeze behind it together, and answers when both are applied. The answer names
+/// the failover by which it owned the slot, so that it is not taken for one of an owner that was failed over.
+#[test]
+fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
+    let mut sites = Sites::new(4);
+    let key = key_of_a(&sites);
+    let slot = Slot::of_key(key.as_bytes());
+    sites.lose_a();
+    assert!(sites.promote(B, Vec::new()).done);
+    assert!(sites.lab.run_until(MS * 20_000, |lab| lab.serves(B, slot).is_some()));
+    sites.lab.run(MS * 2_000);
+    let (mut tickets, mut owner) = (Vec::new(), B);
+    for round in 0..10 {
+        let next = if owner == B { 3 } else { B };
+        let begin = SourceStep::Begin {
+            slots: [slot].into_iter().collect(),
+            to: SiteId(next as u32 + 1),
+            pinned: true,
+        };
+        let command = Command::Global(GlobalCommand::Source { number: 0, step: begin });
+        assert!(matches!(sites.write(owner, command), Answer::Done(_)));
+        for number in 0..300 {
+            let write = Write::Put {
+                key: bytes(&key),
+                value: bytes(&format!("{round}/{number}")),
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                return_old: false,
+            };
+            let command = Command::Write { keyspace: sites.keyspace, write, request: None };
+            tickets.extend(sites.lab.ask(C, Request::write(command)));
+            sites.lab.run(MS);
+        }
+        assert!(sites.lab.run_until(MS * 20_000, |lab| lab.serves(next, slot).is_some()));
+        sites.lab.run(MS * 500);
+        owner = next;
+    }
+    let all = tickets.len();
+    assert!(sites.lab.run_until(MS * 20_000, |lab| lab.answered.len() >= all));
+    let unknown =
+        |outcome: &Result<Answer, Failure>| matches!(outcome, Err(Failure::Unknown { .. }));
+    let unknown = sites.lab.answered.iter().filter(|one| unknown(&one.outcome)).count();
+    assert_eq!(unknown, 0, "of {all}");
+    assert!(!sites.lab.held_slots(A).0.is_empty(), "it has not learned of it");
+}
