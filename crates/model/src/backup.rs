@@ -1,10 +1,8 @@
 //! A site's backup: which other site mirrors what it holds, and what is decided when it is lost.
 
 use crate::{
-    Bytes, Epoch, Registry, RegistryError, Revision, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
-    StagedItem,
+    Bytes, Registry, RegistryError, Revision, SiteEntry, SiteId, SlotEpochs, SlotSet, StagedItem,
 };
-use std::collections::BTreeMap;
 
 /// Which site is to be a site's backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,38 +21,6 @@ pub enum BackupChoice {
 pub struct Backups {
     /// The choices that operators made, ordered by site; [`BackupChoice::Next`] is not listed.
     pub chosen: Vec<(SiteId, BackupChoice)>,
-    /// What was promoted and has not been heard by who was lost, ordered by who was lost.
-    pub promotions: Vec<Promotion>,
-    /// Sites that were lost and have come back: moves and mirrors of theirs with numbers below count
-    /// for nothing.
-    pub returned: Vec<(SiteId, Revision)>,
-}
-
-/// A site was lost, and its backup took over what no other site held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Promotion {
-    /// Who was lost.
-    pub lost: SiteId,
-    /// Its backup.
-    pub by: SiteId,
-    /// Which promotion: the fence's number at the backup.
-    pub number: u64,
-    /// The slots that the backup holds from then on, at these epochs: higher than any that the lost
-    /// site can have known.
-    pub taken: SlotEpochs,
-    /// Those of them that begin with what the mirror had; the others begin empty.
-    pub mirrored: SlotSet,
-    /// The slots that had come to the lost site too late for the mirror: their sources, who have kept
-    /// them, hold them again, at these epochs.
-    pub kept: Vec<(SiteId, SlotEpochs)>,
-}
-
-impl Promotion {
-    /// The slots that a source holds again, and their epochs.
-    pub fn kept_by(&self, site: SiteId) -> BTreeMap<Slot, Epoch> {
-        let of_site = self.kept.iter().filter(|(source, _)| *source == site);
-        of_site.flat_map(|(_, slots)| slots.iter()).collect()
-    }
 }
 
 impl Backups {
@@ -82,55 +48,16 @@ impl Backups {
         true
     }
 
-    /// The promotion of a site that was lost and has not come back.
-    pub fn promotion(&self, lost: SiteId) -> Option<&Promotion> {
-        self.promotions.iter().find(|one| one.lost == lost)
-    }
-
-    /// Whether a move or mirror of a site counts for nothing.
-    pub fn disowns(&self, site: SiteId, number: u64) -> bool {
-        self.promotion(site).is_some()
-            || self.returned.iter().any(|(of, from)| *of == site && number < from.0)
-    }
-
-    pub(crate) fn promote(&mut self, promotion: Promotion) {
-        self.promotions.retain(|one| one.lost != promotion.lost);
-        self.promotions.push(promotion);
-        self.promotions.sort_unstable_by_key(|one| one.lost);
-    }
-
-    /// A site that was lost knows it. Whether that is news.
-    pub(crate) fn take_back(&mut self, site: SiteId, number: u64, from: Revision) -> bool {
-        let before = self.promotions.len();
-        self.promotions.retain(|one| (one.lost, one.number) != (site, number));
-        let is_news = self.promotions.len() != before;
-        if is_news {
-            self.returned.retain(|(of, _)| *of != site);
-            self.returned.push((site, from));
-            self.returned.sort_unstable_by_key(|(of, _)| *of);
-        }
-        is_news
-    }
-
-    /// A site that was lost knows all that was promoted. Whether that is news.
-    pub(crate) fn forget_promotions(&mut self, lost: SiteId) -> bool {
-        let before = self.promotions.len();
-        self.promotions.retain(|one| one.lost != lost);
-        self.promotions.len() != before
-    }
-
     /// A site is gone for good.
     pub(crate) fn forget(&mut self, site: SiteId) {
         self.chosen.retain(|(of, choice)| *of != site && *choice != BackupChoice::At(site));
-        self.promotions.retain(|one| one.lost != site);
-        self.returned.retain(|(of, _)| *of != site);
     }
 }
 
 impl Registry {
     /// Whether a site was lost and has not come back, so that nothing is to be given to it.
     pub fn is_lost(&self, site: SiteId) -> bool {
-        self.backups.promotion(site).is_some() || self.failovers.is_away(site)
+        self.failovers.is_away(site)
     }
 
     /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
@@ -180,21 +107,10 @@ pub enum MirrorStep {
 pub struct Reached {
     /// The original's revision.
     pub revision: Revision,
-    /// 0. Earlier versions sent its log time.
-    pub log_time_ms: u64,
     /// Slots that are whole from here on, at their epochs.
     pub whole: SlotEpochs,
     /// How many slots the original holds.
     pub holds: u32,
-}
-
-/// A fence as a command, of versions that knew no failovers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fencing {
-    /// Nothing passes between this site and that one any more.
-    Set,
-    /// The promotion came to nothing.
-    Lift,
 }
 
 /// What an operator is shown about a promotion, before it and after it.
@@ -252,21 +168,6 @@ pub const IDS_SKIPPED: u32 = 1 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lost_site_counts_for_nothing_until_it_knows_it() {
-        let mut backups = Backups::default();
-        let (lost, by) = (SiteId(2), SiteId(1));
-        let (taken, mirrored) = (SlotEpochs::default(), SlotSet::default());
-        backups.promote(Promotion { lost, by, number: 7, taken, mirrored, kept: Vec::new() });
-        assert!(backups.disowns(lost, 1_000_000) && !backups.disowns(by, 1));
-        assert!(!backups.take_back(lost, 6, Revision(90)), "another promotion");
-        assert!(backups.take_back(lost, 7, Revision(90)));
-        assert!(!backups.take_back(lost, 7, Revision(95)), "again");
-        assert!(backups.disowns(lost, 89) && !backups.disowns(lost, 90));
-        backups.forget(lost);
-        assert!(backups.is_empty());
-    }
 
     #[test]
     fn a_choice_is_kept_in_order_and_the_default_is_not_written_down() {

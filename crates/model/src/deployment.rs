@@ -1,12 +1,12 @@
 //! A deployment: the sites that keep global keys together, and what all of them must agree on.
 
-use crate::backup::{BackupChoice, Backups, Promotion};
+use crate::backup::{BackupChoice, Backups};
 use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
     Ballot, HOLDERS_MIN, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position,
-    Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName,
-    Slot, StandbyRule, Term, limits,
+    Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, SiteId, SiteName, StandbyRule,
+    Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
@@ -26,8 +26,7 @@ pub struct Registry {
     pub version: Ballot,
     /// How many changes it has seen. For people, and for clients that count maps.
     pub changes: u64,
-    /// The sites that hold it. None: a registry of before there were registrars, which the owner of
-    /// [`Registry::SLOT`] holds.
+    /// The sites that hold it.
     pub registrars: Registrars,
     /// What came of the latest changes, oldest first, so that one that is asked for again is done once.
     pub outcomes: Vec<Remembered>,
@@ -124,11 +123,6 @@ pub enum RegistryChange {
     },
     /// The backup of a site, as an operator chooses it.
     Backup(SiteId, BackupChoice),
-    /// A site was lost, and its backup takes over. Of versions without failovers.
-    Promote(Promotion),
-    /// A site that was lost has learned of that promotion, and holds nothing of before; what it
-    /// begins from this revision on counts.
-    Return(SiteId, u64, Revision),
     /// A keyspace is made. Its id is given to it.
     CreateKeyspace(KeyspaceSpec),
     /// A keyspace is dropped with all it holds, by its name.
@@ -357,19 +351,11 @@ impl From<RegistryError> for Refusal {
 }
 
 impl Registry {
-    /// Before there were registrars, the owner of this slot held the registry.
-    pub const SLOT: u16 = 0;
-
-    /// The slot of that number.
-    pub fn slot() -> Slot {
-        Slot::new(Registry::SLOT).expect("a slot's number")
-    }
-
-    /// One without sites, as it was before there were registrars.
-    pub fn of_before(deployment: DeploymentId, changes: u64) -> Registry {
+    /// One without sites and registrars, as of that change.
+    pub fn empty(deployment: DeploymentId, changes: u64) -> Registry {
         Registry {
             deployment,
-            version: Registry::version_of_before(changes),
+            version: Ballot { term: Term::default(), round: changes, site: SiteId(0) },
             changes,
             registrars: Registrars::default(),
             outcomes: Vec::new(),
@@ -385,18 +371,8 @@ impl Registry {
         }
     }
 
-    /// The version of a registry that only counted its changes.
-    pub fn version_of_before(changes: u64) -> Ballot {
-        Ballot { term: Term::default(), round: changes, site: SiteId(0) }
-    }
-
-    /// Whether it was written before there were registrars.
-    pub fn is_of_before(&self) -> bool {
-        self.registrars.set.is_empty()
-    }
-
-    /// The same registry, held by one site: by the owner of [`Registry::SLOT`], which could change it.
-    pub fn adopt(&mut self, own: SiteId) {
+    /// This site is the only registrar from here on.
+    pub fn begin(&mut self, own: SiteId) {
         let set: RegistrarSet = [own].into_iter().collect();
         self.version = Ballot { round: self.version.round + 1, site: own, ..self.version };
         self.registrars = Registrars { set, since: self.version, before: set };
@@ -534,7 +510,6 @@ impl Registry {
                 self.check_no_root(*id)?;
                 let at = self.sites.iter().position(|site| site.id == *id);
                 if let Some(at) = at {
-                    let was_of_before = self.is_of_before();
                     self.sites.remove(at);
                     self.backups.forget(*id);
                     self.failovers.site_gone(*id);
@@ -542,7 +517,7 @@ impl Registry {
                     let others = |site: &SiteId| *site != *id;
                     let set = self.registrars.set.sites().iter().copied().filter(others);
                     self.registrars.set = set.collect();
-                    if self.registrars.set.is_empty() && !was_of_before {
+                    if self.registrars.set.is_empty() {
                         let rest: Vec<SiteId> = self.sites.iter().map(|site| site.id).collect();
                         self.registrars.set = self.choose_registrars(&rest);
                     }
@@ -567,19 +542,6 @@ impl Registry {
                     _ => {}
                 }
                 self.changes += u64::from(self.backups.choose(*id, *choice));
-                Ok(site(*id))
-            }
-            RegistryChange::Promote(promotion) => {
-                self.site_mut(promotion.by)?;
-                self.site_mut(promotion.lost)?;
-                if self.backups.promotion(promotion.lost) != Some(promotion) {
-                    self.backups.promote(promotion.clone());
-                    self.changes += 1;
-                }
-                Ok(site(promotion.lost))
-            }
-            RegistryChange::Return(id, number, from) => {
-                self.changes += u64::from(self.backups.take_back(*id, *number, *from));
                 Ok(site(*id))
             }
             RegistryChange::OpenFailover { lost, without } => {
@@ -610,9 +572,7 @@ impl Registry {
                 Ok(Changed::Failovers)
             }
             RegistryChange::Returned(id) => {
-                let mut is_news = self.failovers.all_returned(*id);
-                is_news |= self.backups.forget_promotions(*id);
-                self.changes += u64::from(is_news);
+                self.changes += u64::from(self.failovers.all_returned(*id));
                 Ok(site(*id))
             }
             RegistryChange::MoveRoot(to) => self.move_root(*to),
@@ -678,11 +638,6 @@ impl Registry {
         if self.keyspaces.len() + 1 >= limits::KEYSPACES_MAX {
             return Err(RegistryError::TooManyKeyspaces);
         }
-        if spec.is_causal() && self.is_of_before() {
-            let (name, consistency, scope) = (spec.name.clone(), spec.consistency, spec.scope);
-            let error = KeyspaceError::NotServed { name, consistency, scope };
-            return Err(RegistryError::Keyspace(error));
-        }
         let mut spec = spec.clone();
         if spec.is_causal() {
             spec.sites.sort_unstable();
@@ -732,7 +687,7 @@ mod tests {
         Registry {
             sites: vec![SiteEntry { id: SiteId(1), ..entry("a", 1) }],
             site_next: 2,
-            ..Registry::of_before(DeploymentId(7), 1)
+            ..Registry::empty(DeploymentId(7), 1)
         }
     }
 
@@ -868,7 +823,7 @@ mod tests {
     #[test]
     fn registrars_are_as_many_as_the_sites_need() {
         let mut registry = registry();
-        registry.adopt(SiteId(1));
+        registry.begin(SiteId(1));
         let registrars = |registry: &Registry| -> Vec<u32> {
             registry.registrars.set.sites().iter().map(|site| site.0).collect()
         };

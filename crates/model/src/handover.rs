@@ -1,8 +1,8 @@
 //! Slots on their way from one site to another.
 
 use crate::{
-    Bytes, ClientId, Epoch, Group, KeyspaceId, LoanRow, Registry, Revision, SiteId, Slot, SlotCopy,
-    SlotRun, SlotSet,
+    Bytes, ClientId, Epoch, Group, KeyspaceId, LoanRow, Revision, SiteId, Slot, SlotCopy, SlotRun,
+    SlotSet,
 };
 
 /// Slots that pass from one site to another together. Numbered by the site that gives them away.
@@ -81,13 +81,9 @@ pub enum DestinationStep {
     Install {
         /// The number after that of the last chunk.
         chunks: u64,
-        /// 0. Earlier versions sent the source's log time, and the destination moved its own there.
-        log_time_ms: u64,
         /// The source's revision; the destination's never lies behind it from here on, so that no two
         /// versions of a key bear one number.
         revision: Revision,
-        /// The registry, when the right to change it is among the slots.
-        registry: Option<Box<Registry>>,
     },
     /// The move is off, for ever: what came of it is thrown away and it will never be installed.
     Refuse,

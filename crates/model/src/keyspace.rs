@@ -294,8 +294,7 @@ impl std::str::FromStr for Placement {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Ok(match text {
-            // The first of them is the word of earlier versions.
-            "hash" | "off" => Placement::Off,
+            "off" => Placement::Off,
             "advise" => Placement::Advise,
             "adaptive" => Placement::Adaptive,
             _ => return Err(format!("{text:?} is no placement: use off, advise or adaptive")),

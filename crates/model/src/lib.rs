@@ -41,10 +41,7 @@ mod spread;
 mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, RegistrarAnswer, Versioned};
-pub use backup::{
-    BackupChoice, Backups, Fencing, IDS_SKIPPED, Loss, MirrorStep, NUMBERS_SKIPPED, Promotion,
-    Reached,
-};
+pub use backup::{BackupChoice, Backups, IDS_SKIPPED, Loss, MirrorStep, NUMBERS_SKIPPED, Reached};
 pub use ballot::{Ballot, RegistrarSet, Registrars, Term};
 pub use by_slot::BySlot;
 pub use bytes::Bytes;

@@ -12,7 +12,7 @@
 //! excluded; they were chosen, so their ids are in use once.
 
 use crate::{
-    BackupChoice, Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId, Promotion,
+    BackupChoice, Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId,
     RegistrarSet, Registry, RegistryChange, SiteEntry, SiteId, Term, limits,
 };
 
@@ -85,8 +85,6 @@ pub struct Kept {
     pub joins: Vec<SiteEntry>,
     /// Keyspaces that were created.
     pub keyspaces: Vec<Keyspace>,
-    /// Promotions that were made.
-    pub promotions: Vec<Promotion>,
     /// Failovers that were decided.
     pub failovers: Vec<DecidedFailover>,
     /// The backups that were chosen for the sites that joined, and those that are one of these sites.
@@ -194,8 +192,6 @@ impl Registry {
         };
         kept.keyspaces.extend(self.keyspaces.iter().filter(made).cloned());
         if is_beyond {
-            let lost = |one: &&Promotion| next.backups.promotion(one.lost).is_none();
-            kept.promotions.extend(self.backups.promotions.iter().filter(lost).cloned());
             // Also earlier ones that `next` lacks: another recovery may have gone on from a value that was
             // accepted and not chosen, which the end of the term does not contain.
             kept.failovers.extend(self.failovers.decided.iter().cloned());
@@ -223,8 +219,6 @@ impl Registry {
         kept.joins.dedup_by_key(|site| site.id);
         kept.keyspaces.sort_by_key(|keyspace| keyspace.id);
         kept.keyspaces.dedup_by_key(|keyspace| keyspace.id);
-        kept.promotions.sort_by_key(|one| (one.lost, one.number));
-        kept.promotions.dedup_by_key(|one| (one.lost, one.number));
         kept.failovers.sort_by_key(|one| one.decided);
         kept.failovers.dedup_by_key(|one| one.decided);
         // The latest is the last one.
@@ -249,9 +243,6 @@ impl Registry {
                     || there.spec.prefix == one.spec.prefix
             };
             !self.keyspaces.iter().any(|there| is_same(&there))
-        });
-        kept.promotions.retain(|one| {
-            self.site(one.lost).is_some() && self.backups.promotion(one.lost).is_none()
         });
         kept.failovers.retain(|one| {
             let known = |there: &DecidedFailover| there.decided == one.decided;
@@ -279,9 +270,6 @@ impl Registry {
         self.keyspaces.extend(kept.keyspaces.iter().cloned());
         self.keyspaces.sort_by_key(|keyspace| keyspace.id);
         self.failovers.add_decided(&kept.failovers);
-        for promotion in &kept.promotions {
-            self.backups.promote(promotion.clone());
-        }
         self.changes += 1;
     }
 }
@@ -347,7 +335,7 @@ mod tests {
     }
 
     fn registry() -> Registry {
-        let mut registry = Registry::of_before(DeploymentId(7), 1);
+        let mut registry = Registry::empty(DeploymentId(7), 1);
         registry.site_next = 1;
         (0..2).for_each(|_| entry(&mut registry));
         registry.version = at(0, 1);

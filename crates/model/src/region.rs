@@ -267,7 +267,6 @@ impl Registry {
     /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
     /// order had no keyspace any more.
     fn make_region(&mut self, spec: &KeyspaceSpec, version: Ballot) -> Result<(), RegistryError> {
-        debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
         let before = self.regions.last();
         let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
         let stays = |region: &Region| self.site(region.root).is_some_and(|site| !site.leaving);

@@ -31,6 +31,8 @@ impl Slot {
 
     /// The last one.
     pub const LAST: Slot = Slot(Slot::COUNT - 1);
+    /// The first one.
+    pub const FIRST: Slot = Slot(0);
 
     /// The slot before it, if it is not the first one.
     pub fn before(self) -> Option<Slot> {

@@ -15,8 +15,7 @@ pub struct InterSiteMessage {
     /// The content; `None`: that of a newer version, unknown here.
     #[prost(oneof = "InterSite", tags = "1, 2, 3, 4, 10, 11, 110, 180, 240, 250")]
     pub content: Option<InterSite>,
-    /// Which registry the sender has; `None`: it belongs to no deployment, or is of a version
-    /// without this field.
+    /// Which registry the sender has; `None`: it belongs to no deployment.
     #[prost(message, optional, tag = "100")]
     pub version: Option<RegistryVersion>,
 }
@@ -299,10 +298,7 @@ impl MapFact {
 /// News of the registry.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RegistryNews {
-    /// How many changes the sender's has seen; to a version without registrars, its version.
-    #[prost(uint64, tag = "1")]
-    pub version: u64,
-    /// That registry, encoded; empty: the version only.
+    /// The sender's registry, encoded; empty: the version only.
     #[prost(bytes = "bytes", tag = "2")]
     pub registry: Bytes,
     /// The leader of the sending site: the node to ask, and to send clients to. 0: not known.

@@ -26,10 +26,10 @@ pub const PROTOCOL_OLDEST: u32 = 1;
 /// without them misreads such epochs, and what is built on them: a link needs both ends to follow rules that
 /// the other one has. 2: a site that has handed its join in and left has left; nodes of one site that decide
 /// this differently apply the same log to different states. 3: so do those that differ in whether an earlier
-/// owner's report frees a copy.
-pub const RULES: u32 = 3;
+/// owner's report frees a copy. 4: the registry, keyspaces and guards have one form each.
+pub const RULES: u32 = 4;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
-pub const RULES_OLDEST: u32 = 3;
+pub const RULES_OLDEST: u32 = 4;
 
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -4,10 +4,12 @@ use super::call::{Callee, Method, deadline_ms};
 use super::registry::{name_of, names_of, outcome_of, site_named};
 use super::{failovers, orders, placement};
 use model::{
-    Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, RegistryChange,
-    RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice, StandbyRule,
+    Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, Registry,
+    RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
+    StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
+use std::collections::BTreeSet;
 use tonic::{Request, Response, Status, async_trait};
 use wire::entry;
 use wire::grpc::{Invalid, Reason, request_id, status, v1};
@@ -50,11 +52,7 @@ impl v1::deployment_server::Deployment for Callee {
                         .map(|backup| name_of(registry, backup))
                         .unwrap_or_default(),
                     mirror: self.mirror(deployment.own, site.id),
-                    lost_to: registry
-                        .backups
-                        .promotion(site.id)
-                        .map(|promotion| name_of(registry, promotion.by))
-                        .unwrap_or_default(),
+                    lost_to: lost_to(registry, site.id),
                 }
             };
             Ok(v1::ListSitesResponse {
@@ -562,6 +560,20 @@ fn hint_age_ms(standing: Standing) -> Option<u64> {
     match standing {
         Standing::Hint { age } => age.map(|age| age.as_millis() as u64),
         Standing::Confirmed => None,
+    }
+}
+
+/// Who has taken the slots of a lost site; empty: it is not lost.
+fn lost_to(registry: &Registry, site: SiteId) -> String {
+    if !registry.is_lost(site) {
+        return String::new();
+    }
+    let decided = registry.failovers.decided.iter().filter(|one| one.lost == site);
+    let takers: BTreeSet<SiteId> =
+        decided.flat_map(|one| &one.taken).map(|taken| taken.by).collect();
+    match takers.is_empty() {
+        true => "no site".to_owned(),
+        false => takers.iter().map(|by| name_of(registry, *by)).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -209,7 +209,7 @@ mod tests {
             nodes: Vec::new(),
         };
         let sites = [(A, "a"), (B, "b"), (C, "c")].map(site).to_vec();
-        Registry { sites, ..Registry::of_before(DeploymentId(7), 1) }
+        Registry { sites, ..Registry::empty(DeploymentId(7), 1) }
     }
 
     fn slots(text: &str) -> SlotSet {

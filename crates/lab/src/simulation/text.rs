@@ -90,7 +90,7 @@ fn inter_site(message: &InterSiteMessage) -> Option<String> {
             format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
         }
         InterSite::Registry(news) if news.registry.is_empty() => return None,
-        InterSite::Registry(news) => format!("Registry {}", news.version),
+        InterSite::Registry(_) => "Registry".to_owned(),
         InterSite::Ring(_) => "Ring".to_owned(),
         InterSite::Alive(_) | InterSite::Map(_) | InterSite::Latencies(_) => return None,
         InterSite::Mirror(_) | InterSite::Copies(_) => return None,

@@ -48,15 +48,11 @@ pub enum RegistrarStep {
     Prepare(Ballot),
     /// Accepts a registry of this ballot.
     Accept(Ballot, Box<Registry>),
-    /// A registry of before there were registrars is this site's to change: it owns the slot that the
-    /// right belonged to. It is its only registrar from here on.
-    Adopt,
 }
 
 impl DeploymentCommand {
     pub(super) fn properties(&self) -> Properties {
         match self {
-            // Of versions that have no registrars; this site makes the change.
             DeploymentCommand::ChangeRegistry(_)
             | DeploymentCommand::Registrar(RegistrarStep::Prepare(_) | RegistrarStep::Accept(..)) => {
                 Properties::new(true, true)
@@ -88,7 +84,6 @@ impl fmt::Display for DeploymentCommand {
                 RegistrarStep::ReserveTerm => f.write_str("reserve a term"),
                 RegistrarStep::Prepare(ballot) => write!(f, "promise {ballot}"),
                 RegistrarStep::Accept(ballot, _) => write!(f, "accept {ballot}"),
-                RegistrarStep::Adopt => f.write_str("adopt the registry"),
             },
             DeploymentCommand::Confirm => f.write_str("confirm the slots of a restored site"),
             DeploymentCommand::ConfirmAbove { revision, .. } => {

@@ -2,9 +2,8 @@
 
 use super::Properties;
 use crate::{
-    Ballot, DestinationStep, Fencing, Group, Loan, LoanClaim, LoanOffer, LoanReport, LoanState,
-    LoanTaken, MirrorStep, MoveId, Promotion, Registry, RequestId, Revision, SiteId, SlotEpochs,
-    SlotSet, StagedItem,
+    Ballot, DestinationStep, Group, Loan, LoanClaim, LoanOffer, LoanReport, LoanState, LoanTaken,
+    MirrorStep, MoveId, Registry, RequestId, Revision, SiteId, SlotEpochs, SlotSet, StagedItem,
 };
 use std::fmt;
 
@@ -25,11 +24,6 @@ pub enum GlobalCommand {
     EndMirror { of: SiteId, number: u64 },
     /// A step of the mirror of another site, kept here.
     Mirror { from: SiteId, number: u64, step: MirrorStep },
-    /// A step of a fence against a site that may be lost, for the promotion of its backup.
-    Fence { lost: SiteId, by: SiteId, number: u64, step: Fencing },
-    /// Takes over from a lost site that had the right to change the registry, which goes on from
-    /// the latest one that any site has.
-    Promote { promotion: Promotion, registry: Box<Registry> },
     /// Takes this registry over, if it is newer, and returns the site's records of all slots: in
     /// the failover of `lost` that this version opened, or without one.
     /// [`crate::Answer::Inventory`].
@@ -89,8 +83,6 @@ pub enum SourceStep {
     Reclaim { slots: SlotEpochs },
     /// Stops copying for the time being, or goes on.
     Pause(bool),
-    /// The destination's mirror has the slots, or it has none: what was kept of them is forgotten.
-    Forget,
 }
 
 impl GlobalCommand {
@@ -103,7 +95,7 @@ impl GlobalCommand {
             | GlobalCommand::Mirror { .. } => Properties::new(true, true)
                 .carrying(self.items().iter().map(StagedItem::payload_bytes).sum()),
             GlobalCommand::Source { step, .. } => match step {
-                SourceStep::Order { .. } | SourceStep::Forget => Properties::new(true, true),
+                SourceStep::Order { .. } => Properties::new(true, true),
                 SourceStep::Begin { .. } | SourceStep::Pause(_) => Properties::new(false, true),
                 SourceStep::Freeze
                 | SourceStep::Release
@@ -112,10 +104,9 @@ impl GlobalCommand {
             },
             GlobalCommand::SetMirror { .. } => Properties::new(false, false),
             GlobalCommand::Lending(step) => step.properties(),
-            GlobalCommand::EndMirror { .. } => Properties::new(true, false),
-            GlobalCommand::Fence { .. }
-            | GlobalCommand::Promote { .. }
-            | GlobalCommand::Supersede { .. } => Properties::new(true, false),
+            GlobalCommand::EndMirror { .. } | GlobalCommand::Supersede { .. } => {
+                Properties::new(true, false)
+            }
         }
     }
 
@@ -195,7 +186,6 @@ impl fmt::Display for GlobalCommand {
                 SourceStep::Pause(false) => write!(f, "give {number} go on"),
                 SourceStep::Freeze => write!(f, "give {number} freeze"),
                 SourceStep::Release => write!(f, "give {number} release"),
-                SourceStep::Forget => write!(f, "give {number} forget"),
                 SourceStep::TakeBack { refused: true } => {
                     write!(f, "give {number} take back, refused")
                 }

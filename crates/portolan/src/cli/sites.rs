@@ -120,7 +120,7 @@ impl Show {
             }
             let mut state = if site.leaving { ", leaving" } else { "" }.to_owned();
             if !site.lost_to.is_empty() {
-                state += &format!(", lost: {} has taken over", site.lost_to);
+                state += &format!(", lost, taken over by {}", site.lost_to);
             }
             let head = format!(
                 "site {} (id {}): {} slots, capacity {}{state}",

@@ -78,9 +78,7 @@ pub(crate) fn kept_at(registry: &Registry, own: SiteId) -> BTreeSet<SiteId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{
-        DeploymentId, Promotion, RegistryChange, SiteEntry, SiteName, SlotEpochs, SlotSet,
-    };
+    use model::{Ballot, DeploymentId, RegistryChange, SiteEntry, SiteName};
 
     fn registry(sites: u32) -> Registry {
         let entry = |id: u32| SiteEntry {
@@ -94,7 +92,7 @@ mod tests {
         Registry {
             sites: (1..=sites).map(entry).collect(),
             site_next: 99,
-            ..Registry::of_before(DeploymentId(1), 1)
+            ..Registry::empty(DeploymentId(1), 1)
         }
     }
 
@@ -119,10 +117,8 @@ mod tests {
         registry.change(&RegistryChange::Leave(first)).unwrap();
         let second = backup_of(&registry, SiteId(1)).unwrap();
         assert!(second != first && second != SiteId(1));
-        let (taken, mirrored) = (SlotEpochs::default(), SlotSet::default());
-        let promotion =
-            Promotion { lost: second, by: SiteId(1), number: 1, taken, mirrored, kept: Vec::new() };
-        registry.change(&RegistryChange::Promote(promotion)).unwrap();
+        registry.failovers.open(Ballot::FIRST, second, &[]).unwrap();
+        assert!(registry.failovers.decide(Ballot::FIRST, Ballot::FIRST, Vec::new()));
         assert_eq!(backup_of(&registry, SiteId(1)), None);
         assert_eq!(backup_of(&registry, SiteId(7)), None, "there is no such site");
     }

@@ -464,8 +464,7 @@ fn change_under(id: u64, change: RegistryChange, request: Option<RequestId>) -> 
 
 /// Whether no change can be made before the registry goes on without a site.
 fn needs_recovery(registry: &Registry, lost: SiteId) -> bool {
-    let is_stuck = !registry.registrars.set.has_majority(|site| site != lost);
-    registry.sites.len() == 2 && (is_stuck || registry.is_of_before())
+    registry.sites.len() == 2 && !registry.registrars.set.has_majority(|site| site != lost)
 }
 
 fn failed(error: BackupError) -> Failure {
@@ -682,7 +681,7 @@ mod tests {
     }
 
     fn registry() -> Registry {
-        let mut registry = Registry::of_before(model::DeploymentId(1), 1);
+        let mut registry = Registry::empty(model::DeploymentId(1), 1);
         for (id, name) in [(1, "a"), (2, "b"), (3, "c")] {
             let name = model::SiteName::new(name).unwrap();
             registry.sites.push(model::SiteEntry {

@@ -29,7 +29,7 @@ use crate::site::machine::copying::{self, CopiedChunk, Position};
 use crate::site::machine::source::Move;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
-    Answer, Command, DestinationStep, Failure, GlobalCommand, MoveError, MoveId, Refusal, Registry,
+    Answer, Command, DestinationStep, Failure, GlobalCommand, MoveError, MoveId, Refusal,
     SourceStep,
 };
 use std::collections::BTreeMap;
@@ -370,13 +370,9 @@ impl Transfer {
                 // The last chunks are on their way yet: what is sent in order comes in order, mostly, and
                 // what is not there is not installed.
                 if self.expired.is_some_and(|upto| machine.is_sent(number, at, upto)) {
-                    let member = machine.membership();
-                    let member = member.filter(|_| one.slots.contains(Registry::slot()));
                     let step = DestinationStep::Install {
                         chunks: sender.chunks(),
-                        log_time_ms: 0,
                         revision: machine.revision(),
-                        registry: member.map(|member| Box::new((*member.registry).clone())),
                     };
                     sender.ask(out, Command::Global(GlobalCommand::Destination { id, step }));
                 }

@@ -563,7 +563,6 @@ impl Source {
             changes_complete |= !complete.is_empty();
             Reached {
                 revision: machine.revision(),
-                log_time_ms: 0,
                 whole: SlotEpochs::gather(complete),
                 holds: self.held.len() as u32,
             }

@@ -125,7 +125,7 @@ mod tests {
         Registry {
             sites: sites.iter().map(entry).collect(),
             site_next: 99,
-            ..Registry::of_before(DeploymentId(1), version)
+            ..Registry::empty(DeploymentId(1), version)
         }
     }
 

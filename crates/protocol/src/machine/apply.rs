@@ -64,8 +64,6 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         batch: &entry::Batch,
         answers: &mut Vec<Result<Answer, Refusal>>,
     ) -> Result<(), MachineError> {
-        // What an earlier version wrote has rows of this one before anything is done to it.
-        M::before_entry(self);
         let head = &mut self.known.head;
         head.log_time_ms = head.log_time_ms.max(batch.log_time_ms);
         self.expire_due()?;

@@ -31,9 +31,6 @@ pub trait ModeState: Sized + fmt::Debug {
     /// As [`ModeState::load`].
     fn reload(&mut self, state: &impl Read) -> Result<(), MachineError>;
 
-    /// Brings rows of an earlier version into their form of today, before anything is done to them.
-    fn before_entry<S: State>(at: &mut Applying<'_, S, Self>);
-
     /// Whether the writes to such a keyspace are applied by the mode: by [`ModeState::execute`].
     fn owns_writes(spec: &KeyspaceSpec) -> bool;
 

@@ -14,17 +14,14 @@
 //! a client sequence                → the answer it got
 //! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
 //! T bucket                         → the right to serve each of 128 slots           (tokens.rs, slot_rows.rs)
-//! t slot                           → the same of one slot, by an earlier version
 //! o number                         → a move that gives slots away                   (source.rs)
 //! O client sequence                → what came of an operator's order of a move     (orders.rs)
 //! B bucket                         → the copies of 128 slots that other sites own    (copies.rs)
-//! C slot                           → the same of one slot, by an earlier version
 //! S keyspace slot                  → where such a copy lies
 //! i from number                    → a move that brings slots                       (destination.rs)
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
 //! Y bucket                         → the owner of each of 128 slots, for other sites   (deployment.rs)
-//! y slot                           → the same of one slot, by an earlier version
 //! m from part                      → a mirror of another site                   (mirrors.rs)
 //! n from keyspace slot             → where what it mirrors lies
 //! d m                              → the sites that keep this one's mirror: now, and before    (mirroring.rs)
@@ -34,7 +31,6 @@
 //! Q [whose] slot client            → what is remembered of a client, about a slot   (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
 //! A whose slot client sequence     → the same of copies and of what comes            (lineage.rs)
-//! v number                         → what an earlier version kept of a move          (kept.rs)
 //! K part [place]                   → the region's order of causal keys, and writes on their way to it  (causal/rows.rs)
 //! L [whose] slot keyspace tag      → the row of a lent group                       (loans.rs)
 //! N [whose] slot                   → the count of loans of a slot's records
@@ -42,7 +38,6 @@
 //! F slot                           → the highest loan of its groups that is over here   (floors.rs)
 //! X slot keyspace tag              → the part of another site, for a failover      (claims.rs)
 //! f failover page                  → writes that a failover lost                    (lost_writes.rs)
-//! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
 //! ```
@@ -104,19 +99,15 @@ tables! {
     ANSWERS = b'a';
     STORES = b's';
     TOKENS = b'T';
-    TOKENS_OLDER = b't';
     SOURCE = b'o';
     ORDERS = b'O';
-    KEPT = b'v';
     ARRIVALS = b'i';
     STAGED = b'j';
     SETTLED = b'x';
     REGISTERED = b'Y';
-    REGISTERED_OLDER = b'y';
     MIRRORS = b'm';
     MIRRORED = b'n';
     COPIES = b'B';
-    COPIES_OLDER = b'C';
     COPIED = b'S';
     EXPIRING = b'E';
     REMOVALS = b'W';
@@ -439,11 +430,6 @@ pub(crate) fn order(client: ClientId, sequence: u64) -> Vec<u8> {
 pub(crate) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
     let sequence = u64::from_be_bytes(key.get(9..17)?.try_into().ok()?);
     Some((ClientId(parse_number(key)?), sequence))
-}
-
-/// The key of what an earlier version kept of a move.
-pub(crate) fn kept(number: u64) -> Vec<u8> {
-    numbered(KEPT, number)
 }
 
 /// The key of where a copy's records of a keyspace lie.

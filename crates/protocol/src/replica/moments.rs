@@ -5,9 +5,7 @@
 //! elapsed time from there on, like any other expiry, and a clock that jumps later changes nothing.
 //! A query for it returns the moment by the wall clock again, and how much is left.
 
-use model::{
-    Answer, Command, DestinationStep, Expiring, Expiry, GlobalCommand, MirrorStep, Step, Write,
-};
+use model::{Answer, Command, Expiring, Expiry, Step, Write};
 
 /// Turns the moments in a command into log time, as it goes into the log. Doing it again changes
 /// nothing, under any leader.
@@ -20,17 +18,6 @@ pub(crate) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
                     of_write(write, wall_ahead_ms);
                 }
             }
-        }
-        // Another site's log time is not this one's; earlier versions sent it.
-        Command::Global(GlobalCommand::Destination {
-            step: DestinationStep::Install { log_time_ms, .. },
-            ..
-        }) => *log_time_ms = 0,
-        Command::Global(GlobalCommand::Mirror {
-            step: MirrorStep::Chunk { reached: Some(reached), .. },
-            ..
-        }) => {
-            reached.log_time_ms = 0;
         }
         _ => {}
     }

@@ -329,20 +329,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// What a leader does by itself.
     pub(super) fn tend_registry(&mut self) {
-        let now = self.now.monotonic;
         let Some(member) = self.machine.membership().filter(|_| self.leads()) else {
             self.deployment.changes.lacking = None;
             return;
         };
         let (own, registry) = (member.own, member.registry.clone());
-        if registry.is_of_before() {
-            if self.machine.token(Registry::slot()).serves() {
-                let deadline = now + limits::REQUEST_DEADLINE;
-                let adopt = Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt));
-                self.take_write(Origin::Discard, adopt, deadline);
-            }
-            return;
-        }
         if let Some(kept) = self.machine.to_hand_in().cloned() {
             self.hand_in(kept);
         }
@@ -480,7 +471,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // may be asked for again.
         let is_begun = self.has_begun_a_term(registry);
         let has_majority = set.has_majority(|site| !without.contains(&site));
-        if !registry.is_of_before() && !is_begun && has_majority {
+        if !is_begun && has_majority {
             return Some(RegistryError::NoRecovery);
         }
         let named = |id: &SiteId| registry.site(*id).map(|site| site.name.clone());
@@ -505,8 +496,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             registry.sites.iter().map(|site| site.id).partition(|site| answers(*site));
         let named = |site: &SiteId| without.contains(site);
         let kept = self.machine.to_hand_in();
-        let to_hand_in =
-            kept.map_or(0, |kept| kept.joins.len() + kept.keyspaces.len() + kept.promotions.len());
+        let to_hand_in = kept.map_or(0, |kept| kept.joins.len() + kept.keyspaces.len());
         RegistryView {
             version: registry.version,
             changes: registry.changes,

@@ -58,8 +58,6 @@ impl ModeState for Counter {
         Ok(())
     }
 
-    fn before_entry<S: State>(_: &mut Applying<'_, S, Self>) {}
-
     fn pass_time<S: State>(_: &mut Applying<'_, S, Self>) -> Result<(), MachineError> {
         Ok(())
     }

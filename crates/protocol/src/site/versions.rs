@@ -9,7 +9,7 @@
 
 use super::{Origin, Site};
 use crate::deployment::versions::{AGAIN, Ahead, PATIENCE, Versions};
-use model::{Ballot, Body, Command, DeploymentCommand, NodeId, Registry, SiteId, limits};
+use model::{Ballot, Body, Command, DeploymentCommand, NodeId, SiteId, limits};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -36,12 +36,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) -> Option<InterSite> {
         let now = self.now.monotonic;
         let content = message.content?;
-        // A version without registrars is carried in the news only.
-        let by_news = match &content {
-            InterSite::Registry(news) => Some(Registry::version_of_before(news.version)),
-            _ => None,
-        };
-        let version = message.version.map(Ballot::from).or(by_news);
+        let version = message.version.map(Ballot::from);
         let (Some(version), Some(own)) = (version, self.own_version()) else {
             return Some(content);
         };
@@ -95,7 +90,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             false => bytes::Bytes::new(),
         };
         let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
-        Some(RegistryNews { version: member.registry.changes, registry, leader })
+        Some(RegistryNews { registry, leader })
     }
 
     fn send_registry(&mut self, site: SiteId, node: NodeId) {

@@ -139,7 +139,7 @@ pub(crate) fn facts_kept(kept: &Kept) -> impl Iterator<Item = Fact> {
 
 /// Sites that there are from the beginning, and a failover of the last one that is open or not.
 pub(crate) fn first(sites: u32, registrars: Registrars, is_open: bool) -> Content {
-    let mut registry = Registry::of_before(DeploymentId(7), 0);
+    let mut registry = Registry::empty(DeploymentId(7), 0);
     registry.version = Ballot::default();
     registry.registrars = registrars;
     for id in 1..=sites {

@@ -127,7 +127,6 @@ impl Sites {
 #[test]
 fn any_one_of_three_may_be_away_when_the_registry_is_changed() {
     let mut sites = Sites::new(3);
-    let slot = model::Registry::slot();
     for (away, name) in NAMES.into_iter().enumerate().take(3) {
         sites.lab.part_site(away);
         let asked = (away + 1) % 3;
@@ -137,8 +136,6 @@ fn any_one_of_three_may_be_away_when_the_registry_is_changed() {
         sites.agree();
         assert_eq!(sites.registry(away).keyspaces.len(), away + 1, "it learns of it");
     }
-    let owners = (0..3).filter(|site| sites.lab.held_slots(*site).0.contains(&slot)).count();
-    assert_eq!(owners, 1, "the owner of the slot that had the right was away once");
 }
 
 #[test]

@@ -105,7 +105,7 @@ mod tests {
                 panic!("not filtered: {:?}", request.body);
             };
             let RegistryChange::Join(site) = change else { panic!("not filtered: {change:?}") };
-            let mut registry = Registry::of_before(DeploymentId(7), 1);
+            let mut registry = Registry::empty(DeploymentId(7), 1);
             registry.sites.push(site);
             let registered = Answer::Registered { site: SiteId(2), registry: Box::new(registry) };
             Box::pin(std::future::ready(Ok(registered)))

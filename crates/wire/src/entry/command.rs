@@ -6,7 +6,7 @@ use model::{
     Body, Cache, CausalCommand, ClientId, Command, Condition, Consistency, DeploymentCommand,
     Expiry, ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec,
     Kind, Miss, NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request,
-    RequestId, Revision, Rmw, ScanFilter, Scope, SiteId, Step, Write,
+    RequestId, Revision, Rmw, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -98,126 +98,36 @@ code_enum!(Kind as "kind" {
     2 => Hash,
 });
 
-/// What stands in the place of a guard's version when it says since when its key must be absent. A
-/// guard has two forms, so that logs of before there were such guards are read:
-///
-/// ```text
-/// guard = key ‖ version
-///       | key ‖ 2^64 - 1 ‖ version ‖ absent since
-/// ```
-const WITH_ABSENT_SINCE: Revision = Revision(u64::MAX);
-
-impl Code for Guard {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Guard { key, version, absent_since } = self;
-        key.put(out);
-        let is_long = absent_since.is_some() || *version == WITH_ABSENT_SINCE;
-        if is_long {
-            WITH_ABSENT_SINCE.put(out);
-        }
-        version.put(out);
-        if is_long {
-            absent_since.put(out);
-        }
-    }
-
-    fn take(from: &mut Input) -> Result<Guard, EntryError> {
-        let (key, version) = <(_, Revision)>::take(from)?;
-        if version != WITH_ABSENT_SINCE {
-            return Ok(Guard { key, version, absent_since: None });
-        }
-        let (version, absent_since): (Revision, Option<_>) = Code::take(from)?;
-        if absent_since.is_none() && version != WITH_ABSENT_SINCE {
-            return Err(from.malformed("guard of the shorter form"));
-        }
-        Ok(Guard { key, version, absent_since })
-    }
-}
-
+code_struct!(Guard { key, version, absent_since });
 code_struct!(Keyspace { id, spec });
-/// Keyspaces that were stated before there were caches end with whether reads go by lease, a byte of 0
-/// or 1; those without a cache still do. A cache adds [`WITH_CACHE`] to that byte and follows it; `rmw` local
-/// adds [`RMW_LOCAL`]. Sites add [`WITH_SITES`] and follow the cache; `miss` refuse adds [`MISS_REFUSE`].
-const WITH_CACHE: u8 = 2;
-const RMW_LOCAL: u8 = 4;
-const WITH_SITES: u8 = 8;
-const MISS_REFUSE: u8 = 16;
-const KEYSPACE_FLAGS: u8 = 1 | WITH_CACHE | RMW_LOCAL | WITH_SITES | MISS_REFUSE;
+code_struct!(KeyspaceSpec {
+    name,
+    prefix,
+    consistency,
+    scope,
+    placement,
+    lease_reads,
+    cache,
+    rmw,
+    sites,
+    miss,
+});
 
-impl Code for KeyspaceSpec {
-    fn put(&self, out: &mut Vec<u8>) {
-        let KeyspaceSpec {
-            name,
-            prefix,
-            consistency,
-            scope,
-            placement,
-            lease_reads,
-            cache,
-            rmw,
-            sites,
-            miss,
-        } = self;
-        name.put(out);
-        prefix.put(out);
-        consistency.put(out);
-        scope.put(out);
-        placement.put(out);
-        let with_cache = if cache.is_on() { WITH_CACHE } else { 0 };
-        let rmw_local = if *rmw == Rmw::Local { RMW_LOCAL } else { 0 };
-        let with_sites = if sites.is_empty() { 0 } else { WITH_SITES };
-        let miss_refuse = if *miss == Miss::Refuse { MISS_REFUSE } else { 0 };
-        out.push(u8::from(*lease_reads) | with_cache | rmw_local | with_sites | miss_refuse);
-        match *cache {
-            Cache::Off => {}
-            Cache::Validated { bytes_max } => (1u64, bytes_max).put(out),
-            Cache::Stale { bytes_max, age_ms_max } => (2u64, (bytes_max, age_ms_max)).put(out),
-        }
-        if !sites.is_empty() {
-            sites.put(out);
-        }
-    }
+code_enum!(Cache as "cache" {
+    1 => Off,
+    2 => Validated { bytes_max },
+    3 => Stale { bytes_max, age_ms_max },
+});
 
-    fn take(from: &mut Input) -> Result<KeyspaceSpec, EntryError> {
-        let (name, prefix) = Code::take(from)?;
-        let (consistency, (scope, placement)) = Code::take(from)?;
-        let flags = from.byte()?;
-        if flags & !KEYSPACE_FLAGS != 0 {
-            return Err(from.malformed("setting of a keyspace"));
-        }
-        let cache = match flags & WITH_CACHE {
-            0 => Cache::Off,
-            _ => match u64::take(from)? {
-                1 => Cache::Validated { bytes_max: Code::take(from)? },
-                2 => {
-                    let (bytes_max, age_ms_max) = Code::take(from)?;
-                    Cache::Stale { bytes_max, age_ms_max }
-                }
-                _ => return Err(from.malformed("cache")),
-            },
-        };
-        let lease_reads = flags & 1 == 1;
-        let rmw = if flags & RMW_LOCAL == 0 { Rmw::Refuse } else { Rmw::Local };
-        let sites: Vec<SiteId> =
-            if flags & WITH_SITES == 0 { Vec::new() } else { Code::take(from)? };
-        if flags & WITH_SITES != 0 && sites.is_empty() {
-            return Err(from.malformed("sites of a keyspace"));
-        }
-        let miss = if flags & MISS_REFUSE == 0 { Miss::Forward } else { Miss::Refuse };
-        Ok(KeyspaceSpec {
-            name,
-            prefix,
-            consistency,
-            scope,
-            placement,
-            lease_reads,
-            cache,
-            rmw,
-            sites,
-            miss,
-        })
-    }
-}
+code_enum!(Rmw as "rule of read-modify-writes" {
+    1 => Refuse,
+    2 => Local,
+});
+
+code_enum!(Miss as "rule of keys that a site does not hold" {
+    1 => Forward,
+    2 => Refuse,
+});
 
 code_enum!(Consistency as "consistency" {
     1 => Linearizable,

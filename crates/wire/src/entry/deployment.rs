@@ -31,8 +31,6 @@ code_enum!(GlobalCommand as "command of global keys" {
     16 => Destination { id, step },
     20 => SetMirror { to },
     21 => Mirror { from, number, step },
-    22 => Fence { lost, by, number, step },
-    23 => Promote { promotion, registry },
     110 => Inventory { registry, lost, failover },
     111 => Supersede { slots, generation, position },
     112 => DiscardCopies { of },
@@ -48,8 +46,6 @@ code_enum!(RegistryChange as "change of the registry" {
     190 => RemoveTo { site, destinations },
     5 => Node(site, node),
     10 => Backup(site, choice),
-    11 => Promote(promotion),
-    12 => Return(site, number, revision),
     110 => OpenFailover { lost, without },
     111 => DecideFailover { opened, taken },
     112 => CloseFailover(opened),
@@ -113,7 +109,6 @@ code_enum!(SourceStep as "step of a source" {
     3 => Release,
     4 => TakeBack { refused },
     5 => Pause(paused),
-    6 => Forget,
     160 => Order { id, slots, to },
     220 => Reclaim { slots },
 });
@@ -131,7 +126,7 @@ code_enum!(Held as "holding of slots" {
 code_enum!(DestinationStep as "step of a destination" {
     1 => Begin { slots, open_from, pinned },
     2 => Chunk { sequence, resume, items },
-    3 => Install { chunks, log_time_ms, revision, registry },
+    3 => Install { chunks, revision },
     4 => Refuse,
     190 => BeginCopies(slots),
     191 => TakeCopies { chunks, copies },
@@ -257,7 +252,7 @@ mod tests {
             keyspaces: vec![Keyspace { id: KeyspaceId(1), spec }],
             site_next: 3,
             keyspace_next: 2,
-            ..Registry::of_before(DeploymentId(7), 9)
+            ..Registry::empty(DeploymentId(7), 9)
         }
     }
 
@@ -288,12 +283,7 @@ mod tests {
             },
         ];
         let begin = SourceStep::Begin { slots: "9".parse().unwrap(), to: SiteId(2), pinned: true };
-        let install = DestinationStep::Install {
-            chunks: 3,
-            log_time_ms: 4,
-            revision: Revision(5),
-            registry: Some(Box::new(registry())),
-        };
+        let install = DestinationStep::Install { chunks: 3, revision: Revision(5) };
         vec![
             Command::Deployment(DeploymentCommand::Found {
                 deployment: DeploymentId(7),

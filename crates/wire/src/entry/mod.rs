@@ -358,18 +358,10 @@ pub fn encode_registrar(
     let mut out = vec![FORMAT];
     promised.put(&mut out);
     used.put(&mut out);
-    let Kept { joins, keyspaces, promotions, failovers, choices } = kept;
-    joins.put(&mut out);
-    keyspaces.put(&mut out);
-    promotions.put(&mut out);
-    failovers.put(&mut out);
+    kept.put(&mut out);
     accepted.is_some().put(&mut out);
     if let Some(accepted) = accepted {
         accepted.put(&mut out);
-    }
-    // Earlier versions kept no choices.
-    if !choices.is_empty() {
-        choices.put(&mut out);
     }
     out.into()
 }
@@ -381,11 +373,7 @@ pub fn decode_registrar(
     let mut input = Input::new(bytes);
     check_format(&mut input)?;
     let (promised, used) = Code::take(&mut input)?;
-    let (joins, keyspaces) = (Code::take(&mut input)?, Code::take(&mut input)?);
-    let (promotions, failovers) = (Code::take(&mut input)?, Code::take(&mut input)?);
-    let accepted = Code::take(&mut input)?;
-    let choices = if input.is_empty() { Vec::new() } else { Code::take(&mut input)? };
-    let kept = Kept { joins, keyspaces, promotions, failovers, choices };
+    let (kept, accepted) = Code::take(&mut input)?;
     if !input.is_empty() {
         return Err(EntryError::Trailing { offset: input.offset() });
     }

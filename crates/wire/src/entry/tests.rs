@@ -444,8 +444,8 @@ fn format_1_stays_as_it_is() {
     let expected: &[&[u8]] = &[
         b"\x01\x04\x03\x02\x01\x00\x00\x00\x00",
         b"\x01\x02\x01\x05car:7\x04here\x03\xac\x02\x02\xe8\x07\x01\x01\x09\x04\x03",
-        b"\x02\x00\x01\x01a\x00\x02\x01\x0d\x02\x04\x01n\x01\x00",
-        b"\x04\x04cars\x04car:\x01\x01\x01\x00",
+        b"\x02\x00\x01\x01a\x00\x00\x02\x01\x0d\x02\x04\x01n\x01\x00",
+        b"\x04\x04cars\x04car:\x01\x01\x01\x00\x01\x01\x00\x01",
         b"\x06\x01w\x01\x05",
         b"\x08",
     ];
@@ -471,49 +471,34 @@ fn format_1_stays_as_it_is() {
 }
 
 #[test]
-fn keyspaces_from_before_there_were_caches_are_read() {
-    let old =
-        |flag: u8| Bytes::from([b"\x01\x07\x04cars\x04car:\x01\x02\x01", &[flag][..]].concat());
+fn format_1_of_a_keyspace_stays_as_it_is() {
     let global = KeyspaceSpec::linearizable_global("cars", "car:");
-    for (flag, lease_reads) in [(0, false), (1, true)] {
-        let spec = KeyspaceSpec { lease_reads, ..global.clone() };
-        let keyspace = Keyspace { id: KeyspaceId(7), spec };
-        assert_eq!(decode_keyspace(old(flag)).as_ref(), Ok(&keyspace));
-        assert_eq!(
-            encode_keyspace(&keyspace),
-            old(flag),
-            "and written so that older nodes read it"
-        );
-    }
-    for flag in [32, 64, 255] {
-        assert!(matches!(decode_keyspace(old(flag)), Err(EntryError::Malformed { .. })));
-    }
-    let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
-    let spec = KeyspaceSpec { cache, lease_reads: true, ..global.clone() };
-    let keyspace = Keyspace { id: KeyspaceId(7), spec };
-    let written = [&old(3)[..], b"\x02\x88\x27\x46"].concat();
-    assert_eq!(encode_keyspace(&keyspace), written);
-    assert_eq!(decode_keyspace(written.into()), Ok(keyspace));
-    let spec = KeyspaceSpec { cache: Cache::Validated { bytes_max: 5_000 }, ..global };
-    let keyspace = Keyspace { id: KeyspaceId(7), spec };
-    let written = [&old(2)[..], b"\x01\x88\x27"].concat();
-    assert_eq!(encode_keyspace(&keyspace), written);
-    assert_eq!(decode_keyspace(written.into()), Ok(keyspace));
     let causal = KeyspaceSpec::causal_region("cars", "car:");
-    let spec = KeyspaceSpec { rmw: Rmw::Local, ..causal };
-    let keyspace = Keyspace { id: KeyspaceId(7), spec };
-    let written = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x04");
-    assert_eq!(encode_keyspace(&keyspace), written);
-    assert_eq!(decode_keyspace(written), Ok(keyspace.clone()));
-    // Keyspaces that some sites hold came later.
+    let head = b"\x01\x07\x04cars\x04car:";
+    let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
     let (sites, miss) = (vec![SiteId(2), SiteId(300)], Miss::Refuse);
-    let spec = KeyspaceSpec { sites, miss, ..keyspace.spec };
-    let keyspace = Keyspace { id: KeyspaceId(7), spec };
-    let written = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x1c\x02\x02\xac\x02");
-    assert_eq!(encode_keyspace(&keyspace), written);
-    assert_eq!(decode_keyspace(written), Ok(keyspace));
-    let none = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x08\x00");
-    assert!(matches!(decode_keyspace(none), Err(EntryError::Malformed { .. })));
+    for (spec, rest) in [
+        (global.clone(), &b"\x01\x02\x01\x00\x01\x01\x00\x01"[..]),
+        (
+            KeyspaceSpec { cache, lease_reads: true, ..global.clone() },
+            b"\x01\x02\x01\x01\x03\x88\x27\x46\x01\x00\x01",
+        ),
+        (
+            KeyspaceSpec { cache: Cache::Validated { bytes_max: 5_000 }, ..global },
+            b"\x01\x02\x01\x00\x02\x88\x27\x01\x00\x01",
+        ),
+        (
+            KeyspaceSpec { rmw: Rmw::Local, sites, miss, ..causal },
+            b"\x02\x03\x01\x00\x01\x02\x02\x02\xac\x02\x02",
+        ),
+    ] {
+        let keyspace = Keyspace { id: KeyspaceId(7), spec };
+        let written = Bytes::from([head, rest].concat());
+        assert_eq!(encode_keyspace(&keyspace), written);
+        assert_eq!(decode_keyspace(written), Ok(keyspace));
+    }
+    let no_cache = [head, &b"\x01\x02\x01\x00\x09\x01\x00\x01"[..]].concat();
+    assert!(matches!(decode_keyspace(no_cache.into()), Err(EntryError::Malformed { .. })));
 }
 
 #[test]
@@ -595,7 +580,7 @@ fn an_unknown_phrase_points_to_the_log() {
 }
 
 #[test]
-fn a_guard_on_what_was_absent_has_a_form_of_its_own() {
+fn format_1_of_a_guard_stays_as_it_is() {
     let point = ReadPoint { revision: Revision(300), epoch: model::Epoch::counted(2) };
     let transaction = |version, absent_since| Command::Transaction {
         keyspace: KeyspaceId(0),
@@ -603,18 +588,14 @@ fn a_guard_on_what_was_absent_has_a_form_of_its_own() {
         steps: Vec::new(),
         request: None,
     };
-    let max = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     for (command, guard) in [
-        (transaction(7, None), b"\x01a\x07".to_vec()),
-        (transaction(0, Some(point)), [b"\x01a", &max[..], b"\x00\x01\xac\x02\x02"].concat()),
-        (transaction(u64::MAX, None), [b"\x01a", &max[..], &max[..], b"\x00"].concat()),
+        (transaction(7, None), &b"\x01a\x07\x00"[..]),
+        (transaction(0, Some(point)), b"\x01a\x00\x01\xac\x02\x02"),
     ] {
-        let expected = [b"\x01\x02\x00\x01", &guard[..], b"\x00\x00"].concat();
+        let expected = [b"\x01\x02\x00\x01", guard, b"\x00\x00"].concat();
         assert_eq!(encode_command(&command), expected);
         assert_eq!(decode_command(expected.into()), Ok(command));
     }
-    let longer = [b"\x01\x02\x00\x01\x01a", &max[..], b"\x07\x00\x00\x00"].concat();
-    assert!(decode_command(longer.into()).is_err(), "there is one form of each guard");
 }
 
 #[test]

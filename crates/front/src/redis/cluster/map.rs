@@ -254,7 +254,7 @@ pub(super) mod made {
         let registry = Registry {
             sites: vec![first, site(2, &[(1, "")]), site(3, &[(1, "[::1]:7404")])],
             site_next: 4,
-            ..Registry::of_before(DeploymentId(0xfeed), 9)
+            ..Registry::empty(DeploymentId(0xfeed), 9)
         };
         let set = |ranges: &[(u16, u16)]| SlotSet::from_ranges(ranges.to_vec()).unwrap();
         Map::of(&Seen {

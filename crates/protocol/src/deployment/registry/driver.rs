@@ -413,10 +413,10 @@ mod tests {
             leaving: false,
             nodes: Vec::new(),
         };
-        let mut registry = Registry::of_before(DeploymentId(7), 1);
+        let mut registry = Registry::empty(DeploymentId(7), 1);
         registry.sites = (1..=sites).map(entry).collect();
         registry.site_next = sites + 1;
-        registry.adopt(SiteId(1));
+        registry.begin(SiteId(1));
         let set: RegistrarSet = (1..=sites).map(SiteId).collect();
         registry.registrars = Registrars { set, since: registry.version, before: set };
         Arc::new(registry)

@@ -55,7 +55,7 @@ impl Closing {
     ) -> Option<Effect> {
         let member = view.machine.membership()?;
         let (own, registry, now) = (member.own, &member.registry, view.now);
-        if registry.failovers.is_empty() && registry.backups.promotion(own).is_none() {
+        if registry.failovers.is_empty() {
             self.open_since.forget();
             self.seen_in.clear();
             return None;

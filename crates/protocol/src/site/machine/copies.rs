@@ -17,7 +17,6 @@ use super::slot_rows::{self, Stale, Value};
 use super::stores::{Store, Stores};
 use super::{MachineError, tables};
 use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotRun, SlotSet, Tag};
-use std::collections::BTreeSet;
 use storage::state::{Read, State};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
@@ -33,8 +32,6 @@ pub(super) struct Copies {
     pub(super) stores: Stores,
     /// Those that no stream feeds.
     pub(super) unfed: SlotSet,
-    /// Those that a version without copies wrote, and that have no rows of their own yet.
-    pub(super) unwritten: BTreeSet<Slot>,
     rows: Stale,
 }
 
@@ -42,7 +39,7 @@ impl Copies {
     pub(super) fn load(state: &impl Read) -> Result<Copies, MachineError> {
         let damaged = || MachineError::Damaged { table: tables::COPIED as char };
         let mut all = Copies::default();
-        all.rows = slot_rows::load(state, |run, copy: &Option<SlotCopy>| {
+        slot_rows::load(state, |run, copy: &Option<SlotCopy>| {
             all.by_slot.set(run, *copy);
             match copy {
                 Some(_) => all.unfed.insert_run(run),
@@ -86,7 +83,6 @@ impl Copies {
 
 impl Value for Option<SlotCopy> {
     const TABLE: u8 = tables::COPIES;
-    const OLDER: u8 = tables::COPIES_OLDER;
 
     fn put(&self, row: &mut Vec<u8>) {
         let Some(SlotCopy { tag: Tag { epoch, generation }, origin, position }) = self else {
@@ -193,20 +189,6 @@ impl<S: State> Applying<'_, S> {
             mirror.whole.set(run, None);
             if mirror.whole.len() != before {
                 self.modes.mirrors.1.insert(origin);
-            }
-        }
-    }
-
-    /// Brings what an older version wrote into rows of this one.
-    pub(super) fn copy_mirrored(&mut self) {
-        for slot in std::mem::take(&mut self.modes.copies.unwritten) {
-            let Some(copy) = self.modes.copies.by_slot.get(slot) else { continue };
-            let origin = copy.origin;
-            let run = SlotRun::one(slot);
-            self.modes.copies.rows.note(run);
-            for ((_, keyspace), store) in self.modes.copies.stores_of(run) {
-                self.overlay.remove(tables::mirrored(origin, keyspace, slot));
-                self.overlay.put(tables::copied(keyspace, slot), encode_store(store));
             }
         }
     }

@@ -81,7 +81,7 @@ impl Deployment {
         let member = membership(state)?;
         let ring = state.get(tables::RING)?.unwrap_or_default();
         let mut registered = BySlot::default();
-        let registered_rows = slot_rows::load(state, |run, owner: &Option<(SiteId, Epoch)>| {
+        slot_rows::load(state, |run, owner: &Option<(SiteId, Epoch)>| {
             registered.set(run, *owner);
         })?;
         let pinned = match state.get(tables::PINNED)? {
@@ -97,7 +97,7 @@ impl Deployment {
             pinned,
             restored,
             registered,
-            registered_rows,
+            registered_rows: Stale::default(),
             backs_up,
             acceptor,
         })
@@ -164,7 +164,6 @@ fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
 /// The owner of a slot, as it was registered here.
 impl Value for Option<(SiteId, Epoch)> {
     const TABLE: u8 = tables::REGISTERED;
-    const OLDER: u8 = tables::REGISTERED_OLDER;
 
     fn put(&self, row: &mut Vec<u8>) {
         row.push(u8::from(self.is_some()));
@@ -181,10 +180,6 @@ impl Value for Option<(SiteId, Epoch)> {
             1 => take_owner(rest).map(|(owner, len)| (Some(owner), 1 + len)),
             _ => None,
         }
-    }
-
-    fn of_older(row: &[u8]) -> Option<Self> {
-        take_owner(row).map(|(owner, _)| Some(owner))
     }
 }
 
@@ -212,9 +207,9 @@ impl<S: State> Applying<'_, S> {
                 keyspaces: self.known.keyspaces.made(),
                 site_next: own.0 + 1,
                 keyspace_next: self.known.head.keyspace_next,
-                ..Registry::of_before(deployment, 0)
+                ..Registry::empty(deployment, 0)
             };
-            registry.adopt(own);
+            registry.begin(own);
             registry.changes = 1;
             self.modes.slots.begin(true);
             self.set_member(Membership { own, founder: true, registry: Arc::new(registry) });

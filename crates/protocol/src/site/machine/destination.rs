@@ -205,15 +205,11 @@ impl<S: State> Applying<'_, S> {
             DestinationStep::Install { chunks, .. } if *chunks != arrival.chunks => {
                 Err(MoveError::NotReady("pieces are missing").into())
             }
-            DestinationStep::Install { log_time_ms, revision, registry, .. } => {
+            DestinationStep::Install { revision, .. } => {
                 let head = &mut self.known.head;
-                head.log_time_ms = head.log_time_ms.max(*log_time_ms);
                 head.revision = head.revision.max(*revision);
                 self.next_revision();
                 self.install(id, &arrival);
-                if let Some(registry) = registry {
-                    self.learn_registry(registry)?;
-                }
                 return Ok(Answer::Installed);
             }
             // It came before, or one before it is missing.

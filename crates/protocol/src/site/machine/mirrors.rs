@@ -50,8 +50,6 @@ pub struct Mirror {
     pub chunks: u64,
     /// The original's revision that it was last in step with; 0: never.
     pub revision: u64,
-    /// 0; the original's log time then, if that runs an earlier version.
-    pub log_time_ms: u64,
     /// When that was, by this site's log time.
     pub in_step_ms: u64,
     /// How many slots the original held then.
@@ -66,14 +64,9 @@ pub struct Mirror {
 impl Mirror {
     fn encode(&self) -> Vec<u8> {
         let mut row = vec![FORMAT];
-        for number in [
-            self.number,
-            self.chunks,
-            self.revision,
-            self.log_time_ms,
-            self.in_step_ms,
-            u64::from(self.holds),
-        ] {
+        for number in
+            [self.number, self.chunks, self.revision, self.in_step_ms, u64::from(self.holds)]
+        {
             put_varint(number, &mut row);
         }
         row.extend_from_slice(&self.resume);
@@ -91,7 +84,6 @@ impl Mirror {
             number: take()?,
             chunks: take()?,
             revision: take()?,
-            log_time_ms: take()?,
             in_step_ms: take()?,
             holds: u32::try_from(take()?).ok()?,
             ..Mirror::default()
@@ -144,27 +136,15 @@ impl Mirrors {
         Ok(Mirrors(all, BTreeSet::new()))
     }
 
-    /// Marks the copies that are fed. Versions without copies had the records of fed slots among
-    /// those that grow: they become copies here, and are written as such when they change.
-    pub(super) fn bind(&mut self, copies: &mut Copies) {
-        for (from, mirror) in &mut self.0 {
+    /// Marks the copies that are fed.
+    pub(super) fn bind(&self, copies: &mut Copies) {
+        for (from, mirror) in &self.0 {
             for (slots, epoch) in mirror.whole.runs() {
                 let tag = Tag { epoch: *epoch, generation: mirror.number };
-                let copy = SlotCopy { tag, origin: *from, position: mirror.revision };
                 let alike: Vec<SlotRun> = slots.cut(|slot| copies.by_slot.run_at(slot).0).collect();
                 for run in alike {
-                    let here = copies.by_slot.get(run.first).copied();
-                    if here.is_none() {
-                        let of_run = mirror.stores.keys().filter(|(_, of)| run.contains(*of));
-                        for (keyspace, slot) in of_run.copied().collect::<Vec<_>>() {
-                            if let Some(store) = mirror.stores.remove(&(keyspace, slot)) {
-                                copies.stores.insert((slot, keyspace), store);
-                            }
-                        }
-                        copies.unwritten.extend(run.slots());
-                        copies.by_slot.set(run, Some(copy));
-                    }
-                    if here.is_none_or(|here| here.tag == tag && here.origin == *from) {
+                    let here = copies.by_slot.get(run.first);
+                    if here.is_some_and(|here| here.tag == tag && here.origin == *from) {
                         copies.unfed.remove_run(run);
                     }
                 }
@@ -292,7 +272,6 @@ impl<S: State> Applying<'_, S> {
         mirror.resume = resume.clone();
         if let Some(reached) = reached {
             mirror.revision = reached.revision.0;
-            mirror.log_time_ms = reached.log_time_ms;
             mirror.in_step_ms = own_log_time_ms;
             mirror.holds = reached.holds;
             for (slots, epoch) in &reached.whole.0 {
@@ -615,7 +594,6 @@ mod tests {
             number: 5,
             chunks: 6,
             revision: 300,
-            log_time_ms: 7,
             in_step_ms: 8,
             holds: 9,
             resume: Bytes::from_static(b"xy"),
@@ -626,13 +604,13 @@ mod tests {
             stores: BTreeMap::new(),
         };
         let row = mirror.encode();
-        assert_eq!(row, [1, 5, 6, 0xac, 2, 7, 8, 9, b'x', b'y']);
+        assert_eq!(row, [1, 5, 6, 0xac, 2, 8, 9, b'x', b'y']);
         let mut read = Mirror::decode(&row.into()).unwrap();
         let whole = mirror.encode_whole();
         assert_eq!(whole, [3, 2, 1, 2, 9, 9]);
         read.whole = take_epochs(&whole).unwrap().runs().collect();
         assert_eq!(read, mirror);
-        assert_eq!(Mirror::decode(&Bytes::from_static(&[2, 5, 6, 0, 0, 0, 0])), None);
+        assert_eq!(Mirror::decode(&Bytes::from_static(&[2, 5, 6, 0, 0, 0])), None);
         assert_eq!(take_epochs(&[3, 2, 1]), None);
     }
 }

@@ -7,7 +7,7 @@
 //! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`source`], [`destination`], [`copying`] | slots that leave and slots that come |
-//! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
+//! | [`copies`] | copies of slots that others own |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
 //! | `loans`, `lending`, `borrowing`, `claims` | groups that are lent to other sites, and those that come from them |
@@ -31,7 +31,6 @@ mod elsewhere;
 mod floors;
 pub(crate) mod groups;
 pub(crate) mod handing_on;
-mod kept;
 mod lending;
 pub mod loans;
 mod lost_writes;

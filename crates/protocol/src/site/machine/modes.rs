@@ -17,14 +17,13 @@ use super::published::Published;
 use super::query::Served;
 use super::source::{self, Move};
 use super::stores::Slots;
-use super::{Applying, Machine, MachineError, Stopped, kept};
+use super::{Applying, Machine, MachineError, Stopped};
 use crate::bugs::{self, Bug, Planted};
 use crate::global::ownership::lending::Part;
 use crate::machine::ModeState;
 use model::{
     Answer, Changed, Command, DeploymentCommand, Epoch, GlobalCommand, Group, Keyspace, KeyspaceId,
-    KeyspaceSpec, MoveId, Refusal, RegistryChange, Revision, SiteId, Slot, SlotEpochs, SlotRun,
-    SlotSet,
+    KeyspaceSpec, MoveId, Refusal, RegistryChange, Revision, SiteId, Slot, SlotRun, SlotSet,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -39,8 +38,6 @@ pub struct Modes {
     pub(super) causal: Causal,
     pub(super) loans: Loans,
     pub(super) claims: Claims,
-    /// What an earlier version kept of moves, until the next entry.
-    pub(super) kept: BTreeMap<u64, SlotEpochs>,
     pub(super) orders: Orders,
     pub(super) arrivals: Arrivals,
     pub(super) mirrors: Mirrors,
@@ -77,7 +74,7 @@ impl ModeState for Modes {
         let mut slots = Slots::load(state, holds_all)?;
         slots.fence(deployment::is_fenced(state)?);
         let arrivals = Arrivals::load(state)?;
-        let mut mirrors = Mirrors::load(state)?;
+        let mirrors = Mirrors::load(state)?;
         let mut copies = Copies::load(state)?;
         mirrors.bind(&mut copies);
         let of_slot = |((keyspace, slot), store): (_, super::stores::Store)| {
@@ -95,7 +92,6 @@ impl ModeState for Modes {
             causal: Causal::load(state)?,
             loans,
             claims: Claims::load(state)?,
-            kept: kept::load(state)?,
             orders: orders::load(state)?,
             arrivals,
             mirrors,
@@ -110,11 +106,6 @@ impl ModeState for Modes {
     fn reload(&mut self, state: &impl Read) -> Result<(), MachineError> {
         *self = Modes { planted: self.planted, ..Modes::load(state)? };
         Ok(())
-    }
-
-    fn before_entry<S: State>(at: &mut Applying<'_, S>) {
-        at.copy_mirrored();
-        at.copy_kept();
     }
 
     fn pass_time<S: State>(at: &mut Applying<'_, S>) -> Result<(), MachineError> {
@@ -419,10 +410,6 @@ impl<S: State> Applying<'_, S> {
             GlobalCommand::SetMirror { to } => self.set_mirror(*to),
             GlobalCommand::EndMirror { of, number } => self.end_mirror(*of, *number),
             GlobalCommand::Mirror { from, number, step } => self.mirror(*from, *number, step),
-            // Of versions that knew no failovers.
-            GlobalCommand::Fence { .. } | GlobalCommand::Promote { .. } => {
-                Err(Refusal::from(model::BackupError::Outdated).into())
-            }
             GlobalCommand::Inventory { registry, lost, failover } => {
                 self.inventory(registry, *lost, *failover)
             }

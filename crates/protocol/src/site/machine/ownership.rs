@@ -187,15 +187,6 @@ impl<S: State> Applying<'_, S> {
         self.loans_failed();
         self.settle_loans(SlotRun::ALL);
         self.follow_claims();
-        // Of versions that knew no failovers.
-        for promotion in &registry.backups.promotions {
-            if before.backups.promotion(promotion.lost) != Some(promotion) {
-                self.learn_owner(promotion.by, &promotion.taken);
-                for (site, slots) in &promotion.kept {
-                    self.learn_owner(*site, slots);
-                }
-            }
-        }
         self.follow_backups();
         Ok(())
     }
@@ -205,9 +196,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(());
         }
         let decided = Epoch::of_failover(one.decided);
-        let position =
-            |site: SiteId| self.modes.mirrors.0.get(&site).map(|m| (m.revision, m.log_time_ms));
-        let (mirrored, log_time_ms) = position(one.lost).unwrap_or_default();
+        let mirrored = self.modes.mirrors.0.get(&one.lost).map_or(0, |mirror| mirror.revision);
         let (mut any_taken, mut away) = (false, SlotSet::default());
         let mut lost = Vec::new();
         for taken in &one.taken {
@@ -235,7 +224,6 @@ impl<S: State> Applying<'_, S> {
         if any_taken {
             // Versions that the lost site gave unseen are not given again.
             let head = &mut self.known.head;
-            head.log_time_ms = head.log_time_ms.max(log_time_ms);
             head.revision = Revision(head.revision.0.max(mirrored).saturating_add(NUMBERS_SKIPPED));
             self.next_revision();
         }

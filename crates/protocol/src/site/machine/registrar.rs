@@ -16,16 +16,19 @@ use crate::deployment::registry::trial::Planted;
 use crate::deployment::registry::{Acceptor, Value as _};
 use model::{
     Answer, Changed, Kept, MoveError, Refusal, RegistrarAnswer, RegistrarStep, Registry,
-    RegistryChange, RegistryError,
+    RegistryChange, RegistryError, Slot,
 };
 use std::sync::Arc;
 use storage::state::{Read, State};
 use wire::entry::{decode_registrar, encode_registrar};
 
+/// Other registrars must promise, too: the caller asks them.
+pub(super) const NOT_ALONE: Refusal = Refusal::NotHeld(Slot::FIRST);
+
 /// What a site keeps of the registry.
 pub type OwnAcceptor = Acceptor<Arc<Registry>>;
 
-/// What the state says. A state of before there were registrars has nothing but the copy.
+/// What the state says. A site that was never a registrar has nothing but the copy.
 pub(super) fn load(
     state: &impl Read,
     member: Option<&Membership>,
@@ -71,10 +74,6 @@ impl<S: State> Applying<'_, S> {
                     Err(promised) => RegistrarAnswer::Refused(promised),
                 }
             }
-            RegistrarStep::Adopt => {
-                self.adopt()?;
-                return Ok(self.done_now());
-            }
         };
         self.write_acceptor();
         Ok(Answer::Registrar(answer))
@@ -96,29 +95,15 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// The right to change a registry of before there were registrars belonged to the owner of a slot,
-    /// and so does that registry.
-    fn adopt(&mut self) -> Result<(), Stopped> {
-        let member = self.member()?.clone();
-        let serves = self.modes.slots.token(Registry::slot()).serves();
-        if member.registry.is_of_before() && serves {
-            let mut registry = (*member.registry).clone();
-            registry.adopt(member.own);
-            self.learn_registry(&registry)?;
-        }
-        Ok(())
-    }
-
     /// Whether this site may change the registry by itself, if there is one.
     pub(super) fn check_may_change(&mut self) -> Result<(), Stopped> {
         let Some(member) = self.modes.deployment.member.clone() else { return Ok(()) };
-        self.adopt()?;
         let acceptor = self.acceptor()?;
         let copy = acceptor.copy();
         let is_only = copy.registrars.set.sites() == [member.own];
         match is_only && acceptor.accepted().version() == copy.version() {
             true => Ok(()),
-            false => Err(Refusal::NotHeld(Registry::slot()).into()),
+            false => Err(NOT_ALONE.into()),
         }
     }
 
@@ -133,7 +118,7 @@ impl<S: State> Applying<'_, S> {
         let changed = registry.change_at(change, ballot).map_err(refusal)?;
         if registry.registrars.set != copy.registrars.set {
             // The others are to be asked, too.
-            return Err(Refusal::NotHeld(Registry::slot()).into());
+            return Err(NOT_ALONE.into());
         }
         if registry.changes != copy.changes {
             registry.version = ballot;

@@ -10,9 +10,6 @@
 //! ```
 //!
 //! A row of which all values are those of a slot that nothing was ever noted of is not there.
-//!
-//! Earlier versions had a row a slot (`table slot → value`). They are read, and replaced at the end of the
-//! first batch.
 
 use super::overlay::Overlay;
 use super::{MachineError, tables};
@@ -30,33 +27,22 @@ const ROW_SLOTS: u16 = 128;
 pub(super) trait Value: PartialEq + Sized {
     /// The table.
     const TABLE: u8;
-    /// The table in which earlier versions had a row a slot.
-    const OLDER: u8;
 
     /// Appends it to a row.
     fn put(&self, row: &mut Vec<u8>);
 
     /// The value that bytes begin with, and its length.
     fn parse(row: &[u8]) -> Option<(Self, usize)>;
-
-    /// The value in a row of an earlier version.
-    fn of_older(row: &[u8]) -> Option<Self> {
-        Self::parse(row).map(|(value, _)| value)
-    }
 }
 
-/// The rows that are older than what is known.
+/// The buckets whose rows are older than what is known.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Stale {
-    buckets: BTreeSet<u8>,
-    /// Slots that have a row of an earlier version.
-    older: BTreeSet<Slot>,
-}
+pub(super) struct Stale(BTreeSet<u8>);
 
 impl Stale {
     /// The values of slots have changed.
     pub(super) fn note(&mut self, run: SlotRun) {
-        self.buckets.extend(bucket(run.first)..=bucket(run.last));
+        self.0.extend(bucket(run.first)..=bucket(run.last));
     }
 
     /// Brings the rows into the state. `value`: that of a slot, and a slot up to which all have the same.
@@ -66,10 +52,7 @@ impl Stale {
         unnoted: V,
         value: impl Fn(Slot) -> (Slot, V),
     ) {
-        for slot in std::mem::take(&mut self.older) {
-            overlay.remove(tables::of_slot(V::OLDER, slot));
-        }
-        for bucket in std::mem::take(&mut self.buckets) {
+        for bucket in std::mem::take(&mut self.0) {
             match encode(slots(bucket), &value, &unnoted) {
                 Some(row) => overlay.put(tables::of_bucket(V::TABLE, bucket), row),
                 None => overlay.remove(tables::of_bucket(V::TABLE, bucket)),
@@ -78,11 +61,11 @@ impl Stale {
     }
 }
 
-/// Visits the values of all slots that have a row. Says which rows must be written anew.
+/// Visits the values of all slots that have a row.
 pub(super) fn load<V: Value>(
     state: &impl Read,
     mut visit: impl FnMut(SlotRun, &V),
-) -> Result<Stale, MachineError> {
+) -> Result<(), MachineError> {
     for (key, row) in super::rows(state, V::TABLE)? {
         let mut rest = Some(slots(tables::parse_bucket(&key).ok_or_else(damaged::<V>)?));
         for run in runs::<V>(&row) {
@@ -93,22 +76,13 @@ pub(super) fn load<V: Value>(
             rest = behind;
         }
     }
-    let mut stale = Stale::default();
-    for (key, row) in super::rows(state, V::OLDER)? {
-        let read = tables::parse_slot(&key[1..]).zip(V::of_older(&row));
-        let (slot, value) = read.ok_or_else(damaged::<V>)?;
-        visit(SlotRun::one(slot), &value);
-        stale.note(SlotRun::one(slot));
-        stale.older.insert(slot);
-    }
-    Ok(stale)
+    Ok(())
 }
 
 /// The value of one slot, by the state.
 pub(super) fn find<V: Value>(state: &impl Read, slot: Slot) -> Result<Option<V>, MachineError> {
     let Some(row) = state.get(&tables::of_bucket(V::TABLE, bucket(slot)))? else {
-        let older = state.get(&tables::of_slot(V::OLDER, slot))?;
-        return older.map(|row| V::of_older(&row).ok_or_else(damaged::<V>)).transpose();
+        return Ok(None);
     };
     let mut end = 0;
     let place = usize::from(slot.number() % ROW_SLOTS);
@@ -199,13 +173,13 @@ mod tests {
         state
     }
 
-    fn all(state: &MemoryState) -> (BTreeMap<Slot, Token>, Stale) {
+    fn all(state: &MemoryState) -> BTreeMap<Slot, Token> {
         let mut tokens = BTreeMap::new();
-        let stale = load(state, |run, token: &Token| {
+        load(state, |run, token: &Token| {
             tokens.extend(run.slots().map(|slot| (slot, *token)));
         })
         .unwrap();
-        (tokens, stale)
+        tokens
     }
 
     fn write(state: &MemoryState, stale: &mut Stale, tokens: &BTreeMap<Slot, Token>) {
@@ -231,8 +205,7 @@ mod tests {
         let rows = super::super::rows(&state, Token::TABLE).unwrap();
         let row = [1, 2, 0, 0, 0, 2, 1, 3, 0, 123, 0, 0, 0, 1, 4, 0xac, 2, 2];
         assert_eq!(rows, [(Bytes::from_static(b"T\x01"), Bytes::from(row.to_vec()))]);
-        let (mut read, stale) = all(&state);
-        assert_eq!(stale, Stale::default());
+        let mut read = all(&state);
         assert_eq!(read.len(), usize::from(ROW_SLOTS));
         read.retain(|_, token| *token != Token::Never);
         assert_eq!(read, tokens);
@@ -247,26 +220,6 @@ mod tests {
         stale.note(SlotRun::ALL);
         write(&state, &mut stale, &BTreeMap::new());
         assert_eq!(super::super::rows(&state, Token::TABLE).unwrap(), []);
-    }
-
-    #[test]
-    fn rows_of_an_earlier_version_are_read_and_replaced() {
-        let held = Token::Held(Epoch::counted(3));
-        let row = vec![1, 3, 0];
-        let state = state([(vec![b't', 0, 9], row.clone()), (vec![b't', 1, 44], row)]);
-        let tokens = BTreeMap::from([(slot(9), held), (slot(300), held)]);
-        let (read, mut stale) = all(&state);
-        assert_eq!(read, tokens);
-        assert_eq!(find(&state, slot(300)).unwrap(), Some(held));
-        assert_eq!(find::<Token>(&state, slot(301)).unwrap(), None);
-        write(&state, &mut stale, &tokens);
-        assert_eq!(super::super::rows(&state, Token::OLDER).unwrap(), []);
-        assert_eq!(super::super::rows(&state, Token::TABLE).unwrap().len(), 2);
-        assert_eq!(find(&state, slot(300)).unwrap(), Some(held));
-        let (mut read, stale) = all(&state);
-        assert_eq!(stale, Stale::default());
-        read.retain(|_, token| *token != Token::Never);
-        assert_eq!(read, tokens);
     }
 
     #[test]

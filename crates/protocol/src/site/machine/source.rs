@@ -106,14 +106,10 @@ impl<S: State> Applying<'_, S> {
         if let SourceStep::Order { id, slots, to } = step {
             return self.order(*id, slots, *to);
         }
-        // Of versions that asked for it; copies go when the owner reports that another one is safe.
-        if *step == SourceStep::Forget {
-            return Err(MoveError::NoMove(number).into());
-        }
         let one = self.modes.outgoing.get(&number).cloned();
         let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
         match step {
-            SourceStep::Begin { .. } | SourceStep::Order { .. } | SourceStep::Forget => {}
+            SourceStep::Begin { .. } | SourceStep::Order { .. } => {}
             SourceStep::Pause(paused) => {
                 one.paused = *paused;
                 self.set_move(number, one);

@@ -77,7 +77,7 @@ impl Slots {
             slots.tokens = Tokens::all_first(holds_all);
             slots.news.tokens = SlotSet::all();
         }
-        slots.token_rows = slot_rows::load(state, |run, token| slots.tokens.set(run, *token))?;
+        slot_rows::load(state, |run, token| slots.tokens.set(run, *token))?;
         for (key, row) in super::rows(state, tables::STORES)? {
             let at = tables::parse_store(&key);
             let (at, store) = at.zip(decode(&row)).ok_or_else(|| damaged(tables::STORES))?;

@@ -60,7 +60,6 @@ impl Token {
 
 impl Value for Token {
     const TABLE: u8 = tables::TOKENS;
-    const OLDER: u8 = tables::TOKENS_OLDER;
 
     fn put(&self, row: &mut Vec<u8>) {
         let (tag, number) = match *self {

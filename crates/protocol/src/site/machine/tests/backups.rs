@@ -18,7 +18,6 @@ use model::{
     Loss, MoveId, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet, SourceStep,
 };
 use std::time::Duration;
-use storage::state::State as _;
 
 const CARS: KeyspaceId = KeyspaceId(1);
 /// Holds everything at first; B keeps its mirror.
@@ -259,12 +258,7 @@ impl Three {
 
     fn install(&self, from: SiteId, chunks: u64) -> DestinationStep {
         let machine = &self.sites[&from].machine;
-        DestinationStep::Install {
-            chunks,
-            log_time_ms: machine.log_time_ms(),
-            revision: machine.revision(),
-            registry: None,
-        }
+        DestinationStep::Install { chunks, revision: machine.revision() }
     }
 }
 
@@ -705,51 +699,6 @@ fn a_site_does_not_go_while_who_has_its_copies_leaves() {
         three.change(B, &gone),
         Err(Refusal::Registry(RegistryError::FailoverOpen(_)))
     ));
-}
-
-#[test]
-fn what_an_earlier_version_kept_of_a_move_is_a_copy() {
-    let mut three = Three::new();
-    three.put("x", "kept");
-    let number = three.give("x", A, C, "released");
-    // As that version left it: the records where they were, and the move's own row.
-    let state = three.sites[&A].machine.state().clone();
-    let (at, copied) = (tables::store(CARS, slot("x")), tables::copied(CARS, slot("x")));
-    let store = state.get(&copied).unwrap().expect("the records of the copy");
-    let mut older = storage::state::Batch::default();
-    older.put(at.clone(), store);
-    older.remove(copied.clone());
-    older.remove(tables::of_bucket(tables::COPIES, (slot("x").number() / 128) as u8));
-    let (of, number_of) = (slot("x").number(), |number: u64, row: &mut Vec<u8>| {
-        wire::entry::put_varint(number, row);
-    });
-    let mut row = vec![1];
-    for one in [u64::from(C.0), 2, 1, u64::from(of), u64::from(of)] {
-        number_of(one, &mut row);
-    }
-    older.put(tables::kept(number), row);
-    state.commit(older).unwrap();
-    let a = three.at(A);
-    a.machine = Machine::open(state).unwrap();
-    a.tick();
-    let copy = SlotCopy::retained(Epoch::counted(1), A);
-    for _ in 0..2 {
-        let a = three.at(A);
-        assert_eq!(a.machine.copy_of(slot("x")), Some(copy));
-        assert_eq!(a.rows(tables::KEPT), 0);
-        assert!(a.machine.state().get(&at).unwrap().is_none());
-        let query = Query::Get { key: "x".into() };
-        let found = refused(a.machine.ask_mirror(A, CARS, &query)).unwrap();
-        assert!(matches!(found, Answer::Value(Some(value)) if value.value == "kept"));
-        a.reopen();
-    }
-    // It goes as any other, when a later one is safe.
-    let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
-    three
-        .at(A)
-        .run(Command::Global(GlobalCommand::Supersede { slots, generation: 1, position: 1 }))
-        .unwrap();
-    assert_eq!(three.sites[&A].machine.copy_of(slot("x")), None);
 }
 
 #[test]

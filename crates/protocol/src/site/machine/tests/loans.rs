@@ -378,8 +378,7 @@ fn hand_over_slowly(
     }
     meanwhile(to);
     let revision = a.machine.revision();
-    let install =
-        DestinationStep::Install { chunks: sequence, log_time_ms: 0, revision, registry: None };
+    let install = DestinationStep::Install { chunks: sequence, revision };
     assert_eq!(receive(to, install), Ok(Answer::Installed));
     a.give(number, model::SourceStep::Release).unwrap();
 }

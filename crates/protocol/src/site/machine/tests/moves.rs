@@ -106,12 +106,7 @@ impl Moving {
     }
 
     fn install(&self, a: &Site) -> DestinationStep {
-        DestinationStep::Install {
-            chunks: self.sequence,
-            log_time_ms: a.machine.log_time_ms(),
-            revision: a.machine.revision(),
-            registry: None,
-        }
+        DestinationStep::Install { chunks: self.sequence, revision: a.machine.revision() }
     }
 }
 
@@ -132,7 +127,7 @@ fn a_global_keyspace_needs_a_deployment_and_keys_of_one_slot() {
     let both = Write::Delete { keys: vec!["x".into(), "y".into()] };
     assert_eq!(a.write_in(CARS, both), Err(Refusal::CrossSlot));
     let spec = KeyspaceSpec::linearizable_site("own", "own:");
-    let not_here = Err(Refusal::NotHeld(Registry::slot()));
+    let not_here = Err(NOT_ALONE);
     assert_eq!(b.run(Command::CreateKeyspace(spec)), not_here);
 }
 
@@ -445,7 +440,7 @@ fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
         a.give(moving.number, SourceStep::Freeze).unwrap();
         moving.report(&a, &mut b);
         let (chunks, revision) = (moving.sequence, a.machine.revision());
-        let install = DestinationStep::Install { chunks, log_time_ms: 0, revision, registry: None };
+        let install = DestinationStep::Install { chunks, revision };
         assert_eq!(b.receive(moving.number, install), Ok(Answer::Installed));
         assert_eq!(b.machine.log_time_ms(), b_ms, "a site's time is its own");
         // The lock has 400 s left, and the answer is 200 s old.

@@ -1,12 +1,10 @@
-//! A site's part in holding the registry, and registries of before there were registrars.
+//! A site's part in holding the registry.
 
 use super::*;
 use model::{
-    Ballot, DeploymentId, KeyspaceSpec, RegistrarAnswer, RegistrarSet, RegistrarStep, Registrars,
-    Registry, RegistryChange, Term,
+    Ballot, DeploymentId, KeyspaceSpec, RegistrarAnswer, RegistrarStep, Registry, RegistryChange,
 };
 use std::sync::Arc;
-use storage::state::State as _;
 
 const A: SiteId = SiteId(1);
 const B: SiteId = SiteId(2);
@@ -38,25 +36,6 @@ fn founded() -> Site {
     a
 }
 
-/// A site of a version without registrars, whose registry has seen some changes.
-fn of_before() -> Site {
-    let mut a = founded();
-    let mut registry = (*a.copy()).clone();
-    registry.changes = 41;
-    registry.version = Registry::version_of_before(41);
-    registry.registrars = Registrars::default();
-    let mut row = vec![1, 1, 1];
-    row.extend_from_slice(&wire::entry::encode_registry(&registry));
-    assert_eq!(row[3..6], [1, 7, 41], "as it was written then");
-    let state = a.machine.state().clone();
-    let mut batch = storage::state::Batch::default();
-    batch.put(tables::DEPLOYMENT, row);
-    batch.remove(tables::REGISTRAR);
-    state.commit(batch).unwrap();
-    a.reopen();
-    a
-}
-
 #[test]
 fn a_site_alone_changes_its_registry_by_one_command() {
     let mut a = founded();
@@ -71,7 +50,7 @@ fn a_site_alone_changes_its_registry_by_one_command() {
     // Who holds it does not change so: the other one must promise, too.
     let registrar =
         Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Registrar(B)));
-    assert_eq!(a.run(registrar), Err(Refusal::NotHeld(Registry::slot())));
+    assert_eq!(a.run(registrar), Err(NOT_ALONE));
     a.reopen();
     assert_eq!(a.copy().keyspaces.len(), 1);
 }
@@ -98,7 +77,7 @@ fn what_was_promised_and_accepted_stays_so() {
     // It cannot go on by itself from what may not be chosen.
     let join =
         Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(entry("c"))));
-    assert_eq!(a.run(join), Err(Refusal::NotHeld(Registry::slot())));
+    assert_eq!(a.run(join), Err(NOT_ALONE));
     a.reopen();
     let acceptor = a.machine.acceptor().unwrap();
     assert_eq!((acceptor.promised(), acceptor.used()), (ballot(9, 2), own));
@@ -113,42 +92,6 @@ fn what_was_promised_and_accepted_stays_so() {
     assert_eq!((a.copy().sites.len(), a.copy().version), (2, ballot(9, 2)));
     a.reopen();
     check_state(a.machine.state());
-}
-
-#[test]
-fn a_registry_of_before_there_were_registrars_is_its_slots_owners() {
-    let mut a = of_before();
-    let copy = a.copy();
-    assert!(copy.is_of_before());
-    assert_eq!((copy.version, copy.changes), (ballot(41, 0), 41));
-    assert_eq!(copy.version.term, Term::default());
-    a.run(Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt))).unwrap();
-    let adopted = a.copy();
-    assert_eq!((adopted.version, adopted.changes), (ballot(42, 1), 41));
-    let set: RegistrarSet = [A].into_iter().collect();
-    assert_eq!(adopted.registrars, Registrars { set, since: ballot(42, 1), before: set });
-    a.run(Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt))).unwrap();
-    assert_eq!(a.copy(), adopted, "once");
-    // A site that does not own the slot waits until it learns of that.
-    let mut b = Site::new();
-    b.run(Command::Deployment(DeploymentCommand::Enter {
-        site: B,
-        registry: Box::new((*copy).clone()),
-    }))
-    .unwrap();
-    b.run(Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt))).unwrap();
-    assert!(b.copy().is_of_before());
-    b.run(Command::Deployment(DeploymentCommand::LearnRegistry(Box::new((*adopted).clone()))))
-        .unwrap();
-    assert_eq!(b.copy(), adopted);
-    // What the log of that version holds is applied as then.
-    let mut again = of_before();
-    again
-        .run(Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(entry(
-            "b",
-        )))))
-        .unwrap();
-    assert_eq!((again.copy().changes, again.copy().version), (42, ballot(43, 1)));
 }
 
 #[test]

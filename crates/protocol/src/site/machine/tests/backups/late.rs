@@ -123,7 +123,6 @@ fn a_slot_that_is_said_to_be_whole_again_keeps_its_records() {
         items: Vec::new(),
         reached: Some(Reached {
             revision: Revision(mirror.revision),
-            log_time_ms: 0,
             whole: SlotEpochs::gather([(slot("x"), Epoch::counted(1))]),
             holds: 16_384,
         }),
@@ -172,7 +171,6 @@ fn a_stream_shows_a_stale_owner_that_it_is_one() {
         items: Vec::new(),
         reached: Some(Reached {
             revision: Revision(9_000_000_001),
-            log_time_ms: 0,
             whole: SlotEpochs::gather([(slot("x"), epoch)]),
             holds: 16_384,
         }),
