@@ -5,8 +5,9 @@
 //! and its snapshots, the node's part in the deployment, and the volatile half of [`crate::global`].
 //! Here they are composed:
 //!
-//! - `requests`, `inter_site`, `advance`: what comes in from clients, nodes and other sites, and what follows
-//!   from it; `admission`: what the core sees when it decides where a request goes ([`crate::admission`]);
+//! - `requests`, `peers`, `inter_site`: what comes in from clients, nodes and other sites; `reads`, `members`,
+//!   `answers`, `advance`: what follows from it; `admission`: what the core sees when it decides where a request goes
+//!   ([`crate::admission`]);
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
 //! - `deployment`, `ring`, `failure_detector`, `registrars`, `versions`: this site's part in its deployment;
@@ -28,6 +29,7 @@
 
 mod admission;
 mod advance;
+mod answers;
 mod backups;
 mod balancing;
 mod causal;
@@ -44,8 +46,11 @@ mod leaving;
 mod lending;
 pub mod machine;
 mod maps;
+mod members;
 mod own_life;
+mod peers;
 mod placing;
+mod reads;
 mod region;
 mod registering;
 mod registrars;

@@ -9,9 +9,13 @@
 //!
 //! There is no limit of its own: each place belongs to a request that waits, and those are limited.
 
+use super::Site;
 use crate::origin::{Origin, Ticket};
-use model::{NodeId, SessionToken, SiteId};
+use model::{Bytes, Failure, NodeId, SessionToken, SiteId};
 use std::collections::BTreeMap;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
 
 /// The sender of a request, and its name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +106,31 @@ impl Sessions {
             0 => self.0.remove(&asker)?.answered,
             _ => waiting.answered.clone(),
         }
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// A request of another node has come, with this token.
+    pub(super) fn session_begins(
+        &mut self,
+        origin: Origin,
+        token: Option<Bytes>,
+    ) -> Result<(), Failure> {
+        let Some(token) = token else { return Ok(()) };
+        let too_long = Failure::NotServing("the token of the session is too long");
+        self.sessions.begin(origin, Some(SessionToken::new(token).ok_or(too_long)?));
+        Ok(())
+    }
+
+    /// Another node's answer to a request brings this token.
+    pub(super) fn session_answered(&mut self, origin: Origin, token: Option<Bytes>) {
+        let asker = self.global.routing.asker(origin);
+        self.sessions.answered(asker, token.and_then(SessionToken::new));
+    }
+
+    /// The token that goes along with a request to another node.
+    pub(super) fn session_asked(&self, origin: Origin) -> Option<Bytes> {
+        self.sessions.asked(self.global.routing.asker(origin)).map(|token| token.bytes().clone())
     }
 }
 

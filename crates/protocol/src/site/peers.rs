@@ -1,0 +1,135 @@
+//! Messages of the site's other nodes.
+
+use super::{Origin, Site};
+use crate::replica::{lives, membership};
+use model::{Body, Failure, NodeId, limits};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::entry;
+use wire::peer::{self, Content};
+
+/// etcd's number for the message that brings a snapshot.
+const MSG_SNAPSHOT: u32 = 7;
+/// Those that ask for a vote, and for a vote before the vote.
+const MSG_REQUEST_VOTES: [u32; 2] = [5, 17];
+/// What such a message contains when the leader itself has asked its sender to stand for election.
+const CONTEXT_TRANSFER: &[u8] = b"CampaignTransfer";
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    pub(super) fn take_message(&mut self, from: NodeId, message: peer::Message) {
+        if !self.is_of_member(from, &message) {
+            return;
+        }
+        if !lives::only_joins(&message) {
+            self.replica.heard.of(from);
+        }
+        let clock = message.clock;
+        match message.content {
+            Some(Content::Raft(message)) if self.has_lost_what_it_acknowledged(&message) => {}
+            Some(Content::Replaced(by)) => self.hear_of_later_life(by),
+            Some(Content::Raft(message)) if message.kind == MSG_SNAPSHOT => {
+                self.take_snapshot_offer(from, message);
+            }
+            Some(Content::Raft(message)) => {
+                let asks_for_vote = MSG_REQUEST_VOTES.contains(&message.kind);
+                // A leader that hands over has given up its lease before it asks for votes.
+                let forced = message.context == CONTEXT_TRANSFER;
+                if asks_for_vote && !forced && self.now.monotonic < self.replica.silent_until {
+                    return;
+                }
+                let term = message.term;
+                self.replica.raft.step(message);
+                self.hear_clock(from, term, clock);
+            }
+            Some(Content::Forward(forward)) => {
+                for request in forward.requests {
+                    self.take_forwarded(from, request);
+                }
+            }
+            Some(Content::Answered(answered)) => {
+                let mut settled = Vec::new();
+                for answer in answered.answers {
+                    let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
+                    if let Some(origin) = self.replica.forwarding.origin(answer.id) {
+                        self.session_answered(origin, answer.token);
+                    }
+                    let patience = self.options.heartbeat();
+                    let now = self.now.monotonic;
+                    self.replica.forwarding.answered(
+                        answer.id,
+                        outcome,
+                        now,
+                        patience,
+                        &mut settled,
+                    );
+                }
+                self.settle(settled);
+            }
+            Some(Content::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
+            Some(Content::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
+            Some(Content::Map(message)) => self.take_map_of_node(from, message),
+            Some(Content::Accesses(counted)) => self.take_accesses(&counted),
+            // The shell distinguishes these by their connection.
+            Some(Content::InterSite(_)) | None => {}
+        }
+    }
+
+    pub(super) fn take_forwarded(&mut self, from: NodeId, request: peer::ForwardedRequest) {
+        let origin = Origin::Node { node: from, id: request.id };
+        if let Err(failure) = self.session_begins(origin, request.token) {
+            return self.settle(vec![(origin, Err(failure))]);
+        }
+        if !self.leads() {
+            return self.settle(vec![(origin, Err(Failure::NoLeader))]);
+        }
+        if let Some(member) = request.join {
+            let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+            return self.take_join(origin, member, (false, None), deadline);
+        }
+        let Some(member) = membership::find(&self.replica.members, from) else {
+            let failure = Failure::NotServing("it was removed from its site");
+            return self.settle(vec![(origin, Err(failure))]);
+        };
+        let is_witness = member.witness;
+        // A request that does not decode is of a newer version.
+        let Ok(request) = entry::decode_request(request.request) else {
+            let failure = Failure::NotServing("its version does not know this request");
+            return self.settle(vec![(origin, Err(failure))]);
+        };
+        let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
+        let deadline = self.now.monotonic + deadline;
+        // A witness has no keyspaces, and so not the site of a write. A node that has no state yet has none
+        // either, and did not look at the token of a session.
+        let is_write = matches!(request.body, Body::Write(_));
+        match is_witness && is_write || self.is_of_session(origin, &request.body) {
+            true => self.take_any(origin, request.body, deadline),
+            false => self.take_for_leader(origin, request.body, deadline),
+        }
+    }
+
+    pub(super) fn link_lost(&mut self, node: NodeId) {
+        self.replica.raft.unreachable(node);
+        if self.replica.raft.wants_snapshot(node) {
+            self.replica.raft.snapshot_sent(node, false);
+        }
+        if self.replica.raft.leader() == Some(node) {
+            let mut settled = Vec::new();
+            self.replica.forwarding.lost(&mut settled);
+            self.settle(settled);
+        }
+    }
+
+    pub(super) fn disk_is_full(&mut self, why: String) {
+        let mut settled = Vec::new();
+        self.replica.writes.refuse_waiting(&Failure::DiskFull(why.clone()), &mut settled);
+        if self.replica.raft.is_persisting() {
+            self.replica.writes.doubt_proposed(&mut settled);
+        }
+        self.replica.disk_full = Some(why);
+        self.replica.tick_proposed = false;
+        self.settle(settled);
+        self.wait_for_no_tick();
+    }
+}
