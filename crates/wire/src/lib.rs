@@ -9,3 +9,4 @@ pub mod peer;
 pub mod proof;
 pub mod resp;
 pub mod ring;
+pub mod row;

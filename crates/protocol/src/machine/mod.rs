@@ -317,7 +317,7 @@ pub(crate) fn rows(state: &impl Read, table: u8) -> Result<Vec<(Bytes, Bytes)>, 
 pub(crate) fn numbered<T>(
     state: &impl Read,
     table: u8,
-    decode: impl Fn(&[u8]) -> Option<T>,
+    decode: impl Fn(&Bytes) -> Option<T>,
 ) -> Result<BTreeMap<u64, T>, MachineError> {
     let read = |(key, row): (Bytes, Bytes)| {
         let found = tables::parse_number(&key).zip(decode(&row));

@@ -14,7 +14,7 @@ use model::{Bytes, limits};
 pub const VARINT_BYTES_MAX: usize = 10;
 
 /// A type that has a place in log entries.
-pub(super) trait Code: Sized {
+pub trait Code: Sized {
     /// Appends the value.
     fn put(&self, out: &mut Vec<u8>);
 
@@ -34,7 +34,8 @@ pub(super) trait Tagged {
 }
 
 /// Bytes to be read in order.
-pub(super) struct Input {
+#[derive(Debug)]
+pub struct Input {
     bytes: Bytes,
     at: usize,
     /// How many results enclose what is being read: a transaction's answers may not nest.
@@ -45,7 +46,7 @@ pub(super) struct Input {
 const RESULT_DEPTH_MAX: u8 = 2;
 
 impl Input {
-    pub(super) fn new(bytes: Bytes) -> Input {
+    pub(crate) fn new(bytes: Bytes) -> Input {
         Input { bytes, at: 0, depth: 0 }
     }
 
@@ -53,7 +54,7 @@ impl Input {
         self.at
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
@@ -61,7 +62,7 @@ impl Input {
         EntryError::Malformed { what, offset: self.at }
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, EntryError> {
+    pub(crate) fn byte(&mut self) -> Result<u8, EntryError> {
         let byte = *self.bytes.get(self.at).ok_or(EntryError::Short)?;
         self.at += 1;
         Ok(byte)

@@ -29,14 +29,13 @@ mod registrar;
 #[cfg(test)]
 mod tests;
 
-pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
+pub use compact::{Code, Input, VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 pub use deployment::{put_epoch, take_epoch};
 pub use lending::{
     put_ballot, put_claim, put_loan, put_loan_row, take_ballot, take_claim, take_loan,
     take_loan_row,
 };
 
-use compact::{Code, Input};
 use model::{
     Answer, Ballot, Body, Bytes, CausalWrite, Command, DestinationStep, Failure, GlobalCommand,
     Kept, Keyspace, LostReport, LostWrite, Query, Refusal, Registry, Request, SlotEpochs,

@@ -20,9 +20,7 @@ use crate::global::ownership::{Holding, Token as Right};
 use model::{Answer, Ballot, Group, Refusal, Registry, RegistryError, Slot, SlotRun};
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
-use wire::entry::{put_ballot, put_claim, take_ballot, take_claim};
-
-const FORMAT: u8 = 1;
+use wire::row;
 
 /// The claims of the open failover.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,25 +29,11 @@ pub(super) struct Claims {
     by_group: BTreeMap<(Slot, Group), Claim>,
 }
 
-fn decode(row: &[u8]) -> Option<(Ballot, Claim)> {
-    let (&format, rest) = row.split_first()?;
-    let (opened, len) = take_ballot(rest)?;
-    let (claim, _) = take_claim(&rest[len..])?;
-    (format == FORMAT).then_some((opened, claim))
-}
-
-fn encode(opened: &Ballot, claim: &Claim) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    put_ballot(opened, &mut row);
-    put_claim(claim, &mut row);
-    row
-}
-
 impl Claims {
     pub(super) fn load(state: &impl Read) -> Result<Claims, MachineError> {
         let mut all = Claims::default();
         for (key, row) in super::rows(state, tables::CLAIMS)? {
-            let read = tables::parse_part(&key).zip(decode(&row));
+            let read = tables::parse_part(&key).zip(row::decode(&row));
             let damaged = MachineError::Damaged { table: tables::CLAIMS as char };
             let (at, (opened, claim)) = read.ok_or(damaged)?;
             all.opened = Some(opened);
@@ -99,7 +83,7 @@ impl<S: State> Applying<'_, S> {
             let at = (group.slot(), group.clone());
             let known = self.modes.claims.by_group.get(&at).copied();
             if let Some(claim) = Claim::higher(known, Some(*claim)) {
-                self.overlay.put(tables::claim(at.0, group), encode(&opened, &claim));
+                self.overlay.put(tables::claim(at.0, group), row::encode(&(opened, claim)));
                 self.modes.claims.by_group.insert(at, claim);
             }
         }
@@ -224,9 +208,7 @@ mod tests {
         let loan = Loan { epoch: Epoch::counted(3), count: 300 };
         let claim = Claim { loan, to: SiteId(2), confirmed: Ballot::FIRST };
         let opened = Ballot { round: 5, ..Ballot::FIRST };
-        let row = encode(&opened, &claim);
+        let row = row::encode(&(opened, claim));
         assert_eq!(row, [1, 0, 0, 5, 0, 3, 0xac, 2, 2, 0, 0, 0, 0]);
-        assert_eq!(decode(&row), Some((opened, claim)));
-        assert_eq!(decode(&row[..5]), None);
     }
 }

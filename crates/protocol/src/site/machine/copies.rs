@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! B bucket        → (0 | 1 ‖ epoch ‖ generation ‖ origin ‖ position, varints) of each slot (slot_rows.rs)
-//! S keyspace slot → generation of the records (varint) ‖ how many keys (varint)
+//! S keyspace slot → format 1 ‖ generation of the records ‖ how many keys (varints)
 //! ```
 
 use super::Applying;
@@ -19,6 +19,7 @@ use super::{MachineError, tables};
 use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotRun, SlotSet, Tag};
 use storage::state::{Read, State};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
+use wire::row;
 
 /// What comes before a copy in a row; 0: there is none.
 const FORMAT: u8 = 1;
@@ -49,10 +50,8 @@ impl Copies {
         for (key, row) in super::rows(state, tables::COPIED)? {
             let read = (|| {
                 let (keyspace, slot) = tables::parse_store(&key)?;
-                let (generation, len) = take_varint(&row)?;
-                let (count, _) = take_varint(&row[len..])?;
                 all.by_slot.get(slot)?;
-                all.stores.insert((slot, keyspace), Store { generation, count });
+                all.stores.insert((slot, keyspace), row::decode(&row)?);
                 Some(())
             })();
             read.ok_or_else(damaged)?;
@@ -115,13 +114,6 @@ impl Value for Option<SlotCopy> {
     }
 }
 
-fn encode_store(store: Store) -> Vec<u8> {
-    let mut row = Vec::new();
-    put_varint(store.generation, &mut row);
-    put_varint(store.count, &mut row);
-    row
-}
-
 impl super::Modes {
     /// The copy of a slot, as far as it has come.
     pub(super) fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
@@ -153,7 +145,7 @@ impl<S: State> Applying<'_, S> {
         for ((slot, keyspace), store) in &stores {
             let owner = Owner::Copied { keyspace: *keyspace, slot: *slot };
             self.modes.owners.insert(store.generation, owner);
-            self.overlay.put(tables::copied(*keyspace, *slot), encode_store(*store));
+            self.overlay.put(tables::copied(*keyspace, *slot), row::encode(store));
         }
         let copies = &mut self.modes.copies;
         copies.rows.note(run);
@@ -260,7 +252,7 @@ impl<S: State> Applying<'_, S> {
         match store {
             Some(store) => {
                 self.modes.owners.insert(store.generation, Owner::Copied { keyspace, slot });
-                self.overlay.put(tables::copied(keyspace, slot), encode_store(store));
+                self.overlay.put(tables::copied(keyspace, slot), row::encode(&store));
             }
             None => self.overlay.remove(tables::copied(keyspace, slot)),
         }

@@ -30,7 +30,6 @@ use super::ownership::FAILOVER_OPEN;
 use super::records::Record;
 use super::requests::Asker;
 use super::stores::{Store, stores_in};
-use super::tokens::{put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use crate::stream::receiver::numbered_anew;
@@ -41,8 +40,7 @@ use model::{
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
-
-const FORMAT: u8 = 1;
+use wire::row;
 
 /// Slots on their way to this site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +54,8 @@ pub struct Arrival {
     pub(super) resume: Bytes,
     pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
+
+row!(Arrival { slots, pinned, chunks, resume; stores });
 
 /// How moves that brought slots ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,16 +78,14 @@ impl Arrivals {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = Arrivals::default();
         for (key, row) in super::rows(state, tables::ARRIVALS)? {
-            let read = tables::parse_move(&key).zip(decode(&row));
+            let read = tables::parse_move(&key).zip(row::decode(&row));
             let (id, arrival) = read.ok_or_else(|| damaged(tables::ARRIVALS))?;
             all.under_way.insert(id, arrival);
         }
         for (key, row) in super::rows(state, tables::STAGED)? {
             let read = (|| {
-                let (generation, len) = take_varint(&row)?;
-                let (count, _) = take_varint(&row[len..])?;
                 let arrival = all.under_way.get_mut(&tables::parse_move(&key)?)?;
-                arrival.stores.insert(tables::parse_staged(&key)?, Store { generation, count });
+                arrival.stores.insert(tables::parse_staged(&key)?, row::decode(&row)?);
                 Some(())
             })();
             read.ok_or_else(|| damaged(tables::STAGED))?;
@@ -111,30 +109,6 @@ impl Arrivals {
             arrival.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
         })
     }
-}
-
-pub(super) fn encode(arrival: &Arrival) -> Vec<u8> {
-    let mut row = vec![FORMAT, u8::from(arrival.pinned)];
-    put_varint(arrival.chunks, &mut row);
-    put_varint(arrival.resume.len() as u64, &mut row);
-    row.extend_from_slice(&arrival.resume);
-    put_epochs(&arrival.slots, &mut row);
-    row
-}
-
-fn decode(row: &[u8]) -> Option<Arrival> {
-    let (&[format, pinned], mut rest) = row.split_first_chunk()?;
-    let take = |rest: &mut &[u8]| -> Option<u64> {
-        let (number, len) = take_varint(rest)?;
-        *rest = &rest[len..];
-        Some(number)
-    };
-    let chunks = take(&mut rest)?;
-    let resume_bytes = usize::try_from(take(&mut rest)?).ok()?;
-    let resume = Bytes::copy_from_slice(rest.get(..resume_bytes)?);
-    let slots = take_epochs(&rest[resume_bytes..])?;
-    let stores = BTreeMap::new();
-    (format == FORMAT).then_some(Arrival { slots, pinned: pinned == 1, chunks, resume, stores })
 }
 
 impl<S: State> Applying<'_, S> {
@@ -198,7 +172,7 @@ impl<S: State> Applying<'_, S> {
                 taken.map(|()| {
                     arrival.chunks += 1;
                     arrival.resume = resume.clone();
-                    self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
+                    self.overlay.put(tables::of_move(tables::ARRIVALS, id), row::encode(&arrival));
                     staged(&arrival)
                 })
             }
@@ -241,7 +215,7 @@ impl<S: State> Applying<'_, S> {
         self.learn_source(id.from, slots);
         if let Some(arrival) = self.modes.arrivals.under_way.get_mut(&id) {
             arrival.chunks = numbered_anew(arrival.chunks);
-            self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
+            self.overlay.put(tables::of_move(tables::ARRIVALS, id), row::encode(arrival));
             return Ok(staged(arrival));
         }
         let member = self.member()?;
@@ -255,7 +229,7 @@ impl<S: State> Applying<'_, S> {
             return Err(MoveError::NoDestination.into());
         }
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
-        self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
+        self.overlay.put(tables::of_move(tables::ARRIVALS, id), row::encode(&arrival));
         let answer = staged(&arrival);
         self.modes.arrivals.under_way.insert(id, arrival);
         Ok(answer)
@@ -402,10 +376,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn write_staged(&mut self, id: MoveId, (keyspace, slot): (KeyspaceId, Slot), store: Store) {
-        let mut row = Vec::new();
-        put_varint(store.generation, &mut row);
-        put_varint(store.count, &mut row);
-        self.overlay.put(tables::staged(id, keyspace, slot), row);
+        self.overlay.put(tables::staged(id, keyspace, slot), row::encode(&store));
     }
 
     /// Whether a site was listed and has left for good.
@@ -528,9 +499,7 @@ mod tests {
             resume: Bytes::from_static(b"xy"),
             stores: BTreeMap::new(),
         };
-        let row = encode(&arrival);
-        assert_eq!(row, [1, 1, 5, 2, b'x', b'y', 2, 2, 0, 3, 9, 9]);
-        assert_eq!(decode(&row), Some(arrival));
-        assert_eq!(decode(&[1, 0, 5, 9, 1]), None);
+        let row = row::encode(&arrival);
+        assert_eq!(row, [1, 1, 2, 0, 3, 9, 9, 2, 1, 5, 2, b'x', b'y']);
     }
 }

@@ -13,9 +13,7 @@ use crate::global::ownership::lending::Loan;
 use model::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_loan, take_loan};
-
-const FORMAT: u8 = 1;
+use wire::row;
 
 /// The highest loan of each slot that is over here.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,23 +22,11 @@ pub(super) struct Floors {
     stale: BTreeSet<Slot>,
 }
 
-fn encode(loan: &Loan) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    put_loan(loan, &mut row);
-    row
-}
-
-fn decode(row: &[u8]) -> Option<Loan> {
-    let (&format, rest) = row.split_first()?;
-    let (loan, _) = take_loan(rest)?;
-    (format == FORMAT).then_some(loan)
-}
-
 impl Floors {
     pub(super) fn load(state: &impl Read) -> Result<Floors, MachineError> {
         let mut all = Floors::default();
         for (key, row) in super::rows(state, tables::FLOORS)? {
-            let read = tables::parse_slot(&key[1..]).zip(decode(&row));
+            let read = tables::parse_slot(&key[1..]).zip(row::decode(&row));
             let damaged = MachineError::Damaged { table: tables::FLOORS as char };
             let (slot, loan) = read.ok_or(damaged)?;
             all.by_slot.insert(slot, loan);
@@ -65,7 +51,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn write_floors(&mut self) {
         let floors = &mut self.modes.loans.floors;
         for slot in std::mem::take(&mut floors.stale) {
-            self.overlay.put(tables::of_slot(tables::FLOORS, slot), encode(&floors.of(slot)));
+            self.overlay.put(tables::of_slot(tables::FLOORS, slot), row::encode(&floors.of(slot)));
         }
     }
 }
@@ -78,8 +64,6 @@ mod tests {
     #[test]
     fn format_1_stays_as_it_is() {
         let loan = Loan { epoch: Epoch::counted(3), count: 300 };
-        assert_eq!(encode(&loan), [1, 3, 0xac, 2]);
-        assert_eq!(decode(&encode(&loan)), Some(loan));
-        assert_eq!(decode(&[2, 3, 4]), None);
+        assert_eq!(row::encode(&loan), [1, 3, 0xac, 2]);
     }
 }

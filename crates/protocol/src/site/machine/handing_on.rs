@@ -39,7 +39,7 @@ impl<S: State> Applying<'_, S> {
         }
         let slots = SlotEpochs(vec![(slots.clone(), Epoch::default())]);
         let arrival = Arrival { slots, ..Arrival::default() };
-        self.overlay.put(tables::of_move(tables::ARRIVALS, id), destination::encode(&arrival));
+        self.overlay.put(tables::of_move(tables::ARRIVALS, id), wire::row::encode(&arrival));
         let answer = destination::staged(&arrival);
         self.modes.arrivals.under_way.insert(id, arrival);
         Ok(answer)

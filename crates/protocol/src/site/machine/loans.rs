@@ -10,11 +10,10 @@
 //!
 //! ```text
 //! L [whose] slot keyspace tag → format 1 ‖ loan ‖ borrower ‖ known ‖ fed ‖ keys (varints) ‖ 1: the borrower has it
-//! N [whose] slot              → format 2 ‖ count of loans ‖ revision at which the last row came or went ‖
-//!                               revision of the last change of any (varints; format 1 is without it)
-//! P slot keyspace tag         → format 2 ‖ loan ‖ part ‖ known ‖ confirmed ‖ owner ‖ since ‖ changed ‖ fed ‖
-//!                               0 or 1 more than the owner's revision without the row ‖ generation ‖ keys ‖
-//!                               bytes (varints; format 1 is without the last)
+//! N [whose] slot              → format 1 ‖ count of loans ‖ revision at which the last row came or went ‖
+//!                               revision of the last change of any (varints)
+//! P slot keyspace tag         → format 1 ‖ loan ‖ part ‖ known ‖ confirmed ‖ owner ‖ since ‖ changed ‖ fed ‖
+//!                               0 or 1 ‖ the owner's revision without the row ‖ generation ‖ keys ‖ bytes (varints)
 //! ```
 
 use super::Applying;
@@ -27,14 +26,7 @@ use crate::global::ownership::lending::{Borrowed, Lent, Part, Row};
 use model::{Bytes, ChangeKind, Group, KeyspaceId, SiteId, Slot, SlotRun, StagedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{
-    put_ballot, put_loan, put_loan_row, put_varint, take_ballot, take_loan, take_loan_row,
-    take_varint,
-};
-
-const FORMAT: u8 = 1;
-const FORMAT_OF_COUNTS: u8 = 2;
-const FORMAT_OF_PARTS: u8 = 2;
+use wire::row;
 
 /// The slot's record of a lent group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +40,8 @@ pub struct LentRow {
     /// Whether the borrower has the group for certain.
     pub is_taken: bool,
 }
+
+row!(LentRow { row, fed, keys, is_taken });
 
 /// A part of this site in a group of another site's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +78,9 @@ impl PartRow {
     }
 }
 
+row!(Borrowed { loan, part, known, confirmed });
+row!(PartRow { borrowed, owner, since, changed, fed, back, generation, keys, bytes });
+
 /// The count of loans in a slot's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
@@ -93,6 +90,8 @@ pub(super) struct Count {
     /// The revision of the last change of any row: what other sites have may be older.
     pub(super) latest: u64,
 }
+
+row!(Count { loans, changed, latest });
 
 /// All loans that this site records.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -120,90 +119,6 @@ struct Stale {
     parts: BTreeSet<(Slot, Group)>,
 }
 
-fn encode_row(lent: &LentRow) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    put_loan_row(&lent.row, &mut row);
-    put_varint(lent.fed, &mut row);
-    put_varint(lent.keys, &mut row);
-    row.push(u8::from(lent.is_taken));
-    row
-}
-
-fn decode_row(row: &[u8]) -> Option<LentRow> {
-    let (&format, rest) = row.split_first()?;
-    let (row, len) = take_loan_row(rest)?;
-    let mut rest = &rest[len..];
-    let fed = take(&mut rest)?;
-    let keys = take(&mut rest)?;
-    let is_taken = *rest.first()? == 1;
-    (format == FORMAT).then_some(LentRow { row, fed, keys, is_taken })
-}
-
-fn encode_count(count: Count) -> Vec<u8> {
-    let mut row = vec![FORMAT_OF_COUNTS];
-    for number in [count.loans, count.changed, count.latest] {
-        put_varint(number, &mut row);
-    }
-    row
-}
-
-fn decode_count(row: &[u8]) -> Option<Count> {
-    let (&format, mut rest) = row.split_first()?;
-    let (loans, changed) = (take(&mut rest)?, take(&mut rest)?);
-    let latest = match format {
-        FORMAT => changed,
-        FORMAT_OF_COUNTS => take(&mut rest)?,
-        _ => return None,
-    };
-    Some(Count { loans, changed, latest })
-}
-
-const PARTS: [Part; 5] = [Part::Never, Part::Held, Part::Unconfirmed, Part::Frozen, Part::Retained];
-
-fn encode_part(part: &PartRow) -> Vec<u8> {
-    let Borrowed { loan, part: kind, known, confirmed } = &part.borrowed;
-    let mut row = vec![FORMAT_OF_PARTS];
-    put_loan(loan, &mut row);
-    row.push(PARTS.iter().position(|one| one == kind).expect("all are there") as u8);
-    put_ballot(known, &mut row);
-    put_ballot(confirmed, &mut row);
-    let back = part.back.map_or(0, |revision| revision + 1);
-    let owner = u64::from(part.owner.0);
-    let kept = [part.generation, part.keys, part.bytes];
-    for number in [owner, part.since, part.changed, part.fed, back].into_iter().chain(kept) {
-        put_varint(number, &mut row);
-    }
-    row
-}
-
-pub(super) fn decode_part(row: &[u8]) -> Option<PartRow> {
-    let (&format, rest) = row.split_first()?;
-    let (loan, len) = take_loan(rest)?;
-    let part = *PARTS.get(usize::from(*rest.get(len)?))?;
-    let rest = &rest[len + 1..];
-    let (known, len) = take_ballot(rest)?;
-    let rest = &rest[len..];
-    let (confirmed, len) = take_ballot(rest)?;
-    let mut rest = &rest[len..];
-    let owner = SiteId(u32::try_from(take(&mut rest)?).ok()?);
-    let (since, changed, fed) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
-    let back = take(&mut rest)?.checked_sub(1);
-    let (generation, keys) = (take(&mut rest)?, take(&mut rest)?);
-    let borrowed = Borrowed { loan, part, known, confirmed };
-    let bytes = match format {
-        FORMAT => 0,
-        FORMAT_OF_PARTS => take(&mut rest)?,
-        _ => return None,
-    };
-    Some(PartRow { borrowed, owner, since, changed, fed, back, generation, keys, bytes })
-}
-
-fn take(rest: &mut &[u8]) -> Option<u64> {
-    let (number, len) = take_varint(rest)?;
-    *rest = &rest[len..];
-    Some(number)
-}
-
 /// The row of a group among the records that a site serves, by the state.
 pub(super) fn find_lent(
     state: &impl Read,
@@ -212,7 +127,7 @@ pub(super) fn find_lent(
 ) -> Result<Option<LentRow>, MachineError> {
     let damaged = MachineError::Damaged { table: tables::LENT as char };
     let row = state.get(&tables::lent(Whose::Own, slot, group))?;
-    row.map(|row| decode_row(&row).ok_or(damaged)).transpose()
+    row.map(|row| row::decode(&row).ok_or(damaged)).transpose()
 }
 
 /// The part in a group, by the state.
@@ -223,7 +138,7 @@ pub(super) fn find_part(
 ) -> Result<Option<PartRow>, MachineError> {
     let damaged = MachineError::Damaged { table: tables::PARTS as char };
     let row = state.get(&tables::part(slot, group))?;
-    row.map(|row| decode_part(&row).ok_or(damaged)).transpose()
+    row.map(|row| row::decode(&row).ok_or(damaged)).transpose()
 }
 
 /// The lent groups of a keyspace's slot, by the state.
@@ -238,7 +153,7 @@ pub(super) fn lent_of(
     let mut rows = Vec::new();
     let mut is_damaged = false;
     state.scan(&from, Some(&until), &mut |key, row| {
-        let read = tables::parse_lent(&key).zip(decode_row(&row));
+        let read = tables::parse_lent(&key).zip(row::decode(&row));
         is_damaged |= read.is_none();
         rows.extend(read.map(|((.., group), lent)| (group, lent)));
         !is_damaged
@@ -256,7 +171,7 @@ pub(super) fn parts_of_keyspace(
 ) -> Result<Vec<(Group, PartRow)>, MachineError> {
     let mut parts = Vec::new();
     for (key, row) in super::rows(state, tables::PARTS)? {
-        let read = tables::parse_part(&key).zip(decode_part(&row));
+        let read = tables::parse_part(&key).zip(row::decode::<PartRow>(&row));
         let ((_, group), part) =
             read.ok_or(MachineError::Damaged { table: tables::PARTS as char })?;
         if group.keyspace == keyspace && part.borrowed.part == Part::Held {
@@ -271,17 +186,17 @@ impl Loans {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = Loans::default();
         for (key, row) in super::rows(state, tables::LENT)? {
-            let read = tables::parse_lent(&key).zip(decode_row(&row));
+            let read = tables::parse_lent(&key).zip(row::decode(&row));
             let (at, lent) = read.ok_or_else(|| damaged(tables::LENT))?;
             all.put_row(at, Some(lent));
         }
         for (key, row) in super::rows(state, tables::LOANS)? {
-            let read = tables::parse_loans(&key).zip(decode_count(&row));
+            let read = tables::parse_loans(&key).zip(row::decode(&row));
             let (at, count) = read.ok_or_else(|| damaged(tables::LOANS))?;
             all.counts.insert(at, count);
         }
         for (key, row) in super::rows(state, tables::PARTS)? {
-            let read = tables::parse_part(&key).zip(decode_part(&row));
+            let read = tables::parse_part(&key).zip(row::decode(&row));
             let (at, part) = read.ok_or_else(|| damaged(tables::PARTS))?;
             all.put_part(at, Some(part));
         }
@@ -603,21 +518,21 @@ impl<S: State> Applying<'_, S> {
         for at in stale.rows {
             let key = tables::lent(at.0, at.1, &at.2);
             match loans.rows.get(&at) {
-                Some(lent) => overlay.put(key, encode_row(lent)),
+                Some(lent) => overlay.put(key, row::encode(lent)),
                 None => overlay.remove(key),
             }
         }
         for at in stale.counts {
             let key = tables::loans(at.0, at.1);
             match loans.counts.get(&at) {
-                Some(count) => overlay.put(key, encode_count(*count)),
+                Some(count) => overlay.put(key, row::encode(count)),
                 None => overlay.remove(key),
             }
         }
         for at in stale.parts {
             let key = tables::part(at.0, &at.1);
             match loans.parts.get(&at) {
-                Some(part) => overlay.put(key, encode_part(part)),
+                Some(part) => overlay.put(key, row::encode(part)),
                 None => overlay.remove(key),
             }
         }
@@ -637,13 +552,9 @@ mod tests {
         let known = Ballot { round: 5, ..Ballot::FIRST };
         let row = Row { loan, to: SiteId(2), known };
         let lent = LentRow { row, fed: 7, keys: 2, is_taken: true };
-        let encoded = encode_row(&lent);
-        assert_eq!(encoded, [1, 3, 0xac, 2, 2, 0, 0, 5, 0, 7, 2, 1]);
-        assert_eq!(decode_row(&encoded), Some(lent));
+        assert_eq!(row::encode(&lent), [1, 3, 0xac, 2, 2, 0, 0, 5, 0, 7, 2, 1]);
         let count = Count { loans: 300, changed: 4, latest: 5 };
-        assert_eq!(encode_count(count), [2, 0xac, 2, 4, 5]);
-        assert_eq!(decode_count(&encode_count(count)), Some(count));
-        assert_eq!(decode_count(&[1, 0xac, 2, 4]), Some(Count { latest: 4, ..count }));
+        assert_eq!(row::encode(&count), [1, 0xac, 2, 4, 5]);
         let borrowed = Borrowed { loan, part: Part::Frozen, known, confirmed: Ballot::FIRST };
         let part = PartRow {
             borrowed,
@@ -656,15 +567,9 @@ mod tests {
             keys: 10,
             bytes: 11,
         };
-        let encoded = encode_part(&part);
-        assert_eq!(encoded[..5], [2, 3, 0xac, 2, 3]);
-        assert_eq!(encoded[encoded.len() - 8..], [4, 5, 6, 7, 9, 9, 10, 11]);
-        let mut older = encoded[..encoded.len() - 1].to_vec();
-        older[0] = 1;
-        assert_eq!(decode_part(&older), Some(PartRow { bytes: 0, ..part }));
-        assert_eq!(decode_part(&encoded), Some(part));
-        for cut in 0..encoded.len() {
-            assert_eq!(decode_part(&encoded[..cut]), None);
-        }
+        let encoded = row::encode(&part);
+        assert_eq!(encoded[..4], [1, 3, 0xac, 2]);
+        assert_eq!(encoded[5..], [0, 0, 5, 0, 0, 0, 0, 0, 4, 5, 6, 7, 1, 8, 9, 10, 11]);
+        assert_eq!(row::decode(&encoded.into()), Some(part));
     }
 }

@@ -23,10 +23,8 @@ use super::lineage::Whose;
 use super::{Machine, MachineError, Stopped, tables};
 use model::{Answer, KeyspaceId, Revision, SiteId, Slot, SlotSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
+use wire::row;
 
-const FORMAT: u8 = 1;
-const FORMAT_WITH_FORMER: u8 = 2;
 /// The names of the mirrors' cursors.
 const CURSOR: &str = "mirror";
 const FORMER_CURSOR: &str = "mirror-former";
@@ -47,37 +45,13 @@ pub(super) struct OwnMirrors {
     former: Option<OwnMirror>,
 }
 
+row!(OwnMirror { to, number });
+row!(OwnMirrors { current, former });
+
 impl OwnMirrors {
     pub(super) fn load(state: &impl Read) -> Result<OwnMirrors, MachineError> {
         let Some(row) = state.get(tables::OWN_MIRROR)? else { return Ok(OwnMirrors::default()) };
-        OwnMirrors::decode(&row).ok_or(MachineError::Damaged { table: 'd' })
-    }
-
-    fn decode(row: &[u8]) -> Option<OwnMirrors> {
-        let (&format, mut rest) = row.split_first()?;
-        let mut take = || -> Option<OwnMirror> {
-            let (to, len) = take_varint(rest)?;
-            let (number, more) = take_varint(&rest[len..])?;
-            rest = &rest[len + more..];
-            Some(OwnMirror { to: SiteId(u32::try_from(to).ok()?), number })
-        };
-        let current = Some(take()?);
-        let former = match format {
-            FORMAT => None,
-            FORMAT_WITH_FORMER => Some(take()?),
-            _ => return None,
-        };
-        Some(OwnMirrors { current, former })
-    }
-
-    fn encode(self) -> Option<Vec<u8>> {
-        let current = self.current?;
-        let mut row = vec![if self.former.is_some() { FORMAT_WITH_FORMER } else { FORMAT }];
-        for mirror in [Some(current), self.former].into_iter().flatten() {
-            put_varint(u64::from(mirror.to.0), &mut row);
-            put_varint(mirror.number, &mut row);
-        }
-        Some(row)
+        row::decode(&row).ok_or(MachineError::Damaged { table: 'd' })
     }
 
     /// The name of a mirror's cursors, if it is fed.
@@ -155,8 +129,8 @@ impl<S: State> Applying<'_, S> {
 
     fn put_own_mirrors(&mut self, mirrors: OwnMirrors) {
         self.modes.own_mirrors = mirrors;
-        match mirrors.encode() {
-            Some(row) => self.overlay.put(tables::OWN_MIRROR, row),
+        match mirrors.current {
+            Some(_) => self.overlay.put(tables::OWN_MIRROR, row::encode(&mirrors)),
             None => self.overlay.remove(tables::OWN_MIRROR),
         }
     }
@@ -258,21 +232,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_1_and_2_stay_as_they_are() {
+    fn format_1_stays_as_it_is() {
         let mirror = |to, number| OwnMirror { to: SiteId(to), number };
-        for (row, mirrors) in [
-            (&[1, 5, 0xac, 2][..], OwnMirrors { current: Some(mirror(5, 300)), former: None }),
-            (
-                &[2, 5, 0xac, 2, 3, 9],
-                OwnMirrors { current: Some(mirror(5, 300)), former: Some(mirror(3, 9)) },
-            ),
-        ] {
-            assert_eq!(mirrors.encode().unwrap(), row);
-            assert_eq!(OwnMirrors::decode(row), Some(mirrors));
-        }
-        assert_eq!(OwnMirrors::default().encode(), None);
-        for row in [&[][..], &[3, 5, 1], &[2, 5, 1], &[2, 5, 1, 3]] {
-            assert_eq!(OwnMirrors::decode(row), None, "{row:?}");
-        }
+        let (current, former) = (Some(mirror(5, 300)), Some(mirror(3, 9)));
+        assert_eq!(row::encode(&OwnMirrors { current, former: None }), [1, 1, 5, 0xac, 2, 0]);
+        assert_eq!(row::encode(&OwnMirrors { current, former }), [1, 1, 5, 0xac, 2, 1, 3, 9]);
     }
 }

@@ -26,7 +26,6 @@ use super::ownership::FAILOVER_OPEN;
 use super::query::{self, ReadContext};
 use super::requests::Asker;
 use super::stores::{EMPTY, Store, Stores, stores_in};
-use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::bugs::Bug;
 use crate::global::ownership::Records;
@@ -37,9 +36,7 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
-
-const FORMAT: u8 = 1;
+use wire::row;
 
 /// The mirror of one site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,45 +58,11 @@ pub struct Mirror {
     pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
+row!(Mirror { number, chunks, revision, in_step_ms, holds, resume; whole, stores });
+
 impl Mirror {
-    fn encode(&self) -> Vec<u8> {
-        let mut row = vec![FORMAT];
-        for number in
-            [self.number, self.chunks, self.revision, self.in_step_ms, u64::from(self.holds)]
-        {
-            put_varint(number, &mut row);
-        }
-        row.extend_from_slice(&self.resume);
-        row
-    }
-
-    fn decode(row: &Bytes) -> Option<Mirror> {
-        let (&format, mut rest) = row.split_first()?;
-        let mut take = || -> Option<u64> {
-            let (number, len) = take_varint(rest)?;
-            rest = &rest[len..];
-            Some(number)
-        };
-        let mut mirror = Mirror {
-            number: take()?,
-            chunks: take()?,
-            revision: take()?,
-            in_step_ms: take()?,
-            holds: u32::try_from(take()?).ok()?,
-            ..Mirror::default()
-        };
-        mirror.resume = row.slice(row.len() - rest.len()..);
-        (format == FORMAT).then_some(mirror)
-    }
-
     fn whole(&self) -> SlotEpochs {
         SlotEpochs::of_runs(self.whole.runs().map(|(run, epoch)| (run, *epoch)))
-    }
-
-    fn encode_whole(&self) -> Vec<u8> {
-        let mut row = Vec::new();
-        put_epochs(&self.whole(), &mut row);
-        row
     }
 }
 
@@ -116,8 +79,11 @@ impl Mirrors {
             let read = (|| {
                 let (from, part) = tables::parse_mirror(&key)?;
                 match part {
-                    0 => drop(all.insert(from, Mirror::decode(&row)?)),
-                    _ => all.get_mut(&from)?.whole = take_epochs(&row)?.runs().collect(),
+                    0 => drop(all.insert(from, row::decode(&row)?)),
+                    _ => {
+                        let whole: SlotEpochs = row::decode(&row)?;
+                        all.get_mut(&from)?.whole = whole.runs().collect();
+                    }
                 }
                 Some(())
             })();
@@ -126,9 +92,7 @@ impl Mirrors {
         for (key, row) in super::rows(state, tables::MIRRORED)? {
             let read = (|| {
                 let (from, at) = tables::parse_mirrored(&key)?;
-                let (generation, len) = take_varint(&row)?;
-                let (count, _) = take_varint(&row[len..])?;
-                all.get_mut(&from)?.stores.insert(at, Store { generation, count });
+                all.get_mut(&from)?.stores.insert(at, row::decode(&row)?);
                 Some(())
             })();
             read.ok_or_else(|| damaged(tables::MIRRORED))?;
@@ -494,19 +458,16 @@ impl<S: State> Applying<'_, S> {
 
     fn write_mirror(&mut self, from: SiteId, with_slots: bool) {
         let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
-        self.overlay.put(tables::mirror(from, 0), mirror.encode());
+        self.overlay.put(tables::mirror(from, 0), row::encode(mirror));
         if with_slots {
-            self.overlay.put(tables::mirror(from, 1), mirror.encode_whole());
+            self.overlay.put(tables::mirror(from, 1), row::encode(&mirror.whole()));
         }
     }
 
     fn write_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) {
         let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let Some(store) = mirror.stores.get(&at) else { return };
-        let mut row = Vec::new();
-        put_varint(store.generation, &mut row);
-        put_varint(store.count, &mut row);
-        self.overlay.put(tables::mirrored(from, at.0, at.1), row);
+        self.overlay.put(tables::mirrored(from, at.0, at.1), row::encode(store));
     }
 }
 
@@ -603,14 +564,10 @@ mod tests {
                 .collect(),
             stores: BTreeMap::new(),
         };
-        let row = mirror.encode();
-        assert_eq!(row, [1, 5, 6, 0xac, 2, 8, 9, b'x', b'y']);
-        let mut read = Mirror::decode(&row.into()).unwrap();
-        let whole = mirror.encode_whole();
-        assert_eq!(whole, [3, 2, 1, 2, 9, 9]);
-        read.whole = take_epochs(&whole).unwrap().runs().collect();
-        assert_eq!(read, mirror);
-        assert_eq!(Mirror::decode(&Bytes::from_static(&[2, 5, 6, 0, 0, 0])), None);
-        assert_eq!(take_epochs(&[3, 2, 1]), None);
+        let row = row::encode(&mirror);
+        assert_eq!(row, [1, 5, 6, 0xac, 2, 8, 9, 2, b'x', b'y']);
+        let read: Mirror = row::decode(&row.into()).unwrap();
+        assert_eq!(Mirror { whole: mirror.whole.clone(), ..read }, mirror);
+        assert_eq!(row::encode(&mirror.whole()), [1, 1, 2, 1, 2, 9, 9, 3]);
     }
 }

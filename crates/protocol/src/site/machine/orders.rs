@@ -21,9 +21,7 @@ use model::{
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
-
-const FORMAT: u8 = 1;
+use wire::row;
 
 /// The client of an order, and its number.
 type Key = (ClientId, u64);
@@ -35,6 +33,8 @@ pub(super) struct Order {
     refused: Option<MoveError>,
     moves: Vec<OrderedMove>,
 }
+
+row!(Order { at_ms, refused, moves });
 
 impl Order {
     fn is_over(&self) -> bool {
@@ -48,75 +48,10 @@ pub(super) type Orders = BTreeMap<Key, Order>;
 /// All of them.
 pub(super) fn load(state: &impl Read) -> Result<Orders, MachineError> {
     let read = |(key, row): (Bytes, Bytes)| {
-        let found = tables::parse_order(&key).zip(decode(&row));
+        let found = tables::parse_order(&key).zip(row::decode(&row));
         found.ok_or(MachineError::Damaged { table: tables::ORDERS as char })
     };
     super::rows(state, tables::ORDERS)?.into_iter().map(read).collect()
-}
-
-fn put_slots(slots: &SlotSet, row: &mut Vec<u8>) {
-    put_varint(slots.ranges().len() as u64, row);
-    for (first, last) in slots.ranges() {
-        put_varint(u64::from(*first), row);
-        put_varint(u64::from(*last), row);
-    }
-}
-
-fn encode(order: &Order) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    put_varint(order.at_ms, &mut row);
-    row.push(match order.refused {
-        None => 0,
-        Some(MoveError::TooManyMoves) => 2,
-        Some(_) => 1,
-    });
-    for one in &order.moves {
-        put_varint(one.number, &mut row);
-        row.push(u8::from(one.gone.is_some()));
-        put_slots(&one.slots, &mut row);
-        one.gone.iter().for_each(|gone| put_slots(gone, &mut row));
-    }
-    row
-}
-
-fn decode(row: &[u8]) -> Option<Order> {
-    let (&format, mut rest) = row.split_first()?;
-    let number = |rest: &mut &[u8]| -> Option<u64> {
-        let (number, len) = take_varint(rest)?;
-        *rest = &rest[len..];
-        Some(number)
-    };
-    let byte = |rest: &mut &[u8]| -> Option<u8> {
-        let (&first, after) = rest.split_first()?;
-        *rest = after;
-        Some(first)
-    };
-    let slots = |rest: &mut &[u8]| -> Option<SlotSet> {
-        let mut ranges = Vec::new();
-        for _ in 0..number(rest)? {
-            let first = u16::try_from(number(rest)?).ok()?;
-            ranges.push((first, u16::try_from(number(rest)?).ok()?));
-        }
-        SlotSet::from_ranges(ranges)
-    };
-    let (at_ms, len) = take_varint(rest)?;
-    rest = &rest[len..];
-    let refused = match byte(&mut rest)? {
-        0 => None,
-        1 => Some(MoveError::NoDestination),
-        2 => Some(MoveError::TooManyMoves),
-        _ => return None,
-    };
-    let mut moves = Vec::new();
-    while !rest.is_empty() {
-        let (number, len) = take_varint(rest)?;
-        rest = &rest[len..];
-        let is_over = byte(&mut rest)? == 1;
-        let of = slots(&mut rest)?;
-        let gone = if is_over { Some(slots(&mut rest)?) } else { None };
-        moves.push(OrderedMove { number, slots: of, gone });
-    }
-    (format == FORMAT).then_some(Order { at_ms, refused, moves })
 }
 
 impl<S: State> Applying<'_, S> {
@@ -193,7 +128,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn set_order(&mut self, (client, sequence): Key, order: Order) {
-        self.overlay.put(tables::order(client, sequence), encode(&order));
+        self.overlay.put(tables::order(client, sequence), row::encode(&order));
         self.modes.orders.insert((client, sequence), order);
     }
 
@@ -247,12 +182,9 @@ mod tests {
                 OrderedMove { number: 9, slots: slots("4-5,300"), gone: Some(slots("4")) },
             ],
         };
-        let row = encode(&order);
+        let row = row::encode(&order);
         let expected: &[u8] =
-            &[1, 0xac, 2, 2, 7, 0, 1, 0, 3, 9, 1, 2, 4, 5, 0xac, 2, 0xac, 2, 1, 4, 4];
+            &[1, 0xac, 2, 1, 4, 2, 7, 1, 0, 3, 0, 9, 2, 4, 5, 0xac, 2, 0xac, 2, 1, 1, 4, 4];
         assert_eq!(row, expected);
-        assert_eq!(decode(&row), Some(order));
-        assert_eq!(decode(&[2, 0, 0]), None);
-        assert_eq!(decode(&row[..row.len() - 1]), None);
     }
 }

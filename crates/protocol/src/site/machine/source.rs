@@ -24,11 +24,7 @@ use model::{
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
-
-const FORMAT: u8 = 1;
-const PAUSED: u8 = 1;
-const PINNED: u8 = 2;
+use wire::row;
 
 /// A move that gives slots away.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +41,8 @@ pub struct Move {
     pub pinned: bool,
 }
 
+row!(Move { to, slots, frozen, paused, pinned });
+
 /// The name of a move's cursors.
 pub(super) fn cursor(number: u64) -> String {
     format!("move/{number}")
@@ -52,46 +50,7 @@ pub(super) fn cursor(number: u64) -> String {
 
 /// The moves under way, by number.
 pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, Move>, MachineError> {
-    super::numbered(state, tables::SOURCE, decode)
-}
-
-fn encode(one: &Move) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    put_varint(u64::from(one.to.0), &mut row);
-    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-    row.push(flag(one.paused, PAUSED) | flag(one.pinned, PINNED));
-    put_varint(one.frozen.unwrap_or(0), &mut row);
-    for (first, last) in one.slots.ranges() {
-        put_varint(u64::from(*first), &mut row);
-        put_varint(u64::from(*last), &mut row);
-    }
-    row
-}
-
-fn decode(row: &[u8]) -> Option<Move> {
-    let (&format, mut rest) = row.split_first()?;
-    let (to, len) = take_varint(rest)?;
-    let flags = *rest.get(len)?;
-    rest = &rest[len + 1..];
-    let (frozen, len) = take_varint(rest)?;
-    rest = &rest[len..];
-    let mut number = || -> Option<u16> {
-        let (number, len) = take_varint(rest)?;
-        rest = &rest[len..];
-        u16::try_from(number).ok()
-    };
-    let mut ranges = Vec::new();
-    while let Some(first) = number() {
-        ranges.push((first, number()?));
-    }
-    let is_set = |bit: u8| flags & bit != 0;
-    (format == FORMAT).then_some(Move {
-        to: SiteId(u32::try_from(to).ok()?),
-        slots: SlotSet::from_ranges(ranges)?,
-        frozen: (frozen > 0).then_some(frozen),
-        paused: is_set(PAUSED),
-        pinned: is_set(PINNED),
-    })
+    super::numbered(state, tables::SOURCE, row::decode)
 }
 
 impl<S: State> Applying<'_, S> {
@@ -267,7 +226,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn set_move(&mut self, number: u64, one: Move) {
-        self.overlay.put(tables::outgoing(number), encode(&one));
+        self.overlay.put(tables::outgoing(number), row::encode(&one));
         self.modes.outgoing.insert(number, one);
     }
 
@@ -318,10 +277,7 @@ mod tests {
     fn format_1_stays_as_it_is() {
         let slots = "0-3,300".parse().unwrap();
         let one = Move { to: SiteId(2), slots, frozen: Some(9), paused: false, pinned: true };
-        let row = encode(&one);
-        assert_eq!(row, [1, 2, 2, 9, 0, 3, 0xac, 2, 0xac, 2]);
-        assert_eq!(decode(&row), Some(one));
-        assert_eq!(decode(&[2, 2, 0, 0]), None);
-        assert_eq!(decode(&[1, 2]), None);
+        let row = row::encode(&one);
+        assert_eq!(row, [1, 2, 2, 0, 3, 0xac, 2, 0xac, 2, 1, 9, 0, 1]);
     }
 }

@@ -6,7 +6,7 @@
 //! lies under generations that no slot has yet, until the slots are installed.
 //!
 //! ```text
-//! s keyspace slot → generation (varint) ‖ how many keys (varint)
+//! s keyspace slot → format 1 ‖ generation ‖ how many keys (varints)
 //! T bucket        → tokens                          (tokens.rs, slot_rows.rs)
 //! ```
 
@@ -19,7 +19,7 @@ use super::{MachineError, tables};
 use model::{KeyspaceId, Slot, SlotRun, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
+use wire::row;
 
 /// A generation under which nothing lies: of a slot that nothing was put in.
 pub(super) const EMPTY: u64 = u64::MAX;
@@ -30,6 +30,8 @@ pub(super) struct Store {
     pub(super) generation: u64,
     pub(super) count: u64,
 }
+
+row!(Store { generation, count });
 
 /// Where the records of some slots lie.
 pub(super) type Stores = BTreeMap<(Slot, KeyspaceId), Store>;
@@ -80,7 +82,7 @@ impl Slots {
         slot_rows::load(state, |run, token| slots.tokens.set(run, *token))?;
         for (key, row) in super::rows(state, tables::STORES)? {
             let at = tables::parse_store(&key);
-            let (at, store) = at.zip(decode(&row)).ok_or_else(|| damaged(tables::STORES))?;
+            let (at, store) = at.zip(row::decode(&row)).ok_or_else(|| damaged(tables::STORES))?;
             slots.stores.insert(at, store);
             slots.news.stores.insert(at);
         }
@@ -151,12 +153,6 @@ impl Slots {
     }
 }
 
-fn decode(row: &[u8]) -> Option<Store> {
-    let (generation, len) = take_varint(row)?;
-    let (count, _) = take_varint(&row[len..])?;
-    Some(Store { generation, count })
-}
-
 /// A token by the state.
 pub(super) fn token(state: &impl Read, slot: Slot, holds_all: bool) -> Result<Token, MachineError> {
     Ok(slot_rows::find(state, slot)?.unwrap_or_else(|| Tokens::first(holds_all)))
@@ -172,7 +168,7 @@ pub(super) fn look(
     let store = match state.get(&tables::store(keyspace, slot))? {
         Some(row) => {
             let damaged = MachineError::Damaged { table: tables::STORES as char };
-            Some(decode(&row).ok_or(damaged)?)
+            Some(row::decode(&row).ok_or(damaged)?)
         }
         None => None,
     };
@@ -190,7 +186,7 @@ pub(super) fn of_keyspace(
     let mut stores = Vec::new();
     let mut is_damaged = false;
     state.scan(&from, Some(&until), &mut |key, row| {
-        let store = tables::parse_store(&key).zip(decode(&row));
+        let store = tables::parse_store(&key).zip(row::decode(&row));
         is_damaged |= store.is_none();
         stores.extend(store.map(|((_, slot), store)| (slot, store)));
         !is_damaged
@@ -296,10 +292,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn write_stores(&mut self) {
         for (keyspace, slot) in std::mem::take(&mut self.modes.slots.recounted) {
             let Some(store) = self.modes.slots.store(keyspace, slot) else { continue };
-            let mut row = Vec::with_capacity(2 * wire::entry::VARINT_BYTES_MAX);
-            put_varint(store.generation, &mut row);
-            put_varint(store.count, &mut row);
-            self.overlay.put(tables::store(keyspace, slot), row);
+            self.overlay.put(tables::store(keyspace, slot), row::encode(&store));
         }
     }
 }

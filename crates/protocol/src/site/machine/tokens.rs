@@ -6,7 +6,7 @@
 
 use super::slot_rows::Value;
 use super::tables;
-use model::{BySlot, Epoch, SiteId, Slot, SlotEpochs, SlotRun, SlotSet};
+use model::{BySlot, Epoch, SiteId, Slot, SlotRun};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
 /// What a site knows of its right to serve a slot.
@@ -120,43 +120,6 @@ impl Tokens {
     pub(super) fn set(&mut self, run: SlotRun, token: Token) {
         self.0.set(run, Some(token).filter(|token| *token != Token::Never));
     }
-}
-
-/// Appends slots with their epochs:
-///
-/// ```text
-/// (epoch (varint) ‖ count of ranges (varint) ‖ (first, last)*)*
-/// ```
-pub(super) fn put_epochs(slots: &SlotEpochs, row: &mut Vec<u8>) {
-    for (slots, epoch) in &slots.0 {
-        put_epoch(*epoch, row);
-        put_varint(slots.ranges().len() as u64, row);
-        for (first, last) in slots.ranges() {
-            put_varint(u64::from(*first), row);
-            put_varint(u64::from(*last), row);
-        }
-    }
-}
-
-/// Slots with their epochs, up to the end of a row.
-pub(super) fn take_epochs(mut rest: &[u8]) -> Option<SlotEpochs> {
-    let take = |rest: &mut &[u8]| -> Option<u64> {
-        let (number, len) = take_varint(rest)?;
-        *rest = &rest[len..];
-        Some(number)
-    };
-    let mut slots = SlotEpochs::default();
-    while !rest.is_empty() {
-        let (epoch, len) = take_epoch(rest)?;
-        rest = &rest[len..];
-        let mut ranges = Vec::new();
-        for _ in 0..take(&mut rest)? {
-            let first = u16::try_from(take(&mut rest)?).ok()?;
-            ranges.push((first, u16::try_from(take(&mut rest)?).ok()?));
-        }
-        slots.0.push((SlotSet::from_ranges(ranges)?, epoch));
-    }
-    Some(slots)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::super::Applying;
 use super::{Stopped, rows};
 use model::{Answer, CausalWrite, Offer, Position, Refusal, Region, SiteId, limits};
 use storage::state::State;
+use wire::row;
 
 impl<S: State> Applying<'_, S> {
     /// The region of this site, by its registry.
@@ -125,7 +126,7 @@ impl<S: State> Applying<'_, S> {
     /// Brings what changed into the state.
     pub(in crate::site::machine) fn write_causal(&mut self) {
         if std::mem::take(&mut self.modes.causal.is_dirty) {
-            self.overlay.put(rows::HEAD.to_vec(), self.modes.causal.head.encode());
+            self.overlay.put(rows::HEAD.to_vec(), row::encode(&self.modes.causal.head));
         }
     }
 }

@@ -16,6 +16,7 @@ use super::super::Applying;
 use super::{Causal, Stopped, rows};
 use model::{Answer, Ballot, Refusal, Revision};
 use storage::state::{Batch, Read, State};
+use wire::row;
 
 /// What a restored site lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub(in crate::site::machine) fn mark(
     let before = rows::restored(state)?.filter(|before| head.own_ordered < before.upto);
     let after = before.map_or(head.last, |before| before.after.min(head.last));
     let restored = Restored { after, upto: Revision(u64::MAX), is_open: true };
-    batch.put(rows::RESTORED.to_vec(), rows::encode_restored(&restored));
+    batch.put(rows::RESTORED.to_vec(), row::encode(&restored));
     Ok(())
 }
 
@@ -101,7 +102,7 @@ impl<S: State> Applying<'_, S> {
 
     fn put_restored(&mut self) {
         if let Some(restored) = &self.modes.causal.restored {
-            let row = rows::encode_restored(restored);
+            let row = row::encode(restored);
             self.overlay.put(rows::RESTORED.to_vec(), row);
         }
     }

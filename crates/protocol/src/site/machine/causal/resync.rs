@@ -36,6 +36,7 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read as _, State};
+use wire::row;
 
 /// A resync under way at its destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,7 +159,7 @@ impl<S: State> Applying<'_, S> {
                 self.take_resynced(&mut resync, items).map(|()| {
                     resync.chunks += 1;
                     resync.resume = resume.clone();
-                    self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
+                    self.overlay.put(rows::RESYNC.to_vec(), row::encode(&resync));
                     resync.staged()
                 })
             }
@@ -218,7 +219,7 @@ impl<S: State> Applying<'_, S> {
         resync.chunks = numbered_anew(resync.chunks);
         self.take_back(resync.ordered)?;
         self.drop_ordered(resync.ordered)?;
-        self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
+        self.overlay.put(rows::RESYNC.to_vec(), row::encode(&resync));
         let answer = resync.staged();
         self.modes.causal.resync = Some(resync);
         Ok(answer)
@@ -247,8 +248,7 @@ impl<S: State> Applying<'_, S> {
                 ResyncItem::Entry { write, .. } => write.keyspace,
                 ResyncItem::Retried(retry) => {
                     let (number, open) = retries::brought(retry);
-                    self.overlay
-                        .put(retry_rows::of_staged_open(number), retry_rows::encode_open(&open));
+                    self.overlay.put(retry_rows::of_staged_open(number), row::encode(&open));
                     resync.retries.insert(number, open);
                     continue;
                 }
@@ -265,7 +265,7 @@ impl<S: State> Applying<'_, S> {
                 if write.effects.iter().any(Effect::is_mark) {
                     retries::follow(&mut resync.retries, *position, write);
                     for (number, open) in &resync.retries {
-                        let row = retry_rows::encode_open(open);
+                        let row = row::encode(open);
                         self.overlay.put(retry_rows::of_staged_open(*number), row);
                     }
                 }
@@ -300,7 +300,7 @@ impl<S: State> Applying<'_, S> {
             touched.insert(keyspace);
         }
         for keyspace in touched {
-            let row = rows::encode_staged(resync.stores[&keyspace]);
+            let row = row::encode(&resync.stores[&keyspace]);
             self.overlay.put(rows::of_staged(keyspace), row);
         }
         self.drop_ordered(resync.ordered)?;
@@ -310,7 +310,7 @@ impl<S: State> Applying<'_, S> {
     fn stage_ordered(&mut self, resync: &mut Resync, site: SiteId, to: (Revision, Position)) {
         if resync.sites.get(&site).is_none_or(|known| known.0 < to.0) {
             resync.sites.insert(site, to);
-            self.overlay.put(rows::of_staged_site(site), rows::encode_site(to.0, to.1));
+            self.overlay.put(rows::of_staged_site(site), row::encode(&to));
         }
     }
 

@@ -33,6 +33,7 @@ use model::{
 };
 use std::collections::BTreeMap;
 use storage::state::State;
+use wire::row;
 
 /// The number of a write.
 pub(super) type Number = (ClientId, u64);
@@ -316,7 +317,7 @@ impl<S: State> Applying<'_, S> {
         }
         retries.placed.insert(number, at);
         retries.numbers.insert(at, number);
-        self.overlay.put(retry_rows::of_number(at), retry_rows::encode_number(number));
+        self.overlay.put(retry_rows::of_number(at), row::encode(&number));
         while self.modes.causal.retries.numbers.len() > limits::CAUSAL_NUMBERS_KEPT_MAX
             && let Some((at, number)) = self.modes.causal.retries.numbers.pop_first()
         {
@@ -329,13 +330,13 @@ impl<S: State> Applying<'_, S> {
     fn know_after(&mut self, at: Position) {
         let retries = &mut self.modes.causal.retries;
         retries.known_after = retries.known_after.max(at);
-        let row = retry_rows::encode_known_after(retries.known_after);
+        let row = row::encode(&retries.known_after);
         self.overlay.put(retry_rows::KNOWN_AFTER.to_vec(), row);
     }
 
     fn put_open(&mut self, number: Number) {
         let row = match self.modes.causal.retries.open.get(&number) {
-            Some(open) => retry_rows::encode_open(open),
+            Some(open) => row::encode(open),
             None => return self.overlay.remove(retry_rows::of_open(number)),
         };
         self.overlay.put(retry_rows::of_open(number), row);

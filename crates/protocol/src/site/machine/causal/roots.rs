@@ -19,6 +19,7 @@ use super::{Stopped, rows};
 use crate::bugs::Bug;
 use model::{Answer, LastOrdered, Position, Refusal, Revision, RootStep, SiteId};
 use storage::state::State;
+use wire::row;
 
 /// What a site keeps of being the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +127,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn put_root(&mut self) {
-        let row = rows::encode_root(&self.modes.causal.root);
+        let row = row::encode(&self.modes.causal.root);
         self.overlay.put(rows::ROOT.to_vec(), row);
     }
 
@@ -135,7 +136,7 @@ impl<S: State> Applying<'_, S> {
         let causal = &mut self.modes.causal;
         if causal.ordered_of(site).is_none_or(|(known, _)| known < last) {
             causal.ordered.insert(site, (last, at));
-            self.overlay.put(rows::of_site(site), rows::encode_site(last, at));
+            self.overlay.put(rows::of_site(site), row::encode(&(last, at)));
         }
     }
 }

@@ -24,7 +24,6 @@
 //!
 //! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites in keys are big-endian, so that byte order is their order.
 
-use super::super::stores::Store;
 use super::super::tables::CAUSAL;
 use super::restored::Restored;
 use super::resync::Resync;
@@ -32,12 +31,12 @@ use super::retry_rows::{STAGED_RETRIES, load_open, load_retries};
 use super::roots::Root;
 use super::standby::Committed;
 use super::{Causal, MachineError, Pending};
-use model::{Ballot, Bytes, CausalWrite, KeyspaceId, Position, RegionId, Revision, SiteId, Term};
+use model::{Bytes, CausalWrite, KeyspaceId, Position, RegionId, Revision, SiteId};
 use std::collections::BTreeMap;
 use storage::state::Read;
 use wire::entry::{decode_causal_write, encode_causal_write, put_varint, take_varint};
+use wire::row;
 
-pub(super) const FORMAT: u8 = 1;
 pub(super) const DAMAGED: MachineError = MachineError::Damaged { table: CAUSAL as char };
 
 /// The key of the head.
@@ -73,45 +72,7 @@ pub(super) struct Head {
     pub(super) order_bytes: u64,
 }
 
-impl Head {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let Head { region, applied, own_ordered, last, order_last, trimmed_upto, order_bytes } =
-            *self;
-        let mut row = vec![FORMAT];
-        for number in [
-            u64::from(region.0),
-            applied.0,
-            own_ordered.0,
-            last.0,
-            order_last.0,
-            trimmed_upto.0,
-            order_bytes,
-        ] {
-            put_varint(number, &mut row);
-        }
-        row
-    }
-
-    fn decode(row: &[u8]) -> Option<Head> {
-        let (&format, mut rest) = row.split_first()?;
-        let mut numbers = [0; 7];
-        for number in &mut numbers {
-            let (read, len) = take_varint(rest)?;
-            *number = read;
-            rest = &rest[len..];
-        }
-        let [region, applied, own_ordered, last, order_last, trimmed_upto, order_bytes] = numbers;
-        (format == FORMAT && rest.is_empty()).then_some(Head {
-            region: RegionId(u16::try_from(region).ok()?),
-            applied: Position(applied),
-            own_ordered: Revision(own_ordered),
-            last: Revision(last),
-            order_last: Position(order_last),
-            trimmed_upto: Position(trimmed_upto),
-            order_bytes,
-        })
-    }
-}
+row!(Head { region, applied, own_ordered, last, order_last, trimmed_upto, order_bytes });
 
 pub(super) fn numbered(part: u8, number: u64) -> [u8; 10] {
     let mut key = [CAUSAL, part, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -195,19 +156,9 @@ fn decode_ordered(key: &[u8], row: Bytes) -> Option<(Position, SiteId, CausalWri
     Some((Position(number_of(key)?), SiteId(u32::try_from(site).ok()?), write))
 }
 
-/// The row of what the root has ordered of a site.
-pub(super) fn encode_site(revision: Revision, position: Position) -> Vec<u8> {
-    let mut row = Vec::new();
-    put_varint(revision.0, &mut row);
-    put_varint(position.0, &mut row);
-    row
-}
-
-fn decode_site(key: &[u8], row: &[u8]) -> Option<(SiteId, (Revision, Position))> {
-    let site = SiteId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?));
-    let (revision, len) = take_varint(row)?;
-    let (position, _) = take_varint(&row[len..])?;
-    Some((site, (Revision(revision), Position(position))))
+/// The site in the key of what the root has ordered of it.
+fn site_of(key: &[u8]) -> Option<SiteId> {
+    Some(SiteId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?)))
 }
 
 /// The key of where a resync has a keyspace's records.
@@ -217,52 +168,11 @@ pub(super) fn of_staged(keyspace: KeyspaceId) -> Vec<u8> {
     key
 }
 
-/// The row of that.
-pub(super) fn encode_staged(store: Store) -> Vec<u8> {
-    let mut row = Vec::new();
-    put_varint(store.generation, &mut row);
-    put_varint(store.count, &mut row);
-    row
+fn keyspace_of(key: &[u8]) -> Option<KeyspaceId> {
+    Some(KeyspaceId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?)))
 }
 
-fn decode_staged(key: &[u8], row: &[u8]) -> Option<(KeyspaceId, Store)> {
-    let keyspace = KeyspaceId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?));
-    let (generation, len) = take_varint(row)?;
-    let (count, _) = take_varint(&row[len..])?;
-    Some((keyspace, Store { generation, count }))
-}
-
-/// The row of a resync under way, without what it has brought.
-pub(super) fn encode_resync(resync: &Resync) -> Vec<u8> {
-    let Resync { start, upto, ordered, chunks, resume, .. } = resync;
-    let mut row = vec![FORMAT];
-    for number in [start.0, upto.0, ordered.0, *chunks] {
-        put_varint(number, &mut row);
-    }
-    row.extend_from_slice(resume);
-    row
-}
-
-fn decode_resync(row: &[u8]) -> Option<Resync> {
-    let (&format, mut rest) = row.split_first()?;
-    let mut numbers = [0; 4];
-    for number in &mut numbers {
-        let (read, len) = take_varint(rest)?;
-        *number = read;
-        rest = &rest[len..];
-    }
-    let [start, upto, ordered, chunks] = numbers;
-    (format == FORMAT).then(|| Resync {
-        start: Position(start),
-        upto: Position(upto),
-        ordered: Revision(ordered),
-        chunks,
-        resume: Bytes::copy_from_slice(rest),
-        stores: BTreeMap::new(),
-        sites: BTreeMap::new(),
-        retries: BTreeMap::new(),
-    })
-}
+row!(Resync { start, upto, ordered, chunks, resume; stores, sites, retries });
 
 /// The key of what a resync has brought of a site.
 pub(super) fn of_staged_site(site: SiteId) -> Vec<u8> {
@@ -271,100 +181,13 @@ pub(super) fn of_staged_site(site: SiteId) -> Vec<u8> {
     key
 }
 
-/// The format of a root that has given its order to a site that is known.
-const ROOT_FORMAT: u8 = 2;
-
-/// The row of what a site keeps of being the root.
-pub(super) fn encode_root(root: &Root) -> Vec<u8> {
-    let mut row = vec![if root.given_to.is_some() { ROOT_FORMAT } else { FORMAT }];
-    for number in [root.begun.0, u64::from(root.stopped), u64::from(root.given)] {
-        put_varint(number, &mut row);
-    }
-    if let Some(to) = root.given_to {
-        put_varint(u64::from(to.0), &mut row);
-    }
-    row
-}
-
-fn decode_root(row: &[u8]) -> Option<Root> {
-    let (&format, mut rest) = row.split_first()?;
-    let mut numbers = [0; 3];
-    for number in &mut numbers {
-        let (read, len) = take_varint(rest)?;
-        *number = read;
-        rest = &rest[len..];
-    }
-    let [begun, stopped, given] = numbers;
-    let given_to = match format {
-        FORMAT => None,
-        ROOT_FORMAT => {
-            let (to, len) = take_varint(rest)?;
-            rest = &rest[len..];
-            Some(SiteId(u32::try_from(to).ok()?))
-        }
-        _ => return None,
-    };
-    let (begun, stopped) = (Position(begun), u16::try_from(stopped).ok()?);
-    let is_whole = rest.is_empty() && given <= 1 && (given == 1 || given_to.is_none());
-    is_whole.then_some(Root { begun, stopped, given: given == 1, given_to })
-}
-
-/// The row of what a root and its standby commit to.
-pub(super) fn encode_committed(committed: &Committed) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    for version in [committed.held, committed.frozen] {
-        let Ballot { term, round, site } = version.unwrap_or(Ballot::FIRST);
-        for number in [u64::from(term.number), u64::from(term.site.0), round, u64::from(site.0)] {
-            put_varint(number, &mut row);
-        }
-    }
-    row
-}
-
-fn decode_committed(row: &[u8]) -> Option<Committed> {
-    let (&format, mut rest) = row.split_first()?;
-    let mut numbers = [0; 8];
-    for number in &mut numbers {
-        let (read, len) = take_varint(rest)?;
-        *number = read;
-        rest = &rest[len..];
-    }
-    let small = |number: u64| u32::try_from(number).ok();
-    let version = |numbers: &[u64]| {
-        let term = Term { number: small(numbers[0])?, site: SiteId(small(numbers[1])?) };
-        Some(Ballot { term, round: numbers[2], site: SiteId(small(numbers[3])?) })
-    };
-    let (held, frozen) = (version(&numbers[..4])?, version(&numbers[4..])?);
-    let some = |version: Ballot| Some(version).filter(|version| *version != Ballot::FIRST);
-    let committed = Committed { held: some(held), frozen: some(frozen) };
-    (format == FORMAT && rest.is_empty()).then_some(committed)
-}
-
-/// The row of what a restored site lacks.
-pub(super) fn encode_restored(restored: &Restored) -> Vec<u8> {
-    let mut row = vec![FORMAT];
-    for number in [restored.after.0, restored.upto.0, u64::from(restored.is_open)] {
-        put_varint(number, &mut row);
-    }
-    row
-}
-
-fn decode_restored(row: &[u8]) -> Option<Restored> {
-    let (&format, mut rest) = row.split_first()?;
-    let mut numbers = [0; 3];
-    for number in &mut numbers {
-        let (read, len) = take_varint(rest)?;
-        *number = read;
-        rest = &rest[len..];
-    }
-    let [after, upto, is_open] = numbers;
-    let restored = Restored { after: Revision(after), upto: Revision(upto), is_open: is_open == 1 };
-    (format == FORMAT && rest.is_empty() && is_open <= 1).then_some(restored)
-}
+row!(Root { begun, stopped, given, given_to });
+row!(Committed { held, frozen });
+row!(Restored { after, upto, is_open });
 
 /// What a restored site lacks.
 pub(super) fn restored(read: &impl Read) -> Result<Option<Restored>, MachineError> {
-    read.get(&RESTORED)?.map(|row| decode_restored(&row).ok_or(DAMAGED)).transpose()
+    read.get(&RESTORED)?.map(|row| row::decode(&row).ok_or(DAMAGED)).transpose()
 }
 
 /// The last revisions of sites with a position, of this part.
@@ -374,7 +197,7 @@ fn load_sites(
 ) -> Result<BTreeMap<SiteId, (Revision, Position)>, MachineError> {
     let (mut sites, mut is_damaged) = (BTreeMap::new(), false);
     read.scan(&[CAUSAL, part], Some(&[CAUSAL, part + 1]), &mut |key, row| {
-        match decode_site(&key, &row) {
+        match site_of(&key).zip(row::decode(&row)) {
             Some((site, ordered)) => drop(sites.insert(site, ordered)),
             None => is_damaged = true,
         }
@@ -385,10 +208,10 @@ fn load_sites(
 
 fn load_resync(read: &impl Read) -> Result<Option<Resync>, MachineError> {
     let Some(row) = read.get(&RESYNC)? else { return Ok(None) };
-    let mut resync = decode_resync(&row).ok_or(DAMAGED)?;
+    let mut resync = row::decode::<Resync>(&row).ok_or(DAMAGED)?;
     let mut is_damaged = false;
     read.scan(&[CAUSAL, STAGED], Some(&[CAUSAL, STAGED + 1]), &mut |key, row| {
-        match decode_staged(&key, &row) {
+        match keyspace_of(&key).zip(row::decode(&row)) {
             Some((keyspace, store)) => drop(resync.stores.insert(keyspace, store)),
             None => is_damaged = true,
         }
@@ -502,7 +325,7 @@ pub(super) fn all(read: &impl Read) -> Result<Vec<Bytes>, MachineError> {
 /// What a state has in numbers.
 pub(super) fn head(read: &impl Read) -> Result<Head, MachineError> {
     match read.get(&HEAD)? {
-        Some(row) => Head::decode(&row).ok_or(DAMAGED),
+        Some(row) => row::decode(&row).ok_or(DAMAGED),
         None => Ok(Head::default()),
     }
 }
@@ -532,10 +355,10 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     causal.next_expiry = first_expiries(read, 0, 0)?.1;
     causal.ordered = load_sites(read, SITES)?;
     if let Some(row) = read.get(&ROOT)? {
-        causal.root = decode_root(&row).ok_or(DAMAGED)?;
+        causal.root = row::decode(&row).ok_or(DAMAGED)?;
     }
     if let Some(row) = read.get(&COMMITTED)? {
-        causal.committed = decode_committed(&row).ok_or(DAMAGED)?;
+        causal.committed = row::decode(&row).ok_or(DAMAGED)?;
     }
     causal.restored = restored(read)?;
     if is_damaged { Err(DAMAGED) } else { Ok(causal) }
@@ -544,7 +367,8 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Effect;
+    use crate::site::machine::stores::Store;
+    use model::{Ballot, Effect, Term};
 
     #[test]
     fn format_1_stays_as_it_is() {
@@ -557,10 +381,8 @@ mod tests {
             trimmed_upto: Position(4),
             order_bytes: 6,
         };
-        let row = head.encode();
+        let row = row::encode(&head);
         assert_eq!(row, b"\x01\x01\xac\x02\x02\x03\x85\x80\x80\x80\x80\x80@\x04\x06");
-        assert_eq!(Head::decode(&row), Some(head));
-        assert_eq!(Head::decode(b"\x02\x01\x01\x01\x01\x01\x01\x01"), None);
 
         assert_eq!(of_unordered(Revision(258)), b"Ku\0\0\0\0\0\0\x01\x02");
         assert_eq!(of_position(Position::new(1, 2)), b"Ko\0\x01\0\0\0\0\0\x02");
@@ -568,7 +390,7 @@ mod tests {
         assert_eq!(expiry, b"Ke\0\0\0\0\0\0\x01\x02\xac\x02k");
         assert_eq!(decode_expiry(&expiry.into()), Some((258, 300, "k".into())));
         assert_eq!(of_site(SiteId(3)), b"Ks\0\0\0\x03");
-        assert_eq!(encode_site(Revision(300), Position(2)), b"\xac\x02\x02");
+        assert_eq!(row::encode(&(Revision(300), Position(2))), b"\x01\xac\x02\x02");
         let write = CausalWrite {
             revision: Revision(9),
             seen: Position(8),
@@ -587,37 +409,24 @@ mod tests {
             sites: BTreeMap::new(),
             retries: BTreeMap::new(),
         };
-        let staged = encode_resync(&resync);
-        assert_eq!(staged, b"\x01\xac\x02\xad\x02\x02\x03r");
-        assert_eq!(decode_resync(&staged), Some(resync));
+        assert_eq!(row::encode(&resync), b"\x01\xac\x02\xad\x02\x02\x03\x01r");
         let root = Root { begun: Position(300), stopped: 7, given: true, given_to: None };
-        let row_of_root = encode_root(&root);
-        assert_eq!((&ROOT[..], &row_of_root[..]), (&b"Km"[..], &b"\x01\xac\x02\x07\x01"[..]));
-        assert_eq!(decode_root(&row_of_root), Some(root));
-        // Of the form before, and of the one after that is known now.
+        let row_of_root = row::encode(&root);
+        assert_eq!((&ROOT[..], &row_of_root[..]), (&b"Km"[..], &b"\x01\xac\x02\x07\x01\x00"[..]));
         let given = Root { given_to: Some(SiteId(300)), ..root };
-        let row_of_given = encode_root(&given);
-        assert_eq!(row_of_given, b"\x02\xac\x02\x07\x01\xac\x02");
-        assert_eq!(decode_root(&row_of_given), Some(given));
-        let others = [&b"\x02\x01\x01\x01"[..], b"\x02\x01\x01\x00\x02", b"\x03\x01\x01\x01\x01"];
-        assert!(others.iter().all(|row| decode_root(row).is_none()), "{others:?}");
+        assert_eq!(row::encode(&given), b"\x01\xac\x02\x07\x01\x01\xac\x02");
         let version =
             Ballot { term: Term { number: 1, site: SiteId(2) }, round: 300, site: SiteId(3) };
         let committed = Committed { held: Some(version), frozen: None };
-        let row_of_committed = encode_committed(&committed);
-        assert_eq!(row_of_committed, b"\x01\x01\x02\xac\x02\x03\0\0\0\0");
-        assert_eq!((decode_committed(&row_of_committed), &COMMITTED), (Some(committed), b"Ky"));
-        assert_eq!(decode_committed(b"\x02\x01\x02\x01\x03\0\0\0\0"), None);
+        assert_eq!(row::encode(&committed), b"\x01\x01\x01\x02\xac\x02\x03\x00");
         let restored = Restored { after: Revision(300), upto: Revision(301), is_open: true };
-        let row_of_restored = encode_restored(&restored);
-        assert_eq!((&row_of_restored[..], &RESTORED), (&b"\x01\xac\x02\xad\x02\x01"[..], b"Kz"));
-        assert_eq!(decode_restored(&row_of_restored), Some(restored));
-        assert_eq!(decode_restored(b"\x01\x01\x01\x02"), None);
+        assert_eq!(row::encode(&restored), b"\x01\xac\x02\xad\x02\x01");
+        assert_eq!((COMMITTED, RESTORED), (*b"Ky", *b"Kz"));
         assert_eq!(of_staged_site(SiteId(3)), b"Kw\0\0\0\x03");
         let store = Store { generation: 300, count: 1 };
-        let (key, staged) = (of_staged(KeyspaceId(2)), encode_staged(store));
-        assert_eq!((&key[..], &staged[..]), (&b"Kt\0\0\0\x02"[..], &b"\xac\x02\x01"[..]));
-        assert_eq!(decode_staged(&key, &staged), Some((KeyspaceId(2), store)));
+        let (key, staged) = (of_staged(KeyspaceId(2)), row::encode(&store));
+        assert_eq!((&key[..], &staged[..]), (&b"Kt\0\0\0\x02"[..], &b"\x01\xac\x02\x01"[..]));
+        assert_eq!(keyspace_of(&key), Some(KeyspaceId(2)));
         let position = Position(5);
         let decoded = decode_ordered(&of_position(position), row.into());
         assert_eq!(decoded, Some((position, SiteId(2), write)));

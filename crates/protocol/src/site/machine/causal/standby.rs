@@ -12,6 +12,7 @@ use super::{Causal, Stopped, rows};
 use crate::bugs::Bug;
 use model::{Answer, Ballot, Position, Refusal, Region, SiteId, StandbyStep};
 use storage::state::State;
+use wire::row;
 
 /// The versions under which this site has committed itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl<S: State> Applying<'_, S> {
             }
             _ => return Err(NOT_HERE.into()),
         }
-        let row = rows::encode_committed(&self.modes.causal.committed);
+        let row = row::encode(&self.modes.causal.committed);
         self.overlay.put(rows::COMMITTED.to_vec(), row);
         Ok(self.done_now())
     }

@@ -32,6 +32,7 @@ mod transactions;
 
 use super::records::Record;
 use super::registrar::NOT_ALONE;
+use super::stores::Store;
 use super::{Committed, Machine, Modes, Stopped, tables};
 use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
@@ -228,12 +229,11 @@ fn check_state(state: &impl Read) {
     let stores = [tables::STORES, tables::STAGED, tables::MIRRORED, tables::COPIED];
     let resynced = rows.iter().filter(|(key, _)| key.starts_with(&super::causal::STAGED_ROWS));
     for (key, row) in stores.into_iter().flat_map(table).chain(resynced) {
-        let (generation, len) = take_varint(row).unwrap();
-        let (count, _) = take_varint(&row[len..]).unwrap();
+        let Store { generation, count } = wire::row::decode(row).unwrap();
         assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");
     }
     for (key, row) in table(tables::PARTS) {
-        let part = super::loans::decode_part(row).unwrap();
+        let part: super::loans::PartRow = wire::row::decode(row).unwrap();
         if part.generation != super::stores::EMPTY {
             let count = counted.remove(&part.generation).unwrap_or(0);
             assert_eq!(part.keys, count, "the count of {key:?}");
