@@ -7,7 +7,7 @@
 //! restored from a backup adopts in the same way, before it confirms what it owns, what others have borrowed of it since.
 //!
 //! ```text
-//! X slot keyspace tag → format 1 ‖ the version that opened the failover ‖ claim (varints)
+//! X slot keyspace tag → row of the version that opened the failover, and the [`Claim`]   (wire::row)
 //! ```
 
 use super::Applying;

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! B bucket        → (0 | 1 ‖ epoch ‖ generation ‖ origin ‖ position, varints) of each slot (slot_rows.rs)
-//! S keyspace slot → format 1 ‖ generation of the records ‖ how many keys (varints)
+//! S keyspace slot → row of a [`Store`]   (wire::row)
 //! ```
 
 use super::Applying;

@@ -15,9 +15,8 @@
 //! number, and keeps nothing of one, so that no late message can begin or install it again.
 //!
 //! ```text
-//! i from number                → format 1 ‖ pinned ‖ chunks (varint) ‖ length of resume (varint) ‖ resume ‖
-//!                                (epoch (varint) ‖ count of ranges (varint) ‖ (first, last)*)*
-//! j from number keyspace slot  → generation (varint) ‖ how many keys (varint)
+//! i from number                → row of an [`Arrival`]   (wire::row)
+//! j from number keyspace slot  → row of a [`Store`]
 //! x from number                → 1: installed, 0: refused
 //! x from 0                     → (varint) every move of lower numbers has ended
 //! ```

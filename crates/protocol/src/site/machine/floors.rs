@@ -5,7 +5,7 @@
 //! highest of them. A loan below it that was on its way is refused, and its owner keeps the group.
 //!
 //! ```text
-//! F slot → format 1 ‖ loan
+//! F slot → row of the [`Loan`]   (wire::row)
 //! ```
 
 use super::{Applying, MachineError, tables};

@@ -9,11 +9,9 @@
 //! that is over is the number of the loan, as the floor of its slot ([`super::floors`]).
 //!
 //! ```text
-//! L [whose] slot keyspace tag → format 1 ‖ loan ‖ borrower ‖ known ‖ fed ‖ keys (varints) ‖ 1: the borrower has it
-//! N [whose] slot              → format 1 ‖ count of loans ‖ revision at which the last row came or went ‖
-//!                               revision of the last change of any (varints)
-//! P slot keyspace tag         → format 1 ‖ loan ‖ part ‖ known ‖ confirmed ‖ owner ‖ since ‖ changed ‖ fed ‖
-//!                               0 or 1 ‖ the owner's revision without the row ‖ generation ‖ keys ‖ bytes (varints)
+//! L [whose] slot keyspace tag → row of a [`LentRow`]   (wire::row)
+//! N [whose] slot              → row of a [`Count`]
+//! P slot keyspace tag         → row of a [`PartRow`]
 //! ```
 
 use super::Applying;

@@ -13,8 +13,7 @@
 //! most, the last one that had everything.
 //!
 //! ```text
-//! d m → format 1 ‖ to ‖ number (varints)
-//!       format 2 ‖ to ‖ number ‖ former to ‖ its number
+//! d m → row of [`OwnMirrors`]   (wire::row)
 //! ```
 
 use super::Applying;

@@ -11,10 +11,9 @@
 //! nothing more: the new backup does not have everything at once.
 //!
 //! ```text
-//! m from 0             → format 1 ‖ number ‖ chunks ‖ revision ‖ log time ‖ in step at (own log time)
-//!                        ‖ how many slots the original holds (all varints) ‖ resume
-//! m from 1             → (epoch ‖ count of ranges ‖ (first, last)*)* of the slots that are fed (varints)
-//! n from keyspace slot → generation (varint) ‖ how many keys (varint), of slots that grow
+//! m from 0             → row of a [`Mirror`]   (wire::row)
+//! m from 1             → row of the slots that are fed, with their epochs
+//! n from keyspace slot → row of a [`Store`], of slots that grow
 //! ```
 
 use super::Applying;

@@ -6,8 +6,7 @@
 //! of the moves so far.
 //!
 //! ```text
-//! O client sequence → format 1 ‖ asked, by log time (varint) ‖ why no (more) moves ‖
-//!     (number (varint) ‖ 0: under way, 1: over ‖ its slots ‖ if over, those that went)*
+//! O client sequence → row of an [`Order`]   (wire::row)
 //! why: 0: as many as there were, 1: no such destination, 2: too many moves
 //! slots: count of ranges (varint) ‖ (first, last (varints))*
 //! ```

@@ -8,8 +8,7 @@
 //! destination has refused the move, durably and for ever, or has left and no site owns the slot.
 //!
 //! ```text
-//! o number → format 1 ‖ to (varint) ‖ flags ‖ frozen at (varint; 0: not) ‖ ranges of slots
-//!            (varints: first, last)*
+//! o number → row of a [`Move`]   (wire::row)
 //! ```
 
 use super::Applying;

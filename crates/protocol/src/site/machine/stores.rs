@@ -6,7 +6,7 @@
 //! lies under generations that no slot has yet, until the slots are installed.
 //!
 //! ```text
-//! s keyspace slot → format 1 ‖ generation ‖ how many keys (varints)
+//! s keyspace slot → row of a [`Store`]   (wire::row)
 //! T bucket        → tokens                          (tokens.rs, slot_rows.rs)
 //! ```
 

@@ -1,25 +1,21 @@
 //! Where it lies in the state.
 //!
 //! ```text
-//! K h           → format 1 ‖ region ‖ applied ‖ own_ordered ‖ last own revision
-//!                 ‖ order's last position ‖ trimmed up to ‖ bytes of the order (varints)
+//! K h           → row of the [`Head`]   (wire::row)
 //! K u revision  → an own write without a position (wire::entry)
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
 //! K e moment generation key → nothing: a key expires then, if the order says so (`expires`)
-//! K s site      → its last revision with a position ‖ that (varints)
-//! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ chunks (varints) ‖ resume   of a resync
-//! K m            → format 1 ‖ where it began as another root ‖ epoch in which it stopped ‖ given (varints)
-//!                 | format 2 ‖ the same ‖ given to which site (varint)
-//! K y            → format 1 ‖ version under which it holds ‖ … is frozen (four varints each; 0: none)
+//! K s site      → row of its last revision with a position, and that
+//! K r           → row of the [`Resync`] under way
+//! K m           → row of the [`Root`]
+//! K y           → row of what a root and its standby commit to ([`Committed`])
 //! K w site       → as K s: what a resync has brought of that
-//! K z           → format 1 ‖ last own revision of the backup ‖ … up to which others may have more ‖ whether it may be root
-//!                 or standby (varints), of a restored site (`restored`)
-//! K n position  → client ‖ sequence (varints)           of a numbered write
-//! K l           → format 1 ‖ the place behind which all numbers are known (varint)
-//! K p client sequence → format 1 ‖ place ‖ closed, 0: not ‖ site tried ‖ keyspace ‖ own writes under it ‖ keys, each
-//!                 behind its length (varints)            of a retried write (`retries`)
+//! K z           → row of what a restored site lacks ([`Restored`])
+//! K n position  → row of the client and sequence of a numbered write
+//! K l           → row of the place behind which all numbers are known
+//! K p client sequence → row of a retried write (`retries`)
 //! K q client sequence → as K p: what a resync has brought of that
-//! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
+//! K t keyspace  → row of a [`Store`]: where what it has brought lies
 //! ```
 //!
 //! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites in keys are big-endian, so that byte order is their order.
