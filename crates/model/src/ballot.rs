@@ -21,7 +21,7 @@ pub struct Ballot {
     pub term: Term,
     /// The number of the attempt within its term.
     pub round: u64,
-    /// The site that made it. 0: a version from before registrars existed.
+    /// The site that made it.
     pub site: SiteId,
 }
 
@@ -78,7 +78,7 @@ impl RegistrarSet {
         &self.sites[..usize::from(self.len)]
     }
 
-    /// Whether the set is empty: the registry is from before registrars existed.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

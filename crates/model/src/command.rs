@@ -133,7 +133,6 @@ impl Command {
                 };
                 Properties::new(request.is_some(), true).carrying(steps.iter().map(of_step).sum())
             }
-            // From another site: of versions that have no registrars; this site makes the change.
             Command::CreateKeyspace(_) | Command::DropKeyspace { .. } => {
                 Properties::new(false, true)
             }

@@ -96,6 +96,12 @@ impl Kept {
     pub fn is_empty(&self) -> bool {
         *self == Kept::default()
     }
+
+    /// How many things there are to hand in.
+    pub fn len(&self) -> usize {
+        let Kept { joins, keyspaces, failovers, choices } = self;
+        joins.len() + keyspaces.len() + failovers.len() + choices.len()
+    }
 }
 
 impl Registry {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use wire::peer::{Member, Members};
 
 const FILE: &str = "identity.toml";
-const FORMAT: u32 = 1;
+/// 1: of builds from before the first release, whose data is not read.
+const FORMAT: u32 = 2;
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,9 +193,11 @@ impl Identity {
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Identity, IdentityError> {
         let malformed = |cause| IdentityError::Malformed { path: path.to_path_buf(), cause };
         let found: Identity = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        if found.format > FORMAT {
+        if found.format != FORMAT {
+            let of = if found.format > FORMAT { "a later version" } else { "an earlier build" };
             return Err(malformed(format!(
-                "its format is {}, this version reads up to {FORMAT}",
+                "its format is {}, of {of} with other data; this version reads {FORMAT}: start {of}, or begin with an \
+                 empty directory",
                 found.format
             )));
         }
@@ -374,15 +377,22 @@ mod tests {
     }
 
     #[test]
-    fn format_1_is_read() {
+    fn format_2_is_read_and_no_other_one() {
         let data = tempfile::tempdir().unwrap();
-        let format_1 = "format = 1\nsite = \"pier\"\nnode = 3\nincarnation = 5\nwitness = true\n\
+        let format_2 = "format = 2\nsite = \"pier\"\nnode = 3\nincarnation = 5\nwitness = true\n\
                         member = true\n\n[[peer]]\nnode = 1\naddress = \"a:1\"\n";
-        fs::write(data.path().join(FILE), format_1).unwrap();
+        fs::write(data.path().join(FILE), format_2).unwrap();
         let site = SiteName::new("pier").unwrap();
         let read = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap();
         assert_eq!((read.incarnation, read.witness, read.peers.len()), (5, true, 1));
         assert_eq!(read.since, 0, "it reads in its members since when");
+        for (format, of) in [("format = 1", "an earlier build"), ("format = 3", "a later version")]
+        {
+            let other = format_2.replace("format = 2", format);
+            fs::write(data.path().join(FILE), other).unwrap();
+            let refused = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap_err();
+            assert!(refused.to_string().contains(of), "{refused}");
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub struct InterSiteAnswer {
     /// The failover of `epoch`.
     #[prost(message, optional, tag = "110")]
     pub failover: Option<RegistryVersion>,
-    /// Of a slot that is served there: the failover of the epoch at which it is.
+    /// Of a slot that is owned there, also while it is frozen for its next owner: the failover of the epoch at which it is.
     #[prost(message, optional, tag = "190")]
     pub served: Option<RegistryVersion>,
     /// Whether `owner` owned the slot at `epoch` for certain. Earlier versions made epochs up.

@@ -568,7 +568,8 @@ fn lost_to(registry: &Registry, site: SiteId) -> String {
     if !registry.is_lost(site) {
         return String::new();
     }
-    let decided = registry.failovers.decided.iter().filter(|one| one.lost == site);
+    let decided = registry.failovers.decided.iter();
+    let decided = decided.filter(|one| one.lost == site && !one.returned);
     let takers: BTreeSet<SiteId> =
         decided.flat_map(|one| &one.taken).map(|taken| taken.by).collect();
     match takers.is_empty() {

@@ -115,9 +115,6 @@ fn as_text(registry: &v1::ShowRegistryResponse) -> String {
     if registry.to_hand_in > 0 {
         head += &format!(", {} to hand in after a recovery", registry.to_hand_in);
     }
-    if registry.registrars.is_empty() {
-        return format!("{head}\nof a version without registrars; the site with slot 0 holds it");
-    }
     let mut table = Table::new(["registrar", "answers"]);
     for one in &registry.registrars {
         table.row([one.site.clone(), if one.answers { "yes" } else { "no" }.to_owned()]);

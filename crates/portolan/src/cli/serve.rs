@@ -146,18 +146,17 @@ impl Fronts {
             let (threads, connections_max) = (front.threads, front.connections_max);
             Grpc::open(node, &grpc::Options { address, tls, threads, connections_max })
         });
+        let grpc = grpc.transpose().map_err(Failed::cannot_serve)?;
         let redis = redis::Options::of(config).map_err(Failed::cannot_serve)?;
         let redis = redis.map(|options| RedisFront::start(node, options));
+        let redis = redis.transpose().map_err(Failed::cannot_serve)?;
         let cluster = redis::Options::of_cluster(config).map_err(Failed::cannot_serve)?;
         let cluster = cluster.map(|options| RedisFront::start(node, options));
+        let redis_cluster = cluster.transpose().map_err(Failed::cannot_serve)?;
         // The last one: where `/readyz` says that the node is ready, its other ports are open.
         let admin = ports.admin.map(|address| Admin::open(node, address, tls.admin.as_ref()));
-        Ok(Fronts {
-            redis: redis.transpose().map_err(Failed::cannot_serve)?,
-            redis_cluster: cluster.transpose().map_err(Failed::cannot_serve)?,
-            grpc: grpc.transpose().map_err(Failed::cannot_serve)?,
-            admin: admin.transpose().map_err(Failed::cannot_serve)?,
-        })
+        let admin = admin.transpose().map_err(Failed::cannot_serve)?;
+        Ok(Fronts { redis, redis_cluster, grpc, admin })
     }
 }
 

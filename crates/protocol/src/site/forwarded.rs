@@ -32,8 +32,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         while let Some((id, answer)) =
             self.global.routing.next_held(self.replica.reads.indexes_applied())
         {
-            let is_void = (self.has_lost(answer.site, answer.slot, answer.served)
-                || self.has_lost_loan(id, answer.site, answer.served))
+            // A stale read may be of a former owner, or of a backup, which serves nothing.
+            let is_void = self.global.routing.needs_index(id)
+                && (self.has_lost(answer.site, answer.slot, answer.served)
+                    || self.has_lost_loan(id, answer.site, answer.served))
                 && !self.options.planted.is(Bug::ForwardUnindexed);
             let settled = match is_void {
                 true => self.global.routing.void(id, now),

@@ -496,7 +496,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             registry.sites.iter().map(|site| site.id).partition(|site| answers(*site));
         let named = |site: &SiteId| without.contains(site);
         let kept = self.machine.to_hand_in();
-        let to_hand_in = kept.map_or(0, |kept| kept.joins.len() + kept.keyspaces.len());
+        let to_hand_in = kept.map_or(0, Kept::len);
         RegistryView {
             version: registry.version,
             changes: registry.changes,

@@ -1,9 +1,9 @@
-//! Writes of another site's clients while their slot is frozen for its next owner.
+//! Requests of another site's clients about slots that a failover has taken.
 
-use super::leaving::{A, B, C, Sites, bytes, key_of_a};
+use super::leaving::{A, B, C, KEYS, Sites, bytes, key, key_of_a};
 use model::{
-    Answer, Command, Condition, Expiry, Failure, GlobalCommand, Request, SiteId, Slot, SourceStep,
-    Write,
+    Answer, Body, Command, Condition, Expiry, Failure, GlobalCommand, Query, ReadConsistency,
+    Request, SiteId, Slot, SourceStep, Write,
 };
 use std::time::Duration;
 
@@ -53,4 +53,32 @@ fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
     let unknown = sites.lab.answered.iter().filter(|one| unknown(&one.outcome)).count();
     assert_eq!(unknown, 0, "of {all}");
     assert!(!sites.lab.held_slots(A).0.is_empty(), "it has not learned of it");
+}
+
+/// The backup of a silent owner owns nothing, so its answer names no failover.
+#[test]
+fn a_backup_answers_stale_reads_after_a_failover_too() {
+    let mut sites = Sites::new(4);
+    let of_a = sites.lab.held_slots(A).0;
+    sites.lose_a();
+    assert!(sites.promote(B, Vec::new()).done);
+    sites.lab.run(MS * 20_000);
+    let of_b = sites.lab.held_slots(B).0;
+    let is_taken = |key: &String| {
+        let slot = Slot::of_key(key.as_bytes());
+        of_a.contains(&slot) && of_b.contains(&slot)
+    };
+    let keys: Vec<String> = (0..KEYS).map(key).filter(is_taken).collect();
+    assert!(!keys.is_empty(), "all of them have gone on to others");
+    sites.lab.part_site(B);
+    sites.lab.run(MS * 3_000);
+    for key in keys {
+        let (keyspace, query) = (sites.keyspace, Query::Get { key: bytes(&key) });
+        let consistency = ReadConsistency::Stale;
+        let found = sites.ask(C, Body::Read { keyspace, query, consistency });
+        assert!(
+            matches!(found, Ok(Answer::FromBackup { .. } | Answer::Value(Some(_)))),
+            "{found:?}"
+        );
+    }
 }

@@ -15,7 +15,7 @@ pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
 pub(super) const C: usize = 2;
 const D: usize = 3;
-const KEYS: usize = 200;
+pub(super) const KEYS: usize = 200;
 
 pub(super) struct Sites {
     pub(super) lab: Simulation,
@@ -26,7 +26,7 @@ pub(super) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-fn key(number: usize) -> String {
+pub(super) fn key(number: usize) -> String {
     format!("car:{number}")
 }
 
@@ -77,7 +77,7 @@ impl Sites {
         sites
     }
 
-    fn ask(&mut self, site: usize, body: Body) -> Result<Answer, Failure> {
+    pub(super) fn ask(&mut self, site: usize, body: Body) -> Result<Answer, Failure> {
         let request = Request::new(body);
         let ticket = self.lab.ask(site, request).unwrap();
         let is_it = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);

@@ -33,52 +33,6 @@ code_enum!(Lending as "step of the loan of groups" {
     7 => Prepare { opened, claims },
 });
 
-/// Appends the row of a lent group.
-pub fn put_loan_row(row: &LoanRow, out: &mut Vec<u8>) {
-    row.put(out);
-}
-
-/// Reads what [`put_loan_row`] wrote from the beginning of `bytes`, and how long it is.
-pub fn take_loan_row(bytes: &[u8]) -> Option<(LoanRow, usize)> {
-    take(bytes)
-}
-
-/// Appends a loan.
-pub fn put_loan(loan: &Loan, out: &mut Vec<u8>) {
-    loan.put(out);
-}
-
-/// Reads what [`put_loan`] wrote from the beginning of `bytes`, and how long it is.
-pub fn take_loan(bytes: &[u8]) -> Option<(Loan, usize)> {
-    take(bytes)
-}
-
-/// Appends a claim.
-pub fn put_claim(claim: &LoanClaim, out: &mut Vec<u8>) {
-    claim.put(out);
-}
-
-/// Reads what [`put_claim`] wrote from the beginning of `bytes`, and how long it is.
-pub fn take_claim(bytes: &[u8]) -> Option<(LoanClaim, usize)> {
-    take(bytes)
-}
-
-/// Appends a ballot.
-pub fn put_ballot(ballot: &model::Ballot, out: &mut Vec<u8>) {
-    ballot.put(out);
-}
-
-/// Reads what [`put_ballot`] wrote from the beginning of `bytes`, and how long it is.
-pub fn take_ballot(bytes: &[u8]) -> Option<(model::Ballot, usize)> {
-    take(bytes)
-}
-
-fn take<T: Code>(bytes: &[u8]) -> Option<(T, usize)> {
-    let mut input = Input::new(bytes::Bytes::copy_from_slice(bytes));
-    let value = T::take(&mut input).ok()?;
-    Some((value, input.offset()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{decode_command, decode_reply, encode_command, encode_reply};
@@ -146,9 +100,6 @@ mod tests {
         let back = Lending::GiveBack { loans: vec![(group(), loan())] };
         let command = Command::Global(GlobalCommand::Lending(back));
         assert_eq!(&encode_command(&command)[..], b"\x01\x82\x05\x01\x01\x017\x03\xac\x02");
-        let mut out = Vec::new();
-        put_loan_row(&row(), &mut out);
-        assert_eq!(take_loan_row(&out), Some((row(), out.len())));
     }
 
     #[test]

@@ -31,10 +31,6 @@ mod tests;
 
 pub use compact::{Code, Input, VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 pub use deployment::{put_epoch, take_epoch};
-pub use lending::{
-    put_ballot, put_claim, put_loan, put_loan_row, take_ballot, take_claim, take_loan,
-    take_loan_row,
-};
 
 use model::{
     Answer, Ballot, Body, Bytes, CausalWrite, Command, DestinationStep, Failure, GlobalCommand,

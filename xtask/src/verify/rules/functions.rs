@@ -74,9 +74,10 @@ mod tests {
     use super::*;
 
     fn planted(text: &str) -> Vec<String> {
-        let server = ("crates/server/src/b.rs", "fn short() {}\n");
-        let files = [("crates/protocol/src/a.rs", text), server];
-        check(&files.map(|(path, text)| (path.to_owned(), text.to_owned())).into())
+        let short = |folder: &str| (format!("{folder}b.rs"), "fn short() {}\n".to_owned());
+        let mut files: Files = FOLDERS.map(short).into();
+        files.insert("crates/protocol/src/a.rs".to_owned(), text.to_owned());
+        check(&files)
     }
 
     fn function(declaration: &str, lines: usize, indent: &str) -> String {

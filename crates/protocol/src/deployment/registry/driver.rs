@@ -242,7 +242,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         }
         let Some(first) = self.waiting.front() else { return };
         let is_recovery = matches!(first.work, Work::Recover { .. });
-        // Before registrars existed, no site could promise anything.
+        // No site could promise anything.
         if context.copy.registrars().set.is_empty() && !is_recovery {
             return self.pause(context.now);
         }
