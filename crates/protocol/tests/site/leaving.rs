@@ -223,7 +223,7 @@ fn strand(sites: &mut Sites, key: &str) -> Slot {
     slot
 }
 
-pub(super) fn key_of_a(sites: &Sites) -> String {
+fn key_of_a(sites: &Sites) -> String {
     let held = sites.lab.held_slots(A).0;
     (0..KEYS).map(key).find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap()
 }

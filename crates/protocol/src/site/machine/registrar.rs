@@ -114,6 +114,7 @@ impl<S: State> Applying<'_, S> {
         let acceptor = self.acceptor()?;
         let copy = acceptor.copy().clone();
         let ballot = acceptor.reserve(own, copy.version(), Planted::none());
+        self.write_acceptor();
         let mut registry = (*copy).clone();
         let changed = registry.change_at(change, ballot).map_err(refusal)?;
         if registry.registrars.set != copy.registrars.set {

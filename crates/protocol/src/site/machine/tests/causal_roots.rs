@@ -135,7 +135,7 @@ fn a_root_stops_and_another_one_goes_on_behind_its_end() {
 fn forget_ordered(site: &mut Site) {
     let mut rows = Batch::default();
     let (from, until) = (b"Ks".to_vec(), b"Kt".to_vec());
-    let state = site.machine.state();
+    let state = site.machine.state().clone();
     state
         .scan(&from, Some(&until), &mut |key, _| {
             rows.remove(key.to_vec());
@@ -143,7 +143,7 @@ fn forget_ordered(site: &mut Site) {
         })
         .unwrap();
     state.commit(rows).unwrap();
-    site.reopen();
+    site.machine = Machine::open(state).unwrap();
     assert_eq!(site.machine.causal().ordered_all().count(), 0);
 }
 
