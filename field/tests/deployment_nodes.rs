@@ -152,15 +152,14 @@ fn a_move_is_braked_rests_and_goes_on() {
     let a = slow.start();
     let b = options(folder.path(), "b", 1, Some(&a)).start();
     keyspace(&[&a, &b]);
-    let listed = eventually(LIMIT, || match json(&a, &["slot", "list", "--json"])? {
-        listed if listed["moves"].as_array().is_some_and(Vec::is_empty) => Ok(listed),
-        listed => Err(listed["moves"].to_string()),
-    });
-    drop(listed);
-    // All keys of one tag are in one slot.
+    // All keys of one tag are in one slot. Once it has come by an order it stays: where it only happens to be, the job
+    // that balances slots may take it along at any time.
     let tag = "car:{tag}";
     let slot = crc16(b"tag") % 16_384;
-    a.cli(&["slot", "move", &slot.to_string(), "--to", "a"]).unwrap();
+    for to in ["b", "a"] {
+        let order = || a.cli(&["slot", "move", &slot.to_string(), "--to", to]);
+        eventually(LIMIT, || order().map(drop)).unwrap();
+    }
     eventually(LIMIT, || match json(&a, &["slot", "list", "--json"])? {
         listed if holder(&listed, slot) == Some("a".to_owned()) => Ok(()),
         listed => Err(format!("{:?}", holder(&listed, slot))),
