@@ -62,7 +62,7 @@ impl Registry {
 
     /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
     /// of it can take them. It goes before those that are lost themselves if one of them has to wait for another failover,
-    /// too: that one asks all that are left, and takes what nobody owns.
+    /// too: that one asks all that are left, and takes what no site owns.
     pub(crate) fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
         let last_of = |lost| self.failovers.last_decided(lost);
         let (Some(last), Some(lost)) = (last_of(id), self.site(id)) else { return Ok(()) };

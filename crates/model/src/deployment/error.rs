@@ -56,7 +56,7 @@ pub enum RegistryError {
     #[error("{0} has taken copies over from the site that leaves, and leaves itself or is gone")]
     ReceiverLeaves(SiteName),
     /// It was decided or called off.
-    #[error("the failover was called off: the lost site answers, or somebody else has ended it")]
+    #[error("the failover was called off: the lost site answers, or another site has ended it")]
     NoFailover,
     /// The order of causal keyspaces would go with it.
     #[error(

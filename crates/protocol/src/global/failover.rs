@@ -482,22 +482,9 @@ fn refuse(origin: Origin, error: BackupError) -> Effect {
 
 #[cfg(test)]
 mod tests {
+    use super::plan::tests::{B, C, LOST, mirror, slots};
     use super::*;
-    use model::{CopyRun, Revision, SlotCopy, SlotEpochs, Tag};
-
-    const LOST: SiteId = SiteId(1);
-    const B: SiteId = SiteId(2);
-    const C: SiteId = SiteId(3);
-
-    fn slots(text: &str, count: u64) -> SlotEpochs {
-        SlotEpochs(vec![(text.parse().unwrap(), Epoch::counted(count))])
-    }
-
-    fn mirror(text: &str, count: u64, position: u64) -> CopyRun {
-        let tag = Tag { epoch: Epoch::counted(count), generation: 5 };
-        let copy = SlotCopy { tag, origin: LOST, position };
-        CopyRun { copy, slots: text.parse().unwrap(), keys: 100 }
-    }
+    use model::Revision;
 
     fn registry() -> Registry {
         let mut registry = Registry::empty(model::DeploymentId(1), 1);

@@ -9,10 +9,8 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The owner applies a write and the freeze behind it together, and answers when both are applied. The answer names
-/// the failover by which it owned the slot, so that it is not taken for one of an owner that was failed over.
-#[test]
-fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
+/// Four sites of which A is lost, and keys of A that B owns since.
+fn taken_by_b() -> (Sites, Vec<String>) {
     let mut sites = Sites::new(4);
     let of_a = sites.lab.held_slots(A).0;
     sites.lose_a();
@@ -20,10 +18,22 @@ fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
     // What was taken goes on to where it belongs.
     sites.lab.run(MS * 20_000);
     let of_b = sites.lab.held_slots(B).0;
-    let slot_of = |key: &String| Slot::of_key(key.as_bytes());
-    let is_taken = |key: &String| of_a.contains(&slot_of(key)) && of_b.contains(&slot_of(key));
-    let key = (0..KEYS).map(key).find(is_taken).expect("a key that B has taken");
-    let slot = slot_of(&key);
+    let is_taken = |key: &String| {
+        let slot = Slot::of_key(key.as_bytes());
+        of_a.contains(&slot) && of_b.contains(&slot)
+    };
+    let keys: Vec<String> = (0..KEYS).map(key).filter(is_taken).collect();
+    assert!(!keys.is_empty(), "all of them have gone on to others");
+    (sites, keys)
+}
+
+/// The owner applies a write and the freeze behind it together, and answers when both are applied. The answer names
+/// the failover by which it owned the slot, so that it is not taken for one of an owner that was failed over.
+#[test]
+fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
+    let (mut sites, keys) = taken_by_b();
+    let key = keys[0].clone();
+    let slot = Slot::of_key(key.as_bytes());
     let (mut tickets, mut owner) = (Vec::new(), B);
     for round in 0..10 {
         let next = if owner == B { 3 } else { B };
@@ -62,18 +72,7 @@ fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
 /// The backup of a silent owner owns nothing, so its answer names no failover.
 #[test]
 fn a_backup_answers_stale_reads_after_a_failover_too() {
-    let mut sites = Sites::new(4);
-    let of_a = sites.lab.held_slots(A).0;
-    sites.lose_a();
-    assert!(sites.promote(B, Vec::new()).done);
-    sites.lab.run(MS * 20_000);
-    let of_b = sites.lab.held_slots(B).0;
-    let is_taken = |key: &String| {
-        let slot = Slot::of_key(key.as_bytes());
-        of_a.contains(&slot) && of_b.contains(&slot)
-    };
-    let keys: Vec<String> = (0..KEYS).map(key).filter(is_taken).collect();
-    assert!(!keys.is_empty(), "all of them have gone on to others");
+    let (mut sites, keys) = taken_by_b();
     sites.lab.part_site(B);
     sites.lab.run(MS * 3_000);
     let mut from_backup = [0; 2];

@@ -123,19 +123,19 @@ fn keys_taken(reported: &BTreeMap<SiteId, Inventory>, one: &Taken) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use model::{CopyRun, SlotEpochs, Tag};
 
-    const LOST: SiteId = SiteId(1);
-    const B: SiteId = SiteId(2);
-    const C: SiteId = SiteId(3);
+    pub(in crate::global::failover) const LOST: SiteId = SiteId(1);
+    pub(in crate::global::failover) const B: SiteId = SiteId(2);
+    pub(in crate::global::failover) const C: SiteId = SiteId(3);
 
-    fn slots(text: &str, count: u64) -> SlotEpochs {
+    pub(in crate::global::failover) fn slots(text: &str, count: u64) -> SlotEpochs {
         SlotEpochs(vec![(text.parse().unwrap(), Epoch::counted(count))])
     }
 
-    fn mirror(text: &str, count: u64, position: u64) -> CopyRun {
+    pub(in crate::global::failover) fn mirror(text: &str, count: u64, position: u64) -> CopyRun {
         let tag = Tag { epoch: Epoch::counted(count), generation: 5 };
         let copy = SlotCopy { tag, origin: LOST, position };
         CopyRun { copy, slots: text.parse().unwrap(), keys: 100 }

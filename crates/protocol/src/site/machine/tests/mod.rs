@@ -142,7 +142,7 @@ impl Site {
     }
 }
 
-/// What is in memory of the rows of modes, but for what is told to readers.
+/// What is in memory of the rows of modes, without what only readers of this process learn by.
 fn known(modes: &Modes) -> String {
     let Modes { deployment, outgoing, copies, causal, loans, claims, orders, .. } = modes;
     let Modes { arrivals, mirrors, own_mirrors, given_up, owners, .. } = modes;
