@@ -6,7 +6,8 @@
 //! leader
 //! - offers its site as a registrar where one is missing;
 //! - hands in what its site has kept of another term;
-//! - finishes what its site has accepted and no site makes known: its proposer may be gone.
+//! - finishes what its site has accepted and no site makes known: its proposer may be gone;
+//! - repeats a recovery that ended half-way and blocks all changes, once every listed site answers.
 
 use super::{Origin, Site};
 use crate::admission::Target;
@@ -34,6 +35,11 @@ const CALL: Duration = Duration::from_millis(1_500);
 const OFFER_NEXT: Duration = Duration::from_secs(3);
 /// How long the proposer may take to make known what was accepted.
 const FINISH: Duration = Duration::from_secs(3);
+/// How long a recovery that has ended half-way may block changes. Each further site waits so much
+/// longer before it repeats it, and twice as long after each attempt: each has a term of its own.
+const REPEAT: Duration = Duration::from_secs(3);
+/// How often that doubles.
+const REPEAT_DOUBLED_MAX: u32 = 10;
 /// How many may wait to be shown the registry.
 const VIEWS_MAX: usize = 64;
 
@@ -74,6 +80,16 @@ impl Numbers {
     }
 }
 
+/// The repetition of a recovery that has ended half-way.
+#[derive(Debug, Default)]
+struct Repeating {
+    /// Since when the other sites have been called.
+    called: Option<Duration>,
+    /// The last attempt.
+    last: Duration,
+    attempts: u32,
+}
+
 /// A leader's changes of the registry.
 pub(super) struct Changes {
     driver: Driver<Arc<Registry>, Origin>,
@@ -82,6 +98,7 @@ pub(super) struct Changes {
     lacking: Option<Duration>,
     /// What was accepted here and is not known as chosen, and since when.
     unfinished: Option<(Ballot, Duration)>,
+    repeating: Repeating,
     views: Vec<Viewing>,
 }
 
@@ -97,6 +114,7 @@ impl Changes {
             numbers: Numbers::new(ClientId(process.0.rotate_left(16) ^ 0x5851_f42d_4c95_7f2d)),
             lacking: None,
             unfinished: None,
+            repeating: Repeating::default(),
             views: Vec::new(),
         }
     }
@@ -296,6 +314,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Err(Ended::Unknown) => Err(Failure::Unknown {
                 why: "most registrars of the deployment did not answer in time; `portolan registry show` tells which",
             }),
+            Err(Ended::Blocked) => Err(Failure::NotServing(
+                "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
+            )),
             Err(Ended::NoMajority) => Err(Failure::NotServing(
                 "most registrars of the deployment do not answer; `portolan registry show` tells which",
             )),
@@ -339,6 +360,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.offer(own, &registry);
         self.finish();
+        self.repeat_recovery(own, &registry);
     }
 
     fn hand_in(&mut self, kept: Kept) {
@@ -385,6 +407,39 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
             }
             _ => self.deployment.changes.unfinished = Some((accepted, now)),
+        }
+    }
+
+    /// Repeats a recovery that blocks all changes, without excluding a site: all must answer, so nothing
+    /// is lost.
+    fn repeat_recovery(&mut self, own: SiteId, registry: &Registry) {
+        let now = self.now.monotonic;
+        let changes = &mut self.deployment.changes;
+        let Some(since) = changes.driver.blocked_since() else {
+            changes.repeating = Repeating::default();
+            return;
+        };
+        let Repeating { called, last, attempts } = changes.repeating;
+        let turn = registry.sites.iter().take_while(|site| site.id != own).count() as u32 + 1;
+        let patience = REPEAT * turn * (1 << attempts.min(REPEAT_DOUBLED_MAX));
+        if since.max(last) + patience > now
+            || changes.driver.has(|work| matches!(work, Work::Recover { .. }))
+        {
+            return;
+        }
+        let others = || registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
+        let Some(called) = called else {
+            changes.repeating.called = Some(now);
+            return others().for_each(|site| self.ask_alive(site));
+        };
+        if called + CALL > now {
+            return;
+        }
+        changes.repeating.called = None;
+        if others().all(|site| self.deployment.failure_detector.is_heard_since(site, called)) {
+            let attempts = attempts + 1;
+            self.deployment.changes.repeating = Repeating { called: None, last: now, attempts };
+            self.recover_registry(Vec::new(), now + CALL * 2);
         }
     }
 

@@ -309,9 +309,11 @@ impl World {
         let acceptor = self.acceptors[acceptor as usize].0.clone();
         let copy = *acceptor.copy();
         let mut found = Vec::new();
-        for mask in 1u8..1 << self.bounds.sites {
+        // Without a site that is excluded it repeats one that has ended half-way.
+        for mask in 0u8..1 << self.bounds.sites {
             let is_without = |site: SiteId| mask & bit(site) != 0;
-            if is_without(own) || copy.registrars().set.has_majority(|site| !is_without(site)) {
+            let has_majority = copy.registrars().set.has_majority(|site| !is_without(site));
+            if is_without(own) || (mask != 0 && has_majority) {
                 continue;
             }
             let mut acceptor = acceptor.clone();

@@ -5,7 +5,8 @@ use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, Body, ClientId, Command, DeploymentCommand, DeploymentId, Failure, Keyspace,
-    KeyspaceSpec, Refusal, RegistryChange, RegistryView, Request, RequestId, SiteId, Slot, Write,
+    KeyspaceSpec, Refusal, RegistrarStep, RegistryChange, RegistryView, Request, RequestId, SiteId,
+    Slot, Write,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -329,6 +330,30 @@ fn a_recovery_that_ended_half_way_is_asked_for_again() {
     assert!(view.recovered && view.version.term.number >= 2, "{view:?}");
     sites.made(0, change(create("x")));
     sites.agree();
+}
+
+/// Two of three registrars have promised a term that has no value: its recovery ended half-way.
+#[test]
+fn a_recovery_that_blocks_all_changes_is_repeated_once_all_sites_answer() {
+    let mut sites = Sites::new(4);
+    for site in [0, 1] {
+        let step = DeploymentCommand::Registrar(RegistrarStep::ReserveTerm);
+        sites.ask(site, Body::Write(Command::Deployment(step))).unwrap();
+    }
+    sites.lab.part_site(3);
+    for site in [0, 2] {
+        let blocked = sites.ask(site, change(create("x"))).unwrap_err();
+        let why = "a recovery of the registry has ended half-way";
+        assert!(
+            matches!(&blocked, Failure::NotServing(text) if text.starts_with(why)),
+            "{blocked:?}"
+        );
+    }
+    sites.lab.rejoin_site(3);
+    sites.made(0, change(create("x")));
+    assert!(sites.registry(0).version.term.number >= 2);
+    sites.agree();
+    sites.made(3, change(create("y")));
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub enum Ended {
     NoMajority,
     /// The deadline passed, and the work may still take effect.
     Unknown,
+    /// The same as [`Ended::NoMajority`], while a recovery that has ended half-way blocks all changes
+    /// ([`Driver::blocked_since`]).
+    Blocked,
 }
 
 /// The result of a step.
@@ -124,6 +127,7 @@ pub struct Driver<V: Value, O> {
     stage: Stage<V>,
     /// The highest ballot that refused an attempt.
     above: Ballot,
+    blocked_since: Option<Duration>,
     not_before: Duration,
     until: Duration,
     tries: u32,
@@ -139,6 +143,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
             waiting: VecDeque::new(),
             stage: Stage::Idle,
             above: Ballot::default(),
+            blocked_since: None,
             not_before: Duration::ZERO,
             until: Duration::ZERO,
             tries: 0,
@@ -151,6 +156,12 @@ impl<V: Value, O: Clone> Driver<V, O> {
     /// The highest ballot that refused an attempt.
     pub fn above(&self) -> Ballot {
         self.above
+    }
+
+    /// Since when no change has been possible, as so many registrars have promised a term that has no
+    /// value: the recovery that began it has ended half-way, or is under way elsewhere.
+    pub fn blocked_since(&self) -> Option<Duration> {
+        self.blocked_since
     }
 
     /// The number of waiting items.
@@ -187,6 +198,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
     /// Returns all waiting work to its origins: this node no longer leads its site.
     pub fn drop_all(&mut self) -> Vec<(O, Work<V>, Duration, bool)> {
         self.stage = Stage::Idle;
+        self.blocked_since = None;
         let all = std::mem::take(&mut self.waiting).into_iter();
         all.map(|one| (one.origin, one.work, one.deadline, one.is_open)).collect()
     }
@@ -223,7 +235,11 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 self.waiting.push_back(one);
                 continue;
             }
-            let ended = if one.is_open { Ended::Unknown } else { Ended::NoMajority };
+            let ended = match (one.is_open, self.blocked_since) {
+                (true, _) => Ended::Unknown,
+                (false, Some(_)) => Ended::Blocked,
+                (false, None) => Ended::NoMajority,
+            };
             effects.push(Effect::Settle(one.origin, Err(ended)));
         }
     }
@@ -326,7 +342,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                             // Outstanding requests are of the previous stage.
                             asked.clear();
                         }
-                        if !proposer.can_do_without(refused) {
+                        if proposer.is_refused() || !proposer.can_do_without(refused) {
                             self.pause(context.now);
                         }
                         self.ask(context.own, &mut effects);
@@ -343,6 +359,9 @@ impl<V: Value, O: Clone> Driver<V, O> {
                         self.above = self.above.max(ballot);
                         refused.insert(site);
                         if !proposer.can_do_without(refused) {
+                            if ballot.term > context.copy.version().term {
+                                self.blocked_since.get_or_insert(context.now);
+                            }
                             self.pause(context.now);
                         }
                     }
@@ -353,6 +372,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
             (Stage::Learning { id: own, outcome }, answered) if *own == id => {
                 let outcome = outcome.clone();
                 self.stage = Stage::Idle;
+                self.blocked_since = None;
                 if answered != Answered::Learned {
                     self.pause(context.now);
                 } else if outcome != Outcome::Again {
@@ -651,6 +671,24 @@ mod tests {
         world.run(1_000);
         assert_eq!(world.ends, [(SiteId(1), 1, made(1))]);
         assert!(world.drivers[&SiteId(1)].above().term.number == 1, "it was refused there");
+    }
+
+    #[test]
+    fn a_term_that_most_have_promised_blocks_changes_until_a_recovery_ends() {
+        let mut world = World::new(3);
+        world.take(SiteId(1), Step::ReserveTerm);
+        world.take(SiteId(2), Step::ReserveTerm);
+        world.want(3, 1, change(1));
+        world.run(12_000);
+        assert_eq!(world.ends, [(SiteId(3), 1, Err(Ended::Blocked))]);
+        assert!(world.drivers[&SiteId(3)].blocked_since().is_some());
+        world.want(3, 2, Work::Recover { without: Vec::new() });
+        world.want(3, 3, change(2));
+        world.run(3_000);
+        assert_eq!(world.ends[1], (SiteId(3), 2, Ok(Outcome::Recovered)));
+        assert!(matches!(world.ends[2], (SiteId(3), 3, Ok(Outcome::Done(Ok(_))))));
+        assert_eq!(world.drivers[&SiteId(3)].blocked_since(), None);
+        assert_eq!(world.acceptors[&SiteId(3)].copy().registrars.set.sites().len(), 3);
     }
 
     #[test]

@@ -40,8 +40,8 @@
 //! in ([`Acceptor::kept`]), decisions and joins beyond the end of their term, and one of their
 //! proposers adds it to the value, unchanged. A recovery that stops half-way leaves promises of a
 //! term that has no value. Changes continue without the sites that made these promises while they
-//! are a minority; otherwise changes wait until the recovery is repeated, which is possible with
-//! any set of sites up.
+//! are a minority; otherwise changes wait until the recovery is repeated. A blocked site's leader repeats it
+//! without excluding a site once all listed ones answer; an operator can repeat it with any set of sites up.
 //!
 //! Not here: how messages and commands travel (the site), and what a change means
 //! ([`model::Registry`]).

@@ -117,7 +117,7 @@ impl<V: Value> Proposer<V> {
         self.ballot
     }
 
-    /// Whether a needed site has promised a higher ballot.
+    /// Whether a needed site has promised a higher ballot, or this one has learned of one.
     pub fn is_refused(&self) -> bool {
         matches!(self.stage, Stage::Refused)
     }
@@ -195,8 +195,12 @@ impl<V: Value> Proposer<V> {
     }
 
     /// Records that this site has a newer copy. A recovery keeps more then of what it finds accepted, and
-    /// goes on from no less than what was chosen.
+    /// goes on from no less than what was chosen. It is over if another one has begun a higher term: its own
+    /// ballot is below what it would go on from.
     pub fn knows(&mut self, newer: &V) {
+        if matches!(self.stage, Stage::Prepare { .. }) && newer.version() > self.ballot {
+            self.stage = Stage::Refused;
+        }
         let Stage::Prepare { copy, best, work: Work::Recover { .. }, .. } = &mut self.stage else {
             return;
         };
