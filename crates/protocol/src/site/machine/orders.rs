@@ -64,8 +64,10 @@ impl<S: State> Applying<'_, S> {
         let key = (id.client, id.sequence);
         let order = match self.modes.orders.get(&key) {
             Some(order) => order.clone(),
-            // Its destination has nothing to do, but is asked what it has.
+            // Its destination has nothing to move, but what it has already stays, and it is asked for that.
             None if self.member()?.own == to => {
+                let held: SlotSet = slots.iter().filter(|slot| self.is_held(*slot)).collect();
+                self.pin(&held, true);
                 Order { at_ms: 0, refused: None, moves: Vec::new() }
             }
             None => {

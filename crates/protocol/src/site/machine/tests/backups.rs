@@ -156,7 +156,7 @@ impl Three {
         let silent = [&[A], silent].concat();
         let heard_since = move |site: SiteId, _| !silent.contains(&site);
         let wanted = Wanted {
-            origin: Origin::Client(Ticket(1)),
+            origin: Origin::client(Ticket(1)),
             lost: A,
             by: B,
             without: without.to_vec(),

@@ -53,6 +53,16 @@ fn an_order_asked_again_begins_nothing_and_tells_how_far_it_is() {
 }
 
 #[test]
+fn what_an_order_finds_at_its_destination_stays_there() {
+    let (mut a, _) = two_sites();
+    let wanted = slots("0-9");
+    let there = a.ordered(1, &wanted, A);
+    assert!(there.moves.is_empty());
+    assert_eq!(there.holdings[0].held, Held::Here);
+    assert_eq!(*a.machine.pinned(), wanted, "it is not balanced away");
+}
+
+#[test]
 fn what_is_taken_back_has_not_gone_and_goes_by_another_number_only() {
     let (mut a, _) = two_sites();
     let wanted = slots("0-9");
