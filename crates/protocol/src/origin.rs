@@ -8,11 +8,23 @@ use model::{Ballot, JobName, NodeId, SiteId, Slot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
+/// The site by which a request entered the deployment, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// This one: a client that asks it about all keys.
+    Here,
+    /// Another one, which has forwarded it.
+    Site(SiteId),
+    /// A client that goes where its keys are by itself. Where it is does not show; if it counted as
+    /// one of the owner's, no key would ever have a better place (`X5` of the design).
+    Unknown,
+}
+
 /// Where a request comes from, for those that count accesses.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
-    /// The site that has sent it; `None`: a client of this one.
-    pub site: Option<SiteId>,
+    /// By which site.
+    pub entry: Entry,
     /// Of the thread that takes it in.
     pub sampler: &'a Sampler,
 }
@@ -20,8 +32,8 @@ pub struct Asker<'a> {
 /// The place that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A client of this node.
-    Client(Ticket),
+    /// A client of this node. `direct`: it goes where its keys are by itself.
+    Client { ticket: Ticket, direct: bool },
     /// A client of this node, with a request that was sent to an earlier leader and not answered:
     /// whatever the outcome now, it may have been done then.
     Doubtful(Ticket),
@@ -49,6 +61,12 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// A client that asks this site about all keys.
+    #[cfg(test)]
+    pub(crate) fn client(ticket: Ticket) -> Origin {
+        Origin::Client { ticket, direct: false }
+    }
+
     /// How admission sees it.
     pub(crate) fn sender(&self) -> Sender {
         match self {
@@ -60,7 +78,7 @@ impl Origin {
     /// The same, now that a leader was lost that was sent the request.
     pub(crate) fn in_doubt(self) -> Origin {
         match self {
-            Origin::Client(ticket) => Origin::Doubtful(ticket),
+            Origin::Client { ticket, .. } => Origin::Doubtful(ticket),
             Origin::Site { site, node, id, slot, lent, .. } => {
                 Origin::Site { site, node, id, in_doubt: true, slot, lent }
             }

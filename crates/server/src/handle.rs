@@ -16,7 +16,7 @@ use model::{
     Query, ReadConsistency, Refusal, Request, Revision, SessionToken, SiteId, SiteName, Slot,
     SlotSet, limits,
 };
-use protocol::global::accesses::Asker;
+use protocol::global::accesses::{Asker, Entry};
 use protocol::placement::Sampler;
 use protocol::site::machine::Reader;
 use protocol::site::machine::causal::session::{CausalPoint, SessionRead};
@@ -96,7 +96,19 @@ impl Handle {
         query: &Query,
         consistency: ReadConsistency,
     ) -> Option<Outcome> {
-        let asker = Asker { site: None, sampler: &self.sampler };
+        let asker = Asker { entry: Entry::Here, sampler: &self.sampler };
+        self.shared.answer(asker, keyspace, query, consistency)
+    }
+
+    /// The same for a client that goes where its keys are by itself ([`Request::redirect`]): its accesses do
+    /// not count.
+    pub fn answer_direct(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Outcome> {
+        let asker = Asker { entry: Entry::Unknown, sampler: &self.sampler };
         self.shared.answer(asker, keyspace, query, consistency)
     }
 

@@ -9,7 +9,7 @@ use crate::handle::Shared;
 use crate::links::{Peers, Remote};
 use crate::node::{Batchers, Event};
 use model::{NodeId, Request};
-use protocol::global::accesses::Asker;
+use protocol::global::accesses::{Asker, Entry};
 use protocol::global::proxy_reads::{Came, ProxyReads, Routes, answer_reads};
 use protocol::placement::Sampler;
 use protocol::site::Ticket;
@@ -96,7 +96,7 @@ impl SharedProxyReads {
     /// Answers those reads of another site that this thread may answer; the others stay.
     fn answer(&self, peers: &dyn Peers, from: Remote, requests: &mut Vec<ForwardedRequest>) {
         let shared = &self.shared;
-        let asker = || Asker { site: Some(from.0), sampler: &self.sampler };
+        let asker = || Asker { entry: Entry::Site(from.0), sampler: &self.sampler };
         let answers = answer_reads(requests, |keyspace, query, consistency| {
             // The failover under which the slot is served here.
             let failover = shared.reader.served_failover(keyspace, query);

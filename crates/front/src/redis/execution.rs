@@ -91,7 +91,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let consistency = self.session.consistency;
                 let redirect = self.session.goes_to_keys();
                 if self.run.requests.is_empty() {
-                    let here = self.thread.handle.answer_here(keyspace.id, &query, consistency);
+                    let handle = &self.thread.handle;
+                    let here = match redirect {
+                        true => handle.answer_direct(keyspace.id, &query, consistency),
+                        false => handle.answer_here(keyspace.id, &query, consistency),
+                    };
                     if let Some(outcome) = here {
                         self.write_outcome(outcome, &op.shape, number);
                         return true;
@@ -304,10 +308,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             return self.call_in_session(self.causal_read(keyspace, query)).await;
         }
-        match handle.answer_here(keyspace, &query, consistency) {
+        let redirect = self.session.goes_to_keys();
+        let here = match redirect {
+            true => handle.answer_direct(keyspace, &query, consistency),
+            false => handle.answer_here(keyspace, &query, consistency),
+        };
+        match here {
             Some(outcome) => outcome,
             None => {
-                let redirect = self.session.goes_to_keys();
                 let request = Request::read(keyspace, query, consistency);
                 handle.call(Request { redirect, ..request }).await
             }

@@ -3,6 +3,7 @@
 use super::{Event, NodeIndex, Simulation, text};
 use model::Request;
 use protocol::Core;
+use protocol::global::accesses::Entry;
 use protocol::site::{Input, Ticket};
 
 impl<C> Simulation<C> {
@@ -38,6 +39,7 @@ impl<C> Simulation<C> {
     pub(super) fn take(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {
         let now = self.time(node);
         let Some(process) = &mut self.nodes[node].process else { return };
+        let entry = if request.redirect { Entry::Unknown } else { Entry::Here };
         // Whatever has a token is of a session of causal keys, which counts before the gate does.
         if self.settings.answer_at_front
             && let (model::Body::Read { keyspace, query, .. }, Some(token)) =
@@ -49,7 +51,7 @@ impl<C> Simulation<C> {
             }
         } else if self.settings.answer_at_front
             && let model::Body::Read { keyspace, query, consistency } = &request.body
-            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, None)
+            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, entry)
         {
             return self.answer(node, ticket, (outcome, None));
         }

@@ -4,7 +4,7 @@
 use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{Answer, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time};
-use protocol::global::accesses::Asker;
+use protocol::global::accesses::{Asker, Entry};
 use protocol::global::proxy_reads::{Came, answer_reads};
 use protocol::site::{Input, Ticket};
 use wire::inter_site::{InterSite, InterSiteAnswers, InterSiteMessage};
@@ -19,9 +19,9 @@ impl Process {
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
-        site: Option<SiteId>,
+        entry: Entry,
     ) -> Option<Result<Answer, Failure>> {
-        let asker = Asker { site, sampler: &self.sampler };
+        let asker = Asker { entry, sampler: &self.sampler };
         let reader = self.site.reader();
         self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, asker)
     }
@@ -89,8 +89,8 @@ impl<C> Simulation<C> {
             Some(InterSite::Forward(Forward { mut requests })) => {
                 let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
                     let failover = process.site.reader().served_failover(keyspace, query);
-                    let asker = Some(site);
-                    let outcome = process.answer_here(now, keyspace, query, consistency, asker)?;
+                    let entry = Entry::Site(site);
+                    let outcome = process.answer_here(now, keyspace, query, consistency, entry)?;
                     Some((outcome, failover))
                 });
                 let leader = if process.gate.leads() { own.0 } else { 0 };

@@ -10,9 +10,12 @@
 //! in memory of a fixed limit for the core, which takes it each second and counts it at the site's leader
 //! (`site::counting`): threads of fronts share no counter.
 //!
+//! A client that goes where its keys are by itself (a request with [`model::Request::redirect`]) counts nowhere: it
+//! reaches the owner from wherever it is.
+//!
 //! Left out: which client of a site asks. A bare connection counts by its site.
 
-pub use crate::origin::Asker;
+pub use crate::origin::{Asker, Entry};
 use crate::placement::GroupKey;
 use model::{Body, Bytes, Catalog, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag};
 use std::collections::hash_map::DefaultHasher;
@@ -70,19 +73,29 @@ impl Accesses {
     /// An access. `what`: what it is of, if it counts; looked at only if it is among the sampled ones.
     #[inline]
     pub(crate) fn note(&self, asker: Asker<'_>, what: impl FnOnce() -> Option<Accessed>) {
+        let site = match asker.entry {
+            Entry::Here => None,
+            Entry::Site(site) => Some(site),
+            Entry::Unknown => return,
+        };
         if !self.is_on() {
             return;
         }
         if let Some(weight) = asker.sampler.take() {
-            self.keep(asker, weight, what());
+            self.keep((asker, site), weight, what());
         }
     }
 
-    fn keep(&self, asker: Asker<'_>, weight: f32, what: Option<Accessed>) {
+    fn keep(
+        &self,
+        (asker, site): (Asker<'_>, Option<SiteId>),
+        weight: f32,
+        what: Option<Accessed>,
+    ) {
         asker.sampler.set_load(self.per_s.load(Relaxed));
         let access = what.map(|Accessed { keyspace, may_be_lent, key, bytes }| {
             let group = self.group_of(keyspace, may_be_lent, &key);
-            Access { group, site: asker.site, count: weight, bytes }
+            Access { group, site, count: weight, bytes }
         });
         let mut noted = self.lock();
         noted.seen += f64::from(weight);
@@ -193,17 +206,19 @@ mod tests {
     fn note(accesses: &Accesses, sampler: &Sampler, site: Option<SiteId>, key: &'static str) {
         let (keyspace, key) = (KeyspaceId(1), key.into());
         let what = Accessed { keyspace, may_be_lent: false, key, bytes: 7 };
-        accesses.note(Asker { site, sampler }, || Some(what));
+        let entry = site.map_or(Entry::Here, Entry::Site);
+        accesses.note(Asker { entry, sampler }, || Some(what));
     }
 
     #[test]
     fn nothing_is_noted_unless_a_keyspace_asks_for_it() {
         let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
         let must_not = || -> Option<Accessed> { panic!("the key is not looked at") };
-        accesses.note(Asker { site: None, sampler: &sampler }, must_not);
+        accesses.note(Asker { entry: Entry::Here, sampler: &sampler }, must_not);
         accesses.follow(&catalog(Placement::Off), 5);
-        accesses.note(Asker { site: None, sampler: &sampler }, must_not);
+        accesses.note(Asker { entry: Entry::Here, sampler: &sampler }, must_not);
         accesses.follow(&catalog(Placement::Advise), 5);
+        accesses.note(Asker { entry: Entry::Unknown, sampler: &sampler }, must_not);
         note(&accesses, &sampler, None, "car:7");
         accesses.follow(&catalog(Placement::Off), 5);
         assert_eq!(accesses.take(SECOND), (Vec::new(), 0));

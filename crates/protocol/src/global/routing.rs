@@ -744,7 +744,7 @@ mod tests {
 
     fn with_one_sent(command: Command) -> Routing {
         let mut routing = Routing::new(ClientId(7));
-        let origin = Origin::Client(Ticket(1));
+        let origin = Origin::client(Ticket(1));
         let target = Target::Site(AT.0);
         let id = routing.push(origin, Body::Write(command), target, DEADLINE).unwrap();
         assert_eq!(routing.take_due(Duration::ZERO), [id]);
@@ -771,7 +771,7 @@ mod tests {
         let wire_id = routing.id_there(1);
         let done = Ok(model::Answer::Done(model::Revision(5)));
         let answered = routing.answered(wire_id, done.clone(), None, DEADLINE);
-        assert_eq!(answered, Some((Origin::Client(Ticket(1)), done)));
+        assert_eq!(answered, Some((Origin::client(Ticket(1)), done)));
     }
 
     #[test]

@@ -228,7 +228,7 @@ mod tests {
 
     fn with_one_sent() -> Forwarding {
         let mut forwarding = Forwarding::new(CLIENT);
-        forwarding.push(Origin::Client(Ticket(1)), add(), DEADLINE).unwrap();
+        forwarding.push(Origin::client(Ticket(1)), add(), DEADLINE).unwrap();
         assert_eq!(forwarding.take_unsent(LEADER, 1, Duration::ZERO, |_| None).len(), 1);
         forwarding
     }
@@ -255,7 +255,7 @@ mod tests {
             let mut body = add();
             *body.request_id_mut().unwrap() = request;
             let mut forwarding = Forwarding::new(CLIENT);
-            forwarding.push(Origin::Client(Ticket(1)), body, DEADLINE).unwrap();
+            forwarding.push(Origin::client(Ticket(1)), body, DEADLINE).unwrap();
             let id = forwarding.take_unsent(LEADER, 1, Duration::ZERO, |_| None)[0].id;
             let mut settled = Vec::new();
             let forgotten = Err(Failure::Refused(Refusal::RequestForgotten));
@@ -275,7 +275,7 @@ mod tests {
         forwarding.lost(&mut settled);
         let (origin, body, deadline) = forwarding.take_all().pop().unwrap();
         // This node leads, and has the first one among its writes.
-        forwarding.push(Origin::Client(Ticket(2)), add(), DEADLINE).unwrap();
+        forwarding.push(Origin::client(Ticket(2)), add(), DEADLINE).unwrap();
         let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO, |_| None));
         assert_eq!((ids[0].sequence, ids[0].acknowledged_below), (2, 1));
         // It leads no more, and the first one is forwarded again under its old number.

@@ -67,7 +67,7 @@ mod tests {
 
     fn asked() -> LeaderTransfer {
         let mut transfer = LeaderTransfer::default();
-        let origin = Origin::Client(Ticket(1));
+        let origin = Origin::client(Ticket(1));
         transfer.want(Asked { node: N2, origin, deadline: Duration::from_secs(1) });
         transfer
     }

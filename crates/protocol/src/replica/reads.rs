@@ -246,7 +246,7 @@ mod tests {
 
     fn read(ticket: u64) -> WaitingRead {
         WaitingRead {
-            origin: Origin::Client(Ticket(ticket)),
+            origin: Origin::client(Ticket(ticket)),
             keyspace: KeyspaceId::DEFAULT,
             query: Query::Count,
             consistency: ReadConsistency::Linearizable,
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(reads.next_round(Duration::from_millis(1), PATIENCE), None);
         assert_eq!(reads.confirmed(first, 5), Some(Duration::ZERO));
         assert!(reads.take_ready(4).is_none(), "index 5 is not applied yet");
-        assert_eq!(reads.take_ready(5).unwrap()[0].origin, Origin::Client(Ticket(1)));
+        assert_eq!(reads.take_ready(5).unwrap()[0].origin, Origin::client(Ticket(1)));
         assert!(reads.next_round(Duration::from_millis(2), PATIENCE).is_some());
     }
 
@@ -280,7 +280,7 @@ mod tests {
         assert!(reads.take_ready(4).is_none());
         assert_eq!(reads.take_ready(6).unwrap().len(), 2);
         assert!(reads.take_ready(6).is_none(), "index 7 is not applied yet");
-        assert_eq!(reads.take_ready(7).unwrap()[0].origin, Origin::Client(Ticket(3)));
+        assert_eq!(reads.take_ready(7).unwrap()[0].origin, Origin::client(Ticket(3)));
         assert!(reads.is_idle());
     }
 
@@ -311,8 +311,8 @@ mod tests {
         let mut reads = Reads::default();
         assert!(reads.wait_for(500, read(1)).is_none() && reads.wait_for(900, read(2)).is_none());
         assert!(!reads.is_idle() && reads.take_due(499).is_empty());
-        assert_eq!(reads.take_due(500)[0].origin, Origin::Client(Ticket(1)));
-        assert_eq!(reads.give_up(Duration::from_secs(10)), [Origin::Client(Ticket(2))]);
+        assert_eq!(reads.take_due(500)[0].origin, Origin::client(Ticket(1)));
+        assert_eq!(reads.give_up(Duration::from_secs(10)), [Origin::client(Ticket(2))]);
         assert!(reads.is_idle());
     }
 

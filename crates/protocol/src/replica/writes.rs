@@ -195,7 +195,7 @@ impl Writes {
             for (write, answer) in writes.into_waiting().zip(answers) {
                 let own = write.is_numbered_by(self.numbers_as);
                 match (write.origin, answer) {
-                    (Origin::Client(_), Err(Refusal::NotHeld(slot))) if !own => {
+                    (Origin::Client { .. }, Err(Refusal::NotHeld(slot))) if !own => {
                         moved.push((slot, write));
                     }
                     (origin, answer) => {
@@ -306,7 +306,7 @@ mod tests {
     const NODE: ClientId = ClientId(7);
 
     fn with(ticket: u64, command: Command) -> Proposed {
-        let origin = Origin::Client(Ticket(ticket));
+        let origin = Origin::client(Ticket(ticket));
         let deadline = Duration::from_secs(10);
         let mut proposed = Proposed::default();
         proposed.push(Waiting { origin, command, size_bytes: 64, deadline });
@@ -353,7 +353,7 @@ mod tests {
         let mut settled = Vec::new();
         let answers = [Ok(Answer::Flag(true))];
         writes.applied(12, 1, answers.into_iter(), (&mut settled, &mut Vec::new()));
-        assert_eq!(settled, [(Origin::Client(Ticket(1)), Ok(Answer::Flag(true)))]);
+        assert_eq!(settled, [(Origin::client(Ticket(1)), Ok(Answer::Flag(true)))]);
         assert_eq!((writes.waiting(), writes.in_flight()), (1, 0), "the other waits again");
     }
 

@@ -178,7 +178,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let body = Body::Write(command);
             match (origin, target_of(&body, self)) {
                 // It leaves this node now: see [`Site::goes_straight`].
-                (Origin::Client(_), Ok(target @ Target::Slot(_))) if !is_numbered => {
+                (Origin::Client { .. }, Ok(target @ Target::Slot(_))) if !is_numbered => {
                     self.route(origin, body, target, deadline);
                 }
                 _ => {

@@ -16,7 +16,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         while let Some((origin, outcome)) = settled.pop_front() {
             let token = self.sessions.end(origin);
             match origin {
-                Origin::Client(ticket) => {
+                Origin::Client { ticket, .. } => {
                     self.outputs.push_back(Output::Answer { ticket, outcome, token });
                 }
                 Origin::Doubtful(ticket) => {

@@ -23,7 +23,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn answer_from_copy(&mut self, origin: Origin, body: &Body) -> bool {
         let Body::Read { keyspace, query, consistency } = body else { return false };
         // A copy does not show whether it has what the session has seen.
-        if !matches!(origin, Origin::Client(_)) || self.sessions.asked(origin).is_some() {
+        if !matches!(origin, Origin::Client { .. }) || self.sessions.asked(origin).is_some() {
             return false;
         }
         let Some(place) = self.global.cache.place(*keyspace, query) else { return false };
@@ -45,7 +45,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What goes along with a request to another site: the validator of this node's copy of its
     /// key, if that may be copied.
     pub(super) fn known_copy(&mut self, id: u64) -> Option<inter_site::Validator> {
-        if !matches!(self.global.routing.origin(id)?, Origin::Client(_)) {
+        if !matches!(self.global.routing.origin(id)?, Origin::Client { .. }) {
             return None;
         }
         let Body::Read { keyspace, query, .. } = self.global.routing.body(id)? else { return None };

@@ -5,7 +5,7 @@
 //! counted: profiles are volatile, and wrong without harm.
 
 use super::Site;
-use crate::global::accesses::{Access, Accesses, Asker, accessed};
+use crate::global::accesses::{Access, Accesses, Asker, Entry, accessed};
 use crate::origin::Origin;
 use crate::placement::trial::Planted;
 use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
@@ -177,12 +177,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Origin::Routed { id, .. } => self.global.routing.origin(id).unwrap_or(origin),
             origin => origin,
         };
-        let site = match origin {
-            Origin::Site { site, .. } => Some(site),
-            Origin::Client(_) | Origin::Doubtful(_) | Origin::Node { .. } => None,
+        let entry = match origin {
+            Origin::Site { site, .. } => Entry::Site(site),
+            Origin::Client { direct: true, .. } => Entry::Unknown,
+            Origin::Client { .. } | Origin::Doubtful(_) | Origin::Node { .. } => Entry::Here,
             _ => return,
         };
-        let asker = Asker { site, sampler: &self.jobs.place.counting.sampler };
+        let asker = Asker { entry, sampler: &self.jobs.place.counting.sampler };
         self.accesses().note(asker, || accessed(body, |keyspace| self.machine.spec(keyspace)));
     }
 

@@ -51,12 +51,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             },
         };
         match (read.origin, outcome) {
-            (origin @ Origin::Client(_), Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
+            (origin @ Origin::Client { .. }, Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
                 let WaitingRead { keyspace, query, consistency, deadline, .. } = read;
                 let body = Body::Read { keyspace, query, consistency };
                 self.route_back(origin, body, slot, deadline);
             }
-            (origin @ Origin::Client(ticket), outcome) => {
+            (origin @ Origin::Client { ticket, .. }, outcome) => {
                 let token = self.sessions.end(origin);
                 self.outputs.push_back(Output::Answer { ticket, outcome, token });
             }

@@ -23,7 +23,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_request(&mut self, ticket: Ticket, request: Request) {
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
         let deadline = self.now.monotonic + deadline;
-        let origin = Origin::Client(ticket);
+        let origin = Origin::Client { ticket, direct: request.redirect };
         self.sessions.begin(origin, request.token);
         if self.replica.removed {
             let failure = Failure::NotServing("it was removed from its site");
@@ -99,8 +99,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn goes_straight(&self, origin: Origin, body: &Body, target: Target) -> bool {
         match (target, origin, body) {
             (Target::Own | Target::Site(_), ..) => true,
-            (_, Origin::Client(_) | Origin::Site { .. }, Body::Read { .. }) => true,
-            (_, Origin::Client(_) | Origin::Site { .. }, Body::Write(command)) => {
+            (_, Origin::Client { .. } | Origin::Site { .. }, Body::Read { .. }) => true,
+            (_, Origin::Client { .. } | Origin::Site { .. }, Body::Write(command)) => {
                 self.leads() && !moments::names_one(command)
             }
             _ => false,

@@ -28,7 +28,7 @@ enum Asker {
 impl Asker {
     fn of(origin: Origin) -> Option<Asker> {
         match origin {
-            Origin::Client(ticket) | Origin::Doubtful(ticket) => Some(Asker::Client(ticket)),
+            Origin::Client { ticket, .. } | Origin::Doubtful(ticket) => Some(Asker::Client(ticket)),
             Origin::Node { node, id } => Some(Asker::Node(node, id)),
             Origin::Site { site, node, id, .. } => Some(Asker::Site(site, node, id)),
             Origin::Routed { .. } | Origin::Job { .. } | Origin::Registrar(_) | Origin::Discard => {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn an_answer_has_a_token_only_if_its_request_has() {
         let mut sessions = Sessions::default();
-        let (with, without) = (Origin::Client(Ticket(1)), Origin::Client(Ticket(2)));
+        let (with, without) = (Origin::client(Ticket(1)), Origin::client(Ticket(2)));
         sessions.begin(with, token("a"));
         sessions.begin(without, None);
         for origin in [with, without] {

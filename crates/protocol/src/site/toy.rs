@@ -249,7 +249,7 @@ fn its_reads_wait_for_what_their_session_has_seen() {
     let (mut ahead, mut behind) = (Replica::new(), Replica::new());
     assert_eq!(ahead.add(2), Answer::Integer(2));
     let (first, second, third) =
-        (Origin::Client(Ticket(1)), Origin::Client(Ticket(2)), Origin::Client(Ticket(3)));
+        (Origin::client(Ticket(1)), Origin::client(Ticket(2)), Origin::client(Ticket(3)));
     ahead.sessions.begin(first, SessionToken::new(Default::default()));
     let (value, token) = ahead.read(first).unwrap();
     assert!(value == 2 && token.is_some());
