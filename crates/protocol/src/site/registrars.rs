@@ -14,7 +14,7 @@ use crate::admission::Target;
 use crate::bugs::Bug;
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
-    Answered, Context, Driver, Effect, Ended, Outcome, Step, Value as _, Work,
+    Acceptor, Answered, Context, Driver, Effect, Ended, Outcome, Step, Value as _, Work,
 };
 use crate::replica::writes::Settled;
 use model::{
@@ -39,7 +39,7 @@ const FINISH: Duration = Duration::from_secs(3);
 /// longer before it repeats it, and twice as long after each attempt: each has a term of its own.
 const REPEAT: Duration = Duration::from_secs(3);
 /// How often that doubles.
-const REPEAT_DOUBLED_MAX: u32 = 10;
+const REPEAT_DOUBLED_MAX: u32 = 7;
 /// How many may wait to be shown the registry.
 const VIEWS_MAX: usize = 64;
 
@@ -216,9 +216,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         ) -> Vec<Effect<Arc<Registry>, Origin>>,
     ) {
         let Some(member) = self.machine.membership() else { return };
-        let context = Context { own: member.own, now: self.now.monotonic, copy: &member.registry };
+        let promised = self.machine.acceptor().map(Acceptor::promised).unwrap_or_default();
+        let (own, now, copy) = (member.own, self.now.monotonic, &member.registry);
+        let context = Context { own, now, copy, promised };
         let effects = act(&mut self.deployment.changes.driver, &context);
-        let own = member.own;
         effects.into_iter().for_each(|effect| self.perform_change(own, effect));
     }
 
@@ -351,7 +352,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What a leader does by itself.
     pub(super) fn tend_registry(&mut self) {
         let Some(member) = self.machine.membership().filter(|_| self.leads()) else {
-            self.deployment.changes.lacking = None;
+            let changes = &mut self.deployment.changes;
+            (changes.lacking, changes.repeating) = (None, Repeating::default());
+            changes.driver.forget_block();
             return;
         };
         let (own, registry) = (member.own, member.registry.clone());
@@ -412,10 +415,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Repeats a recovery that blocks all changes, without excluding a site: all must answer, so nothing
     /// is lost.
-    fn repeat_recovery(&mut self, own: SiteId, registry: &Registry) {
+    fn repeat_recovery(&mut self, own: SiteId, registry: &Arc<Registry>) {
         let now = self.now.monotonic;
         let changes = &mut self.deployment.changes;
-        let Some(since) = changes.driver.blocked_since() else {
+        let Some(since) = changes.driver.blocked_since(registry) else {
             changes.repeating = Repeating::default();
             return;
         };
@@ -436,7 +439,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         changes.repeating.called = None;
-        if others().all(|site| self.deployment.failure_detector.is_heard_since(site, called)) {
+        // What was heard long ago is no answer.
+        let is_late = called + CALL * 2 <= now;
+        if !is_late
+            && others().all(|site| self.deployment.failure_detector.is_heard_since(site, called))
+        {
             let attempts = attempts + 1;
             self.deployment.changes.repeating = Repeating { called: None, last: now, attempts };
             self.recover_registry(Vec::new(), now + CALL * 2);

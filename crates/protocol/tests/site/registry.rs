@@ -356,6 +356,26 @@ fn a_recovery_that_blocks_all_changes_is_repeated_once_all_sites_answer() {
     sites.made(3, change(create("y")));
 }
 
+/// c is refused, and another site's recovery ends that before c is asked again.
+#[test]
+fn a_block_that_another_site_has_ended_is_over() {
+    let mut sites = Sites::new(3);
+    for site in [0, 1] {
+        let step = DeploymentCommand::Registrar(RegistrarStep::ReserveTerm);
+        sites.ask(site, Body::Write(Command::Deployment(step))).unwrap();
+    }
+    let short = Request { deadline_ms: Some(1_000), ..Request::new(change(create("x"))) };
+    let ticket = sites.lab.ask(2, short).unwrap();
+    let is_answered = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+    assert!(sites.lab.run_until(MS * 5_000, is_answered));
+    sites.lab.answered.clear();
+    sites.made(0, change(create("y")));
+    sites.agree();
+    let term = sites.registry(2).version.term;
+    sites.lab.run(MS * 30_000);
+    assert_eq!(sites.registry(2).version.term, term);
+}
+
 #[test]
 fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
     let mut sites = Sites::new(3);

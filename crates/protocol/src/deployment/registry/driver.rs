@@ -7,7 +7,7 @@
 
 use super::trial::Planted;
 use super::{Asked, Outcome, Proposer, Value, Work};
-use model::{Ballot, SiteId};
+use model::{Ballot, SiteId, Term};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -118,6 +118,8 @@ pub struct Context<'a, V> {
     pub now: Duration,
     /// Its copy.
     pub copy: &'a V,
+    /// The highest ballot that it has promised.
+    pub promised: Ballot,
 }
 
 /// The changes that wait at one site, and the attempt at the first of them.
@@ -127,7 +129,8 @@ pub struct Driver<V: Value, O> {
     stage: Stage<V>,
     /// The highest ballot that refused an attempt.
     above: Ballot,
-    blocked_since: Option<Duration>,
+    /// Since when a higher term has refused changes, and which.
+    blocked: Option<(Duration, Term)>,
     not_before: Duration,
     until: Duration,
     tries: u32,
@@ -143,7 +146,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
             waiting: VecDeque::new(),
             stage: Stage::Idle,
             above: Ballot::default(),
-            blocked_since: None,
+            blocked: None,
             not_before: Duration::ZERO,
             until: Duration::ZERO,
             tries: 0,
@@ -160,8 +163,14 @@ impl<V: Value, O: Clone> Driver<V, O> {
 
     /// Since when no change has been possible, as so many registrars have promised a term that has no
     /// value: the recovery that began it has ended half-way, or is under way elsewhere.
-    pub fn blocked_since(&self) -> Option<Duration> {
-        self.blocked_since
+    pub fn blocked_since(&self, copy: &V) -> Option<Duration> {
+        let (since, term) = self.blocked?;
+        (term > copy.version().term).then_some(since)
+    }
+
+    /// This node leads no more: what it was refused may be over when it leads again.
+    pub fn forget_block(&mut self) {
+        self.blocked = None;
     }
 
     /// The number of waiting items.
@@ -198,7 +207,6 @@ impl<V: Value, O: Clone> Driver<V, O> {
     /// Returns all waiting work to its origins: this node no longer leads its site.
     pub fn drop_all(&mut self) -> Vec<(O, Work<V>, Duration, bool)> {
         self.stage = Stage::Idle;
-        self.blocked_since = None;
         let all = std::mem::take(&mut self.waiting).into_iter();
         all.map(|one| (one.origin, one.work, one.deadline, one.is_open)).collect()
     }
@@ -215,7 +223,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
     /// Advances the current attempt, or begins the next one.
     pub fn advance(&mut self, context: &Context<'_, V>) -> Vec<Effect<V, O>> {
         let mut effects = Vec::new();
-        self.give_up(context.now, &mut effects);
+        self.give_up(context, &mut effects);
         if !matches!(self.stage, Stage::Idle) && self.until <= context.now {
             self.pause(context.now);
         }
@@ -225,7 +233,8 @@ impl<V: Value, O: Clone> Driver<V, O> {
         effects
     }
 
-    fn give_up(&mut self, now: Duration, effects: &mut Vec<Effect<V, O>>) {
+    fn give_up(&mut self, context: &Context<'_, V>, effects: &mut Vec<Effect<V, O>>) {
+        let (now, blocked) = (context.now, self.blocked_since(context.copy));
         if self.waiting.front().is_some_and(|one| one.deadline <= now) {
             self.stage = Stage::Idle;
         }
@@ -235,7 +244,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 self.waiting.push_back(one);
                 continue;
             }
-            let ended = match (one.is_open, self.blocked_since) {
+            let ended = match (one.is_open, blocked) {
                 (true, _) => Ended::Unknown,
                 (false, Some(_)) => Ended::Blocked,
                 (false, None) => Ended::NoMajority,
@@ -252,6 +261,11 @@ impl<V: Value, O: Clone> Driver<V, O> {
                     let Some(known) = context.copy.outcome(*id) else { break };
                     let first = self.waiting.pop_front().expect("it is there");
                     effects.push(Effect::Settle(first.origin, Ok(Outcome::Done(known))));
+                }
+                // It only ends one that has begun, and none has, or that one has ended.
+                Work::Recover { without } if without.is_empty() && !self.has_begun(context) => {
+                    let first = self.waiting.pop_front().expect("it is there");
+                    effects.push(Effect::Settle(first.origin, Ok(Outcome::Recovered)));
                 }
                 _ => break,
             }
@@ -279,6 +293,11 @@ impl<V: Value, O: Clone> Driver<V, O> {
             }
         };
         effects.push(Effect::Take { id, site: context.own, step });
+    }
+
+    /// Whether a term is known here that has begun and has no value yet.
+    fn has_begun(&self, context: &Context<'_, V>) -> bool {
+        self.above.max(context.promised).term > context.copy.version().term
     }
 
     fn next_id(&mut self) -> u64 {
@@ -359,8 +378,10 @@ impl<V: Value, O: Clone> Driver<V, O> {
                         self.above = self.above.max(ballot);
                         refused.insert(site);
                         if !proposer.can_do_without(refused) {
-                            if ballot.term > context.copy.version().term {
-                                self.blocked_since.get_or_insert(context.now);
+                            let is_change = !matches!(first.work, Work::Recover { .. });
+                            if is_change && ballot.term > context.copy.version().term {
+                                let (since, _) = self.blocked.unwrap_or((context.now, ballot.term));
+                                self.blocked = Some((since, self.above.term));
                             }
                             self.pause(context.now);
                         }
@@ -372,7 +393,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
             (Stage::Learning { id: own, outcome }, answered) if *own == id => {
                 let outcome = outcome.clone();
                 self.stage = Stage::Idle;
-                self.blocked_since = None;
+                self.blocked = None;
                 if answered != Answered::Learned {
                     self.pause(context.now);
                 } else if outcome != Outcome::Again {
@@ -503,7 +524,8 @@ mod tests {
                 let sites: Vec<SiteId> = self.drivers.keys().copied().collect();
                 for own in sites {
                     let copy = self.acceptors[&own].copy().clone();
-                    let context = Context { own, now: self.now, copy: &copy };
+                    let promised = self.acceptors[&own].promised();
+                    let context = Context { own, now: self.now, copy: &copy, promised };
                     let effects = self.drivers.get_mut(&own).unwrap().advance(&context);
                     self.perform(own, effects, &mut under_way);
                 }
@@ -516,7 +538,8 @@ mod tests {
                         }
                         let answered = self.take(site, step);
                         let copy = self.acceptors[&own].copy().clone();
-                        let context = Context { own, now: self.now, copy: &copy };
+                        let promised = self.acceptors[&own].promised();
+                        let context = Context { own, now: self.now, copy: &copy, promised };
                         let driver = self.drivers.get_mut(&own).unwrap();
                         let effects = driver.answered(id, answered, &context);
                         self.perform(own, effects, &mut under_way);
@@ -631,16 +654,17 @@ mod tests {
             driver.want((), Work::Recover { without }, Duration::from_secs(10));
             let (site, now) = (SiteId(2), Duration::ZERO);
             let copy = own.copy().clone();
-            let context = Context { own: site, now, copy: &copy };
+            let promised = Ballot::default();
+            let context = Context { own: site, now, copy: &copy, promised };
             let effects = driver.advance(&context);
             let [Effect::Take { id, step: Step::ReserveTerm, .. }] = effects[..] else { panic!() };
             let (ballot, accepted) = own.reserve_term(site, NONE);
             let effects = driver.answered(id, Answered::TermReserved(ballot, accepted), &context);
             let [Effect::Take { id, site: SiteId(3), .. }] = effects[..] else { panic!() };
             assert!(own.learn(chosen.clone(), NONE));
-            let promised = other.prepare(ballot, NONE).unwrap();
-            let context = Context { own: site, now, copy: &chosen };
-            let effects = driver.answered(id, Answered::Promised(promised), &context);
+            let accepted = other.prepare(ballot, NONE).unwrap();
+            let context = Context { own: site, now, copy: &chosen, promised };
+            let effects = driver.answered(id, Answered::Promised(accepted), &context);
             let Effect::Take { step: Step::Accept(_, value), .. } = &effects[0] else { panic!() };
             assert_eq!(value.keyspaces, chosen.keyspaces);
             let dropped = value.began[0].ids.as_ref().unwrap().keyspaces_dropped.len();
@@ -681,14 +705,52 @@ mod tests {
         world.want(3, 1, change(1));
         world.run(12_000);
         assert_eq!(world.ends, [(SiteId(3), 1, Err(Ended::Blocked))]);
-        assert!(world.drivers[&SiteId(3)].blocked_since().is_some());
+        assert!(world.drivers[&SiteId(3)].blocked_since(&registry(3)).is_some());
         world.want(3, 2, Work::Recover { without: Vec::new() });
         world.want(3, 3, change(2));
         world.run(3_000);
         assert_eq!(world.ends[1], (SiteId(3), 2, Ok(Outcome::Recovered)));
         assert!(matches!(world.ends[2], (SiteId(3), 3, Ok(Outcome::Done(Ok(_))))));
-        assert_eq!(world.drivers[&SiteId(3)].blocked_since(), None);
+        assert_eq!(world.drivers[&SiteId(3)].blocked_since(&registry(3)), None);
         assert_eq!(world.acceptors[&SiteId(3)].copy().registrars.set.sites().len(), 3);
+    }
+
+    /// Site 1 has accepted that site 3 joins; site 2 is lost before it could.
+    #[test]
+    fn a_recovery_does_not_wait_for_a_site_that_may_never_have_joined() {
+        let mut world = World::new(2);
+        let mut joined = registry(2);
+        let at = Ballot { round: 8, site: SiteId(1), ..joined.version };
+        let id = RequestId { client: model::ClientId(1), sequence: 1, acknowledged_below: 0 };
+        let join = RegistryChange::Join(registry(3).sites[2].clone());
+        joined.change(id, &join, at).unwrap();
+        joined.stamp(at);
+        assert_eq!(joined.sites.len(), 3);
+        world.take(SiteId(1), Step::Accept(at, joined));
+        world.away = vec![SiteId(2), SiteId(3)];
+        world.want(1, 1, Work::Recover { without: vec![SiteId(2)] });
+        world.run(12_000);
+        assert_eq!(world.ends, [(SiteId(1), 1, Ok(Outcome::Recovered))]);
+    }
+
+    /// Another site's recovery ends the term that blocked this one.
+    #[test]
+    fn a_repetition_that_is_not_needed_any_more_begins_no_term() {
+        let mut world = World::new(3);
+        world.take(SiteId(1), Step::ReserveTerm);
+        world.take(SiteId(2), Step::ReserveTerm);
+        world.want(3, 1, change(1));
+        world.run(1_000);
+        world.want(1, 2, Work::Recover { without: Vec::new() });
+        world.run(1_000);
+        let term = world.acceptors[&SiteId(1)].copy().version.term;
+        let copy = world.acceptors[&SiteId(1)].copy().clone();
+        world.take(SiteId(3), Step::Learn(copy));
+        world.want(3, 3, Work::Recover { without: Vec::new() });
+        world.run(2_000);
+        let recovered = |site: u32, number| (SiteId(site), number, Ok(Outcome::Recovered));
+        assert!(world.ends.contains(&recovered(1, 2)) && world.ends.contains(&recovered(3, 3)));
+        assert_eq!(world.acceptors[&SiteId(3)].copy().version.term, term);
     }
 
     #[test]

@@ -125,9 +125,9 @@ impl<V: Value> Proposer<V> {
     /// The current request, and the sites that have not answered it.
     pub fn asked(&self) -> (Asked<V>, Vec<SiteId>) {
         match &self.stage {
-            Stage::Prepare { promised, best, work, .. } => {
+            Stage::Prepare { promised, best, copy, work } => {
                 let mut sites = match work {
-                    Work::Recover { without } => present(best, without),
+                    Work::Recover { without } => to_answer(best, copy, without),
                     _ => self.needs(None).sites(),
                 };
                 sites.retain(|site| !promised.contains(site));
@@ -153,8 +153,8 @@ impl<V: Value> Proposer<V> {
     /// Whether the attempt can succeed without these sites.
     pub fn can_do_without(&self, refused: &BTreeSet<SiteId>) -> bool {
         match &self.stage {
-            Stage::Prepare { best, work: Work::Recover { without }, .. } => {
-                present(best, without).iter().all(|site| !refused.contains(site))
+            Stage::Prepare { best, copy, work: Work::Recover { without }, .. } => {
+                to_answer(best, copy, without).iter().all(|site| !refused.contains(site))
             }
             _ => self.needs_now().are_met(|site| !refused.contains(&site)),
         }
@@ -235,13 +235,13 @@ impl<V: Value> Proposer<V> {
     }
 
     fn has_promises(&self) -> bool {
-        let Stage::Prepare { best, promised, work, .. } = &self.stage else { return false };
+        let Stage::Prepare { best, copy, promised, work } = &self.stage else { return false };
         match work {
             Work::Recover { without } if self.planted.is(Bug::SomeUnasked) => {
-                2 * promised.len() > present(best, without).len()
+                2 * promised.len() > to_answer(best, copy, without).len()
             }
             Work::Recover { without } => {
-                present(best, without).iter().all(|site| promised.contains(site))
+                to_answer(best, copy, without).iter().all(|site| promised.contains(site))
             }
             _ => self.needs(None).are_met(|site| promised.contains(&site)),
         }
@@ -291,7 +291,9 @@ impl<V: Value> Proposer<V> {
                 Outcome::HandedIn
             }
             Work::Recover { without } => {
-                value.recover(stamp(best, 1), copy);
+                // All registrars have answered if none is excluded: whatever was chosen is in this value.
+                let known = if without.is_empty() { best } else { copy };
+                value.recover(stamp(best, 1), known);
                 let there = present(&value, without).into_iter();
                 let there: Vec<SiteId> = there.filter(|site| promised.contains(site)).collect();
                 let set = value.choose(&there);
@@ -330,6 +332,15 @@ impl<V: Value> Proposer<V> {
     pub fn refused(&mut self) {
         self.stage = Stage::Refused;
     }
+}
+
+/// The sites that must answer a recovery which goes on from `best`: those that it lists, except the excluded ones.
+/// One that the proposer's copy does not list may never have joined: it answers only if it may be a registrar.
+fn to_answer<V: Value>(best: &V, copy: &V, without: &[SiteId]) -> Vec<SiteId> {
+    let (known, Registrars { set, before, .. }) = (copy.sites(), best.registrars());
+    let mut sites = present(best, without);
+    sites.retain(|site| known.contains(site) || set.contains(*site) || before.contains(*site));
+    sites
 }
 
 /// The sites that a value lists, except some.
