@@ -24,9 +24,12 @@ impl Run<'_> {
             ]);
         }
         promises.push(Promise::OneOwner);
-        // Copies there are where more than one node of a site holds data.
-        let copies = |site: &crate::world::Site| site.nodes - usize::from(site.witness);
-        let has_copies = self.world.sites.iter().any(|site| copies(site) > 1);
+        // Copies there are where more than one node of a site holds data, and the site has not left.
+        let copies = |site: usize| {
+            let nodes = &self.lab.sites[site].nodes;
+            nodes.iter().filter(|node| !self.lab.nodes[**node].witness).count()
+        };
+        let has_copies = self.sites_inside().into_iter().any(|site| copies(site) > 1);
         if has_copies || !history.requests.is_empty() {
             promises.push(Promise::Convergent);
         }
