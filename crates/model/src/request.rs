@@ -16,6 +16,9 @@ pub struct Request {
     /// redirect ([`crate::Failure::Moved`]), not an answer. Counts at the node that is asked, and
     /// stays there.
     pub redirect: bool,
+    /// The client goes where its keys are by itself, whether it wants a redirect now or was sent here for this
+    /// request. So where it is does not show, and its accesses are not counted.
+    pub direct: bool,
     /// What the client's session has seen. `None`: the request belongs to no session, and its answer brings
     /// no token.
     pub token: Option<SessionToken>,
@@ -195,7 +198,7 @@ pub enum ReadConsistency {
 impl Request {
     /// A request with the default deadline, of no session.
     pub fn new(body: Body) -> Request {
-        Request { body, deadline_ms: None, redirect: false, token: None }
+        Request { body, deadline_ms: None, redirect: false, direct: false, token: None }
     }
 
     /// A read.

@@ -100,8 +100,8 @@ impl Handle {
         self.shared.answer(asker, keyspace, query, consistency)
     }
 
-    /// The same for a client that goes where its keys are by itself ([`Request::redirect`]): its accesses do
-    /// not count.
+    /// The same for a client that goes where its keys are by itself ([`Request::direct`]): its accesses do not
+    /// count.
     pub fn answer_direct(
         &self,
         keyspace: KeyspaceId,

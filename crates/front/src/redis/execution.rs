@@ -89,30 +89,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.run.push_alone(request, (op.shape, number), frame.wire_bytes());
                 }
                 let consistency = self.session.consistency;
-                let redirect = self.session.goes_to_keys();
-                if self.run.requests.is_empty() {
-                    let handle = &self.thread.handle;
-                    let here = match redirect {
-                        true => handle.answer_direct(keyspace.id, &query, consistency),
-                        false => handle.answer_here(keyspace.id, &query, consistency),
-                    };
-                    if let Some(outcome) = here {
-                        self.write_outcome(outcome, &op.shape, number);
-                        return true;
-                    }
+                if self.run.requests.is_empty()
+                    && let Some(outcome) = self.answer_here(keyspace.id, &query, consistency)
+                {
+                    self.write_outcome(outcome, &op.shape, number);
+                    return true;
                 }
-                self.run.push(
-                    Request { redirect, ..Request::read(keyspace.id, query, consistency) },
-                    (op.shape, number),
-                    false,
-                    frame.wire_bytes(),
-                )
+                let request = Request::read(keyspace.id, query, consistency);
+                let request = self.session.routed(request);
+                self.run.push(request, (op.shape, number), false, frame.wire_bytes())
             }
             Step::Write(write) => {
                 let command = Command::Write { keyspace: keyspace.id, write, request: None };
-                let redirect = self.session.goes_to_keys();
                 let token = keyspace.spec.is_causal().then(|| self.session.causal.token());
-                let request = Request { redirect, token, ..Request::write(command) };
+                let request = Request { token, ..Request::write(command) };
+                let request = self.session.routed(request);
                 self.run.push(request, (op.shape, number), true, frame.wire_bytes())
             }
         }
@@ -308,17 +299,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             return self.call_in_session(self.causal_read(keyspace, query)).await;
         }
-        let redirect = self.session.goes_to_keys();
-        let here = match redirect {
-            true => handle.answer_direct(keyspace, &query, consistency),
-            false => handle.answer_here(keyspace, &query, consistency),
-        };
-        match here {
+        match self.answer_here(keyspace, &query, consistency) {
             Some(outcome) => outcome,
             None => {
                 let request = Request::read(keyspace, query, consistency);
-                handle.call(Request { redirect, ..request }).await
+                handle.call(self.session.routed(request)).await
             }
+        }
+    }
+
+    /// Answers a query on this thread if that is allowed.
+    fn answer_here(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Outcome> {
+        let handle = &self.thread.handle;
+        match self.session.is_direct() {
+            true => handle.answer_direct(keyspace, query, consistency),
+            false => handle.answer_here(keyspace, query, consistency),
         }
     }
 
@@ -375,8 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     pub(super) async fn change(&self, command: Command) -> Result<Answer, Refused> {
-        let redirect = self.session.goes_to_keys();
-        let request = Request { redirect, ..Request::write(command) };
+        let request = self.session.routed(Request::write(command));
         self.thread.handle.call(request).await.map_err(refused)
     }
 

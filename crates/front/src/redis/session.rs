@@ -9,7 +9,7 @@ use super::transaction::{Transaction, Watched};
 use crate::causal::CausalSession;
 use crate::permits::Permit;
 use bytes::Bytes;
-use model::{Keyspace, ReadConsistency};
+use model::{Keyspace, ReadConsistency, Request};
 use server::users::{Right, User};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -111,10 +111,20 @@ impl Session {
         self.thread.shared.cluster.is_some()
     }
 
-    /// Whether its client follows redirections.
-    pub(super) fn goes_to_keys(&self) -> bool {
-        let port = self.thread.shared.cluster.as_ref().filter(|_| self.asking == 0);
+    /// Whether its client goes where its keys are by itself.
+    pub(super) fn is_direct(&self) -> bool {
+        let port = self.thread.shared.cluster.as_ref();
         port.is_some_and(|port| port.names_owners(&self.thread.handle))
+    }
+
+    /// Whether it is to be redirected: it is not if it was sent here (ASKING).
+    pub(super) fn goes_to_keys(&self) -> bool {
+        self.asking == 0 && self.is_direct()
+    }
+
+    /// A request of its client about global keys.
+    pub(super) fn routed(&self, request: Request) -> Request {
+        Request { redirect: self.goes_to_keys(), direct: self.is_direct(), ..request }
     }
 
     /// This node executes the next command wherever its keys are.

@@ -39,7 +39,7 @@ impl<C> Simulation<C> {
     pub(super) fn take(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {
         let now = self.time(node);
         let Some(process) = &mut self.nodes[node].process else { return };
-        let entry = if request.redirect { Entry::Unknown } else { Entry::Here };
+        let entry = if request.direct { Entry::Unknown } else { Entry::Here };
         // Whatever has a token is of a session of causal keys, which counts before the gate does.
         if self.settings.answer_at_front
             && let (model::Body::Read { keyspace, query, .. }, Some(token)) =

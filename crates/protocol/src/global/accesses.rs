@@ -10,10 +10,11 @@
 //! in memory of a fixed limit for the core, which takes it each second and counts it at the site's leader
 //! (`site::counting`): threads of fronts share no counter.
 //!
-//! A client that goes where its keys are by itself (a request with [`model::Request::redirect`]) counts nowhere: it
+//! A client that goes where its keys are by itself ([`model::Request::direct`]) counts nowhere: it
 //! reaches the owner from wherever it is.
 //!
-//! Left out: which client of a site asks. A bare connection counts by its site.
+//! Left out: such a request that this site has to forward, as it does not know the owner for the moment or has just
+//! handed its slot over, counts by this site. And which client of a site asks. A bare connection counts by its site.
 
 pub use crate::origin::{Asker, Entry};
 use crate::placement::GroupKey;

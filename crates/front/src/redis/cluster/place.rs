@@ -57,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // only a redirection matters.
         let query = Query::Exists { keys: vec![frame.bytes(place)] };
         let question = Request::read(keyspace, query, ReadConsistency::Stale);
-        let answer = handle.call(Request { redirect: true, ..question }).await;
+        let answer = handle.call(Request { redirect: true, direct: true, ..question }).await;
         answer.map(drop).map_err(refused)
     }
 }
