@@ -87,6 +87,7 @@ fn a_key_follows_its_user_from_site_to_site() {
         });
         let texts = [&["placement", "explain", key.as_str()][..], &["placement", "ledger"]];
         let texts = texts.map(|words| nodes[0].cli(words));
+        let metrics = [0, 2].map(|site| nodes[site].admin("/metrics"));
         ends.store(true, Ordering::Relaxed);
         let counted = user.join().expect("the user");
         let ledger = ledger.expect("a window that saves");
@@ -95,6 +96,14 @@ fn a_key_follows_its_user_from_site_to_site() {
         let [explained, lends] = texts.map(|text| text.expect("a table"));
         assert!(explained.contains("is lent to c by a"), "{explained}");
         assert!(lends.contains("site a lends 1 groups"), "{lends}");
+        let [home, borrower] = metrics.map(|answer| answer.expect("metrics").1);
+        let is_in = |text: &str, line: &str| text.lines().any(|one| one == line);
+        assert!(is_in(&home, "portolan_placement_lent 1"), "{home}");
+        assert!(is_in(&borrower, "portolan_placement_borrowed 1"), "{borrower}");
+        let moved = home.lines().find_map(|line| {
+            line.strip_prefix("portolan_placement_moves_total ")?.parse::<u64>().ok()
+        });
+        assert!(moved >= Some(2), "to c and to b at least: {moved:?}");
         for node in &nodes {
             let mut client = Client::connect(node.options.redis, DEADLINE).expect("a client");
             let found = client.call(&["GET", &key]).expect("a read");

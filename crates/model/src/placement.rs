@@ -182,4 +182,7 @@ pub struct PlacementWindow {
     /// What the moves of this and of earlier windows would have saved in it, in microseconds. Negative: users
     /// would have waited longer.
     pub saved_us: i64,
+    /// How long users have waited for what was on its way, or would have, in microseconds: an estimate, by the
+    /// rate of each group and a pause of 50 ms.
+    pub paused_us: u64,
 }

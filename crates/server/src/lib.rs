@@ -20,6 +20,7 @@ pub mod logins;
 pub mod metrics;
 mod node;
 pub mod peers;
+mod placement;
 mod proxy_reads;
 mod remote;
 mod site_loop;

@@ -5,6 +5,7 @@
 use crate::admission::{AdmissionMetrics, Closed};
 use crate::durations::Durations;
 use crate::handle::Handle;
+use crate::placement::PlacementMetrics;
 use crate::remote::RemoteMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -52,6 +53,7 @@ pub struct Metrics {
     reads_from_backup: Counter,
     replica: ReplicaGauges,
     remote: RemoteMetrics,
+    placement: PlacementMetrics,
     pub(crate) admission: AdmissionMetrics,
 }
 
@@ -146,6 +148,8 @@ impl Default for Metrics {
         replica.register(&mut registry);
         let remote = RemoteMetrics::default();
         remote.register(&mut registry);
+        let placement = PlacementMetrics::default();
+        placement.register(&mut registry);
         let admission = AdmissionMetrics::default();
         admission.register(&mut registry);
         Metrics {
@@ -161,6 +165,7 @@ impl Default for Metrics {
             reads_from_backup,
             replica,
             remote,
+            placement,
             admission,
         }
     }
@@ -304,6 +309,7 @@ impl Metrics {
             replica.lag_entries.get_or_create(&PeerLabels { peer: node.0 }).set(lag as i64);
         }
         self.remote.set(&status);
+        self.placement.set(&status);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a String takes everything");
         text

@@ -2736,6 +2736,8 @@ pub struct PlacementWindow {
     pub expected_ms_per_s: f64,
     #[prost(double, tag = "5")]
     pub saved_ms: f64,
+    #[prost(double, tag = "6")]
+    pub paused_ms: f64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListSitesRequest {}

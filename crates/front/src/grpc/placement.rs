@@ -75,6 +75,7 @@ fn window(one: &PlacementWindow) -> v1::PlacementWindow {
         bytes: one.bytes,
         expected_ms_per_s: ms(one.expected_us_per_s),
         saved_ms: one.saved_us as f64 / 1_000.0,
+        paused_ms: ms(one.paused_us),
     }
 }
 

@@ -199,7 +199,7 @@ fn windows_text(windows: &[v1::PlacementWindow], saved: &'static str) -> String 
     if windows.is_empty() {
         return String::new();
     }
-    let heads = [">window", ">moves", ">bytes", ">expected ms/s", saved];
+    let heads = [">window", ">moves", ">bytes", ">expected ms/s", saved, ">paused ms"];
     let mut table = Table::new(heads);
     for one in windows {
         table.row([
@@ -208,6 +208,7 @@ fn windows_text(windows: &[v1::PlacementWindow], saved: &'static str) -> String 
             BinaryBytes(one.bytes).to_string(),
             format!("{:.1}", one.expected_ms_per_s),
             format!("{:.1}", one.saved_ms),
+            format!("{:.1}", one.paused_ms),
         ]);
     }
     format!("\n\n{table}")
@@ -264,6 +265,7 @@ fn ledger_json(ledger: &v1::ShowPlacementLedgerResponse) -> serde_json::Value {
         json!({
             "number": one.number, "moves": one.moves, "bytes": one.bytes,
             "expected_ms_per_s": one.expected_ms_per_s, "saved_ms": one.saved_ms,
+            "paused_ms": one.paused_ms,
         })
     };
     let loans = ledger.loans.as_ref().map(|loans| {

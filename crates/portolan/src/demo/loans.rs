@@ -98,6 +98,7 @@ mod tests {
             bytes: 100,
             saved_us: *saved_us,
             expected_us_per_s: 0,
+            paused_us: 0,
         };
         let windows = windows.iter().map(window).collect();
         LoansLedger { lent_count, windows, ..LoansLedger::default() }

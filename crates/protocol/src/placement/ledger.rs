@@ -41,12 +41,19 @@ struct Followed {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     current: Window,
+    /// Of all windows that have ended.
+    ended: Window,
     windows: VecDeque<Window>,
     followed: BTreeMap<u32, Followed>,
     order: VecDeque<(u64, u32)>,
 }
 
 impl Ledger {
+    /// A new one, whose totals go on from another one's.
+    pub fn after(other: &Ledger) -> Ledger {
+        Ledger { ended: Window { number: 0, ..other.total() }, ..Ledger::default() }
+    }
+
     /// A move was made that is not followed: its group is counted where it went. Requests have waited for it so
     /// long.
     pub fn made(&mut self, bytes: u64, gain_ms_per_s: f64, paused_ms: f64) {
@@ -90,6 +97,7 @@ impl Ledger {
     pub fn end(&mut self, saved_ms: f64) -> Window {
         self.current.saved_ms += saved_ms;
         let closed = self.current;
+        self.ended = self.total();
         self.windows.push_back(closed);
         if self.windows.len() > limits::LEDGER_WINDOWS_MAX {
             self.windows.pop_front();
@@ -113,6 +121,19 @@ impl Ledger {
     /// The windows that have ended, the oldest first.
     pub fn windows(&self) -> impl Iterator<Item = &Window> {
         self.windows.iter()
+    }
+
+    /// All windows together, and the number of the present one.
+    pub fn total(&self) -> Window {
+        let (ended, current) = (&self.ended, &self.current);
+        Window {
+            number: current.number,
+            moves: ended.moves + current.moves,
+            bytes: ended.bytes + current.bytes,
+            expected_ms_per_s: ended.expected_ms_per_s + current.expected_ms_per_s,
+            saved_ms: ended.saved_ms + current.saved_ms,
+            paused_ms: ended.paused_ms + current.paused_ms,
+        }
     }
 
     /// The window that has not ended.

@@ -86,6 +86,7 @@ pub use lending::GroupRight;
 use machine::{Machine, Modes, Reader};
 pub use maps::{MapView, Share};
 use model::{Answer, Failure, NodeId, Registry, Request, SessionToken, SiteId, SlotEpochs, Time};
+pub use placing::PlacementCounts;
 pub use region::RegionStanding;
 use sessions::Sessions;
 pub use status::{Standing, Status};

@@ -1,5 +1,6 @@
 //! What can be seen of a replica from outside.
 
+use super::placing::PlacementCounts;
 use super::{Kept, Share, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
@@ -80,6 +81,8 @@ pub struct Status {
     pub mirror: Option<MirrorProgress>,
     /// The mirrors of other sites that are kept here.
     pub mirrors_kept: Vec<Kept>,
+    /// What is counted and moved for keyspaces with a placement, at the leader.
+    pub placement: Option<PlacementCounts>,
     /// Why the disk takes no writes, if it takes none.
     pub disk_full: Option<String>,
     /// Whether this node can answer a request now: it leads, or has a leader, and is a member.
@@ -168,6 +171,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             handed_over: self.jobs.handover.done,
             mirror: self.mirror_progress(),
             mirrors_kept: self.mirrors_kept(),
+            placement: self.jobs.place.counts,
             disk_full: self.replica.disk_full.clone(),
             ready: standing.ready,
         }

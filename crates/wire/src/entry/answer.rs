@@ -121,7 +121,7 @@ code_struct!(LentGroup { keyspace, tag, to });
 code_struct!(BorrowedGroup { keyspace, tag, from, saves_us_per_s });
 code_struct!(PlacementLedger { advised, windows, groups, dropped });
 code_struct!(AdvisedMove { slot, from, to, gain_us_per_s, bytes, for_ms });
-code_struct!(PlacementWindow { number, moves, bytes, expected_us_per_s, saved_us });
+code_struct!(PlacementWindow { number, moves, bytes, expected_us_per_s, saved_us, paused_us });
 
 code_struct!(Versioned { value, version });
 code_struct!(Item { key, kind, version, value });

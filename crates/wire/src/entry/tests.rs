@@ -642,6 +642,7 @@ fn answers_about_placement_survive_the_way() {
             bytes: 5_000,
             expected_us_per_s: 9,
             saved_us: -4,
+            paused_us: 11,
         }],
         groups: 2,
         dropped: 1,

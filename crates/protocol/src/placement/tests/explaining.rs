@@ -85,4 +85,8 @@ fn the_ledger_sets_what_was_saved_against_what_was_moved() {
     assert_eq!(rest, [180.0, 180.0, 180.0, 180.0, 0.0, 0.0]);
     assert_eq!(ledger.windows().count() as u64, FOLLOWED_WINDOWS + 2);
     assert_eq!(ledger.current().number, FOLLOWED_WINDOWS + 2);
+    let next = Ledger::after(&ledger);
+    let (total, current) = (next.total(), next.current());
+    assert_eq!((total.moves, total.bytes, total.saved_ms), (1, 500, 720.0));
+    assert_eq!((current.number, current.moves, next.windows().count()), (0, 0, 0));
 }

@@ -65,6 +65,32 @@ pub(super) struct Placing {
     decided: Option<Duration>,
     /// The sites of users, at the last decision.
     origins: BTreeSet<SiteId>,
+    /// As of the last decision, as a status may be asked for often; none at a node that does not lead, and while
+    /// no keyspace counts accesses.
+    pub(super) counts: Option<PlacementCounts>,
+}
+
+/// What a site's leader counts and has moved, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlacementCounts {
+    /// Groups with a profile of their own.
+    pub groups: u64,
+    /// Accesses that found no room to be counted.
+    pub dropped: u64,
+    /// Slots that would be better elsewhere.
+    pub advised: u64,
+    /// Groups of this site's slots that others serve.
+    pub lent: u64,
+    /// Groups that this site serves for others.
+    pub borrowed: u64,
+    /// Moves of groups that this node has made as a leader.
+    pub moves: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// How long users have waited for them, in ms: an estimate.
+    pub paused_ms: f64,
+    /// What borrowed groups saved against their homes in the last window, in ms a second.
+    pub saved_ms_per_s: f64,
 }
 
 /// Which keyspaces ask for what.
@@ -82,6 +108,7 @@ impl Placing {
             moves: Moves::default(),
             decided: None,
             origins: BTreeSet::new(),
+            counts: None,
         }
     }
 
@@ -89,7 +116,8 @@ impl Placing {
         if self.decided.take().is_some() {
             self.sites.forget();
             self.advice = Advice::default();
-            self.moves = Moves::default();
+            self.moves.begin(Duration::ZERO);
+            self.counts = None;
         }
     }
 
@@ -157,6 +185,23 @@ impl Placing {
         Some(Answer::Placement(Box::new(explained)))
     }
 
+    fn count<S: State>(&self, view: &View<'_, S>) -> PlacementCounts {
+        let ledger = self.moves.ledger();
+        let total = ledger.total();
+        let last = ledger.windows().last();
+        PlacementCounts {
+            groups: self.counting.groups() as u64,
+            dropped: self.counting.dropped(),
+            advised: self.advice.len() as u64,
+            lent: view.machine.lent().count() as u64,
+            borrowed: view.machine.borrowed_groups().count() as u64,
+            moves: total.moves,
+            moved_bytes: total.bytes,
+            paused_ms: total.paused_ms,
+            saved_ms_per_s: last.map_or(0.0, |window| window.saved_ms / WINDOW.as_secs_f64()),
+        }
+    }
+
     fn report<S: State>(&self, view: &View<'_, S>, own: SiteId) -> Answer {
         let (advised, windows) = self.advice.report(view.now, own);
         let (groups, dropped) = (self.counting.groups() as u64, self.counting.dropped());
@@ -176,6 +221,7 @@ fn windows(ledger: &Ledger) -> Vec<PlacementWindow> {
         bytes: window.bytes,
         expected_us_per_s: us(window.expected_ms_per_s as f32),
         saved_us: (window.saved_ms * 1_000.0) as i64,
+        paused_us: us(window.paused_ms as f32),
     });
     windows.collect()
 }
@@ -255,6 +301,7 @@ impl<S: State> Job<S> for Placing {
         self.follow(view.now, &registry);
         let mut effects = self.decide(view, own, &registry);
         effects.extend(self.sites.ask(view.now, own, &self.origins));
+        self.counts = Some(self.count(view));
         effects
     }
 

@@ -95,13 +95,18 @@ fn bytes_of(users: &Users) -> u32 {
 }
 
 impl Moves {
-    /// Begins anew.
+    /// Begins anew. The totals of what this node has moved stay.
     pub(super) fn begin(&mut self, now: Duration) {
-        *self = Moves { window_began: now, ..Moves::default() };
+        let ledger = Ledger::after(&self.ledger);
+        *self = Moves { window_began: now, ledger, ..Moves::default() };
     }
 
     pub(super) fn len(&self) -> usize {
         self.begun.len()
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// The sites to which nothing may go.
