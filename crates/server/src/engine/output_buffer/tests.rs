@@ -87,6 +87,7 @@ fn status() -> Status {
         handed_over: Default::default(),
         mirror: None,
         mirrors_kept: Vec::new(),
+        placement: None,
         disk_full: None,
         ready: true,
     }
