@@ -1,7 +1,7 @@
 //! The service `Deployment`: sites, and the slots they hold.
 
 use super::call::{Callee, Method, deadline_ms};
-use super::registry::{name_of, names_of, outcome_of, site_named};
+use super::registry::{name_of, names_of, outcome_of, site_named, site_shown};
 use super::{failovers, orders, placement};
 use model::{
     Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, Registry,
@@ -352,7 +352,7 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
-            let without = asked.without.iter().map(|name| site_named(&registry, name));
+            let without = asked.without.iter().map(|name| site_shown(&registry, name));
             let without = without.collect::<Result<Vec<_>, _>>()?;
             let body = Body::RecoverRegistry { without, accept: asked.accept };
             self.view(body, deadline_ms).await

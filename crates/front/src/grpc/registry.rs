@@ -90,6 +90,13 @@ pub(super) fn site_named(registry: &Registry, name: &str) -> Result<SiteId, Stat
     registry.site_named(name).map(|site| site.id).ok_or_else(missing)
 }
 
+/// The same of a site that may be shown by its number, as the asked one does not list it.
+pub(super) fn site_shown(registry: &Registry, name: &str) -> Result<SiteId, Status> {
+    let number = || name.strip_prefix('s')?.parse().ok().map(SiteId);
+    let unlisted = || number().filter(|site| registry.site(*site).is_none());
+    site_named(registry, name).or_else(|missing| unlisted().ok_or(missing))
+}
+
 pub(super) fn name_of(registry: &Registry, site: SiteId) -> String {
     registry.site(site).map_or_else(|| site.to_string(), |site| site.name.to_string())
 }

@@ -14,7 +14,7 @@ use crate::admission::Target;
 use crate::bugs::Bug;
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
-    Acceptor, Answered, Context, Driver, Effect, Ended, Outcome, Step, Value as _, Work,
+    Acceptor, Answered, Context, Driver, Effect, Ended, Outcome, Step, Value as _, Work, to_answer,
 };
 use crate::replica::writes::Settled;
 use model::{
@@ -397,8 +397,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn finish(&mut self) {
         let now = self.now.monotonic;
         let Some(acceptor) = self.machine.acceptor() else { return };
-        let accepted = acceptor.accepted().version();
-        if accepted <= acceptor.copy().version() {
+        let (accepted, copy) = (acceptor.accepted().version(), acceptor.copy().version());
+        // A value of another term is finished by a recovery only.
+        if accepted <= copy || accepted.term != copy.term {
             self.deployment.changes.unfinished = None;
             return;
         }
@@ -413,8 +414,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Repeats a recovery that blocks all changes, without excluding a site: all must answer, so nothing
-    /// is lost.
+    /// Repeats a recovery that blocks all changes, without excluding a site: all must answer, so no change is
+    /// lost that was chosen in the last term.
     fn repeat_recovery(&mut self, own: SiteId, registry: &Arc<Registry>) {
         let now = self.now.monotonic;
         let changes = &mut self.deployment.changes;
@@ -540,8 +541,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some(name) = view.answering.first().and_then(named).filter(|_| !is_begun) {
             return Some(RegistryError::Answers(name));
         }
-        let silent: Vec<String> =
-            view.silent.iter().filter_map(named).map(|name| name.to_string()).collect();
+        let shown = |id: &SiteId| named(id).map_or_else(|| id.to_string(), |name| name.to_string());
+        let silent: Vec<String> = view.silent.iter().map(shown).collect();
         (!silent.is_empty()).then(|| RegistryError::Silent(silent.join(", ")))
     }
 
@@ -554,8 +555,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let set = registry.registrars.set;
         let registrars = set.sites().iter();
+        let listed = registry.sites.iter().map(|site| site.id);
+        // A value that was accepted here and is not known as chosen may list more that a recovery must ask.
+        let accepted = self.machine.acceptor().map(|acceptor| acceptor.accepted());
+        let wanted = accepted.map(|accepted| to_answer(accepted, registry, without));
+        let unlisted = wanted.into_iter().flatten().filter(|site| registry.site(*site).is_none());
         let (answering, silent): (BTreeSet<SiteId>, BTreeSet<SiteId>) =
-            registry.sites.iter().map(|site| site.id).partition(|site| answers(*site));
+            listed.chain(unlisted).partition(|site| answers(*site));
         let named = |site: &SiteId| without.contains(site);
         let kept = self.machine.to_hand_in();
         let to_hand_in = kept.map_or(0, Kept::len);

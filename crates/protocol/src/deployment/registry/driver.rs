@@ -297,7 +297,9 @@ impl<V: Value, O: Clone> Driver<V, O> {
 
     /// Whether a term is known here that has begun and has no value yet.
     fn has_begun(&self, context: &Context<'_, V>) -> bool {
-        self.above.max(context.promised).term > context.copy.version().term
+        // Without registrars a recovery alone can change anything.
+        context.copy.registrars().set.is_empty()
+            || self.above.max(context.promised).term > context.copy.version().term
     }
 
     fn next_id(&mut self) -> u64 {
@@ -380,8 +382,9 @@ impl<V: Value, O: Clone> Driver<V, O> {
                         if !proposer.can_do_without(refused) {
                             let is_change = !matches!(first.work, Work::Recover { .. });
                             if is_change && ballot.term > context.copy.version().term {
-                                let (since, _) = self.blocked.unwrap_or((context.now, ballot.term));
-                                self.blocked = Some((since, self.above.term));
+                                let since = self.blocked_since(context.copy);
+                                self.blocked =
+                                    Some((since.unwrap_or(context.now), self.above.term));
                             }
                             self.pause(context.now);
                         }
@@ -713,6 +716,22 @@ mod tests {
         assert!(matches!(world.ends[2], (SiteId(3), 3, Ok(Outcome::Done(Ok(_))))));
         assert_eq!(world.drivers[&SiteId(3)].blocked_since(&registry(3)), None);
         assert_eq!(world.acceptors[&SiteId(3)].copy().registrars.set.sites().len(), 3);
+    }
+
+    /// Of three registrars two are lost, which may have let site 4 in and made it one.
+    #[test]
+    fn a_recovery_waits_for_a_site_that_the_excluded_ones_may_have_made_a_registrar() {
+        let mut joined = registry(3);
+        let at = Ballot { round: 8, site: SiteId(1), ..joined.version };
+        let id = RequestId { client: model::ClientId(1), sequence: 1, acknowledged_below: 0 };
+        joined.change(id, &RegistryChange::Join(registry(4).sites[3].clone()), at).unwrap();
+        joined.stamp(at);
+        let ids = |ids: &[u32]| ids.iter().copied().map(SiteId).collect::<Vec<_>>();
+        let to_answer =
+            |without: &[u32]| super::super::to_answer(&joined, &registry(3), &ids(without));
+        assert_eq!(to_answer(&[2, 3]), ids(&[1, 4]));
+        assert_eq!(to_answer(&[2, 3, 4]), ids(&[1]));
+        assert_eq!(to_answer(&[3]), ids(&[1, 2]));
     }
 
     /// Site 1 has accepted that site 3 joins; site 2 is lost before it could.

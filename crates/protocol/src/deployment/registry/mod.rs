@@ -36,8 +36,8 @@
 //! needs the promise and the answer of every other listed site. The value of the highest ballot
 //! continues, with registrars among the sites that answered, and without sites and keyspaces that the
 //! proposer's copy lacks: that value may never have been chosen, and its ids be in use at the excluded
-//! sites. (If none is excluded, whatever was chosen is in that value, and it goes on whole. A site that only
-//! that value lists is not waited for, unless it may be a registrar: it may never have joined.) What only these have chosen is lost until a copy of the new term reaches them: they then keep what they have to hand
+//! sites. (If none is excluded, whatever was chosen in its term is in that value, and it goes on whole. A site
+//! that only that value lists is not waited for, unless it may be a registrar: it may never have joined.) What only these have chosen is lost until a copy of the new term reaches them: they then keep what they have to hand
 //! in ([`Acceptor::kept`]), decisions and joins beyond the end of their term, and one of their
 //! proposers adds it to the value, unchanged. A recovery that stops half-way leaves promises of a
 //! term that has no value. Changes continue without the sites that made these promises while they
@@ -58,5 +58,5 @@ mod value;
 
 pub use acceptor::Acceptor;
 pub use driver::{Answered, Context, Driver, Effect, Ended, Step};
-pub use proposer::{Asked, Needs, Outcome, Proposer, Work};
+pub use proposer::{Asked, Needs, Outcome, Proposer, Work, to_answer};
 pub use value::Value;

@@ -291,7 +291,7 @@ impl<V: Value> Proposer<V> {
                 Outcome::HandedIn
             }
             Work::Recover { without } => {
-                // All registrars have answered if none is excluded: whatever was chosen is in this value.
+                // All registrars have answered if none is excluded: whatever was chosen in its term is in this value.
                 let known = if without.is_empty() { best } else { copy };
                 value.recover(stamp(best, 1), known);
                 let there = present(&value, without).into_iter();
@@ -335,11 +335,16 @@ impl<V: Value> Proposer<V> {
 }
 
 /// The sites that must answer a recovery which goes on from `best`: those that it lists, except the excluded ones.
-/// One that the proposer's copy does not list may never have joined: it answers only if it may be a registrar.
-fn to_answer<V: Value>(best: &V, copy: &V, without: &[SiteId]) -> Vec<SiteId> {
+/// One that the proposer's copy does not list may never have joined. It must answer only if it may be a registrar: if
+/// it is one in `best`, or if the excluded sites alone may have made it one since.
+pub fn to_answer<V: Value>(best: &V, copy: &V, without: &[SiteId]) -> Vec<SiteId> {
     let (known, Registrars { set, before, .. }) = (copy.sites(), best.registrars());
+    let is_excluded = |site: SiteId| without.contains(&site);
+    let may_have_gone_on = set.has_majority(is_excluded) || before.has_majority(is_excluded);
+    let may_be_registrar =
+        |site: SiteId| may_have_gone_on || set.contains(site) || before.contains(site);
     let mut sites = present(best, without);
-    sites.retain(|site| known.contains(site) || set.contains(*site) || before.contains(*site));
+    sites.retain(|site| known.contains(site) || may_be_registrar(*site));
     sites
 }
 
