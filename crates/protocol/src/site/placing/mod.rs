@@ -186,19 +186,18 @@ impl Placing {
     }
 
     fn count<S: State>(&self, view: &View<'_, S>) -> PlacementCounts {
-        let ledger = self.moves.ledger();
-        let total = ledger.total();
-        let last = ledger.windows().last();
+        let total = self.moves.ledger().total();
+        let (advises, lends) = (asks(view, Placement::Advise), asks(view, Placement::Adaptive));
         PlacementCounts {
             groups: self.counting.groups() as u64,
             dropped: self.counting.dropped(),
-            advised: self.advice.len() as u64,
+            advised: if advises { self.advice.len() as u64 } else { 0 },
             lent: view.machine.lent().count() as u64,
             borrowed: view.machine.borrowed_groups().count() as u64,
             moves: total.moves,
             moved_bytes: total.bytes,
             paused_ms: total.paused_ms,
-            saved_ms_per_s: last.map_or(0.0, |window| window.saved_ms / WINDOW.as_secs_f64()),
+            saved_ms_per_s: if lends { self.moves.saves_ms_per_s() } else { 0.0 },
         }
     }
 

@@ -84,6 +84,8 @@ pub(super) struct Moves {
     /// Groups that are not looked at before.
     resting: BTreeMap<GroupKey, Duration>,
     ledger: Ledger,
+    /// What borrowed groups saved at the end of the last window.
+    saves_ms_per_s: f64,
 }
 
 fn propose(step: Lending) -> Effect {
@@ -107,6 +109,11 @@ impl Moves {
 
     pub(super) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// What borrowed groups saved against their homes at the end of the last window.
+    pub(super) fn saves_ms_per_s(&self) -> f64 {
+        self.saves_ms_per_s
     }
 
     /// The sites to which nothing may go.
@@ -345,6 +352,7 @@ impl Moves {
         }
         let borrowed = self.borrowed(view, own, sites, counting);
         let saved_ms_per_s: f64 = borrowed.iter().map(|(.., saved)| f64::from(*saved)).sum();
+        self.saves_ms_per_s = saved_ms_per_s;
         self.ledger.end(saved_ms_per_s * elapsed.as_secs_f64());
         self.window_began = view.now;
     }
