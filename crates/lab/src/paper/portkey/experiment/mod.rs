@@ -106,6 +106,7 @@ pub fn of_cabs(size: Size) -> Vec<Point> {
         Strategy::Dominant,
         Strategy::Portkey,
         Strategy::Ours,
+        Strategy::OursBySite,
         Strategy::Optimal,
     ];
     let new = |strategy| Point::new(Scene::Cabs, Workload::PerClient, strategy, 1, size);
@@ -166,10 +167,10 @@ mod tests {
     #[test]
     fn figures_share_their_runs() {
         let count = |figures: &[u8]| points(figures, Size::Quick, false).len();
-        // Three strategies once, four for both objectives.
-        assert_eq!((count(&[8]), count(&[4]), count(&[4, 8])), (78, 18, 78));
+        // Three strategies once, six for both objectives.
+        assert_eq!((count(&[8]), count(&[4]), count(&[4, 8])), (90, 18, 90));
         assert_eq!((count(&[12]), count(&[13])), (0, 12));
-        assert_eq!(points(&[8], Size::Paper, true).len(), 5 * 78 + 5);
+        assert_eq!(points(&[8], Size::Paper, true).len(), 5 * 90 + 6);
         assert_eq!(spread(vec![3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
         assert_eq!(spread(Vec::new()), None);
     }

@@ -49,7 +49,9 @@ pub enum Strategy {
     Portkey,
     /// Ours.
     Ours,
-    /// The same, and all clients of a key are counted in place of four.
+    /// The same, counted by the site that each client is attached to: what sites do today.
+    OursBySite,
+    /// Ours, and all clients of a key are counted in place of four.
     OursWhole,
     /// It knows places and rates of the future, and pays for its moves.
     Optimal,
@@ -59,12 +61,13 @@ pub enum Strategy {
 
 impl Strategy {
     /// All of them.
-    pub const ALL: [Strategy; 8] = [
+    pub const ALL: [Strategy; 9] = [
         Strategy::Random,
         Strategy::Accessing,
         Strategy::Dominant,
         Strategy::Portkey,
         Strategy::Ours,
+        Strategy::OursBySite,
         Strategy::OursWhole,
         Strategy::Optimal,
         Strategy::Oracle,
@@ -79,6 +82,7 @@ impl Strategy {
             Strategy::Dominant => "dominant node",
             Strategy::Portkey => "Portkey",
             Strategy::Ours => "ours",
+            Strategy::OursBySite => "ours, by site",
             Strategy::OursWhole => "ours, all clients",
             Strategy::Optimal => "optimal, pays",
             Strategy::Oracle => "oracle, free",
@@ -218,9 +222,10 @@ impl Point {
             Strategy::Accessing => run(&mut windowed(Rule::Accessing)),
             Strategy::Dominant => run(&mut windowed(Rule::Dominant)),
             Strategy::Portkey => run(&mut windowed(Rule::Portkey { tail })),
-            Strategy::Ours | Strategy::OursWhole => {
+            Strategy::Ours | Strategy::OursBySite | Strategy::OursWhole => {
                 let whole = self.strategy == Strategy::OursWhole;
-                let goal = Goal { tail, whole, ..Goal::default() };
+                let by_site = self.strategy == Strategy::OursBySite;
+                let goal = Goal { tail, whole, by_site, ..Goal::default() };
                 run(&mut Ours::new(&world, keys, goal, self.seed))
             }
             Strategy::Optimal => run(&mut Optimal::new(&world, &load, tail)),

@@ -192,6 +192,9 @@ pub struct Goal {
     pub equal: bool,
     /// All clients of a group are counted, in place of four: what the bounded profile costs.
     pub whole: bool,
+    /// The sites of a group's clients are counted, in place of these: a bare connection does not show which client
+    /// it is of.
+    pub by_site: bool,
 }
 
 /// Where a client was last, what it has accessed and until when that has faded.
@@ -234,6 +237,7 @@ impl Ours {
             stability: Stability {
                 memory_s: TAU_S,
                 pause_ms: mean_ms + 2.0 * COMMIT_MS as f32,
+                sites_are_origins: goal.by_site,
                 ..Stability::default()
             },
             counter: if goal.equal { counter.with_votes() } else { counter },
@@ -254,7 +258,11 @@ impl Ours {
             (*at, *count, *then) = (origin, *count * kept + weight, at_ms);
             return;
         }
-        let (client, by) = (Client(u32::from(client)), Arrival::By(Site(origin)));
+        let by = Arrival::By(Site(origin));
+        let client = match self.goal.by_site {
+            true => Client::of_site(Site(origin)),
+            false => Client(u32::from(client)),
+        };
         self.counter.count(Tick::from_ms(at_ms), self.keys[key], client, by, weight);
     }
 
@@ -347,12 +355,13 @@ impl Decide for Ours {
         self.count(at_ms, key, access.client, access.origin, 1.0);
     }
 
-    /// Four bytes in each forwarded access name its client; each window each site probes five others (64 bytes)
+    /// Four bytes in each forwarded access name its client, if clients are counted; each window each site probes five others (64 bytes)
     /// and publishes its row.
     fn overhead_bytes(&self, seconds: f64, accesses: u64) -> f64 {
         let windows = seconds / WINDOW_S as f64;
         let sites = self.sites as f64;
-        accesses as f64 * 4.0 + windows * sites * (5.0 * 64.0 + 2.0 * sites)
+        let names = if self.goal.by_site { 0.0 } else { 4.0 };
+        accesses as f64 * names + windows * sites * (5.0 * 64.0 + 2.0 * sites)
     }
 }
 
@@ -388,10 +397,13 @@ mod tests {
             assert!(one.mean_ms < hash / 3.0 && one.moves > 0, "{rule:?} {one:?}");
         }
         for tail in [false, true] {
-            let terms = Goal { tail, ..Goal::default() };
-            let one = measured(|world, keys| Box::new(Ours::new(world, keys, terms.clone(), 1)));
-            assert!(one.mean_ms < hash / 3.0, "{tail} {one:?}");
-            assert!(one.overhead < 0.05);
+            for by_site in [false, true] {
+                let terms = Goal { tail, by_site, ..Goal::default() };
+                let one =
+                    measured(|world, keys| Box::new(Ours::new(world, keys, terms.clone(), 1)));
+                assert!(one.mean_ms < hash / 3.0, "{tail} {by_site} {one:?}");
+                assert!(one.overhead < 0.05);
+            }
         }
     }
 
