@@ -32,6 +32,8 @@ enum Bench {
     Site(bench::Options),
     /// Global keys: slots that move, beside Valkey's; forwarding; how often holders are known.
     Global(bench::Options),
+    /// Placement: what it costs to count accesses, and the bars that the lab measures.
+    Placement(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Task::Generate => generate::generate(field::binary::root()),
         Task::Bench(Bench::Site(options)) => bench::site(&options),
         Task::Bench(Bench::Global(options)) => bench::global::global(&options),
+        Task::Bench(Bench::Placement(options)) => bench::placement::placement(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

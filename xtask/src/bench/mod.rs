@@ -12,11 +12,14 @@
 
 mod command;
 mod cost;
+mod deployment;
 mod disk;
 mod failover;
 pub(crate) mod global;
 mod load;
+mod loads;
 mod machine;
+pub(crate) mod placement;
 mod plan;
 mod results;
 mod statistics;

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
-use super::deployment::Deployment;
 use super::handover::SLOTS;
-use super::loads::{self, Command};
 use crate::bench::command::Programs;
+use crate::bench::deployment::Deployment;
 use crate::bench::load::Report;
+use crate::bench::loads::{self, Command};
 
 pub(super) const CLIENTS: usize = 50;
 pub(super) const PIPELINES: [usize; 2] = [1, 16];

@@ -8,10 +8,10 @@ use field::resp::{Client, Error};
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
-use super::deployment::Deployment;
-use super::loads::{self, Command};
 use crate::bench::command::Programs;
+use crate::bench::deployment::Deployment;
 use crate::bench::load::Report;
+use crate::bench::loads::{self, Command};
 
 /// What moves.
 pub(super) const SLOTS: &str = "0-499";

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
-use super::deployment::Deployment;
 use super::handover::{SLOT_COUNT, SLOTS};
-use super::loads::{self, Command};
 use crate::bench::command::Programs;
+use crate::bench::deployment::Deployment;
 use crate::bench::load::Report;
+use crate::bench::loads::{self, Command};
 
 /// Enough that every slot has some.
 const KEYS: u64 = 100_000;

@@ -15,11 +15,9 @@
 //! | `paper` | the bars that the lab measures in virtual time, once |
 //! | `three` | three sites of three nodes under load; no bar |
 
-mod deployment;
 mod forward;
 mod handover;
 mod known;
-mod loads;
 mod paper;
 mod results;
 mod valkey;

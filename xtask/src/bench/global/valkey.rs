@@ -10,8 +10,8 @@ use field::resp::{Client, Value};
 use serde::{Deserialize, Serialize};
 
 use super::handover::{Asker, FEW_KEYS, SLOT_COUNT, SLOTS, SMALL_BYTES};
-use super::loads;
 use crate::bench::command::{Programs, output_of, run};
+use crate::bench::loads;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::bench::command::Programs;
-use crate::bench::load::{self, Report};
+use super::command::Programs;
+use super::load::{self, Report};
 
 /// A command line for `load`, over the Redis protocol.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use field::{Node, Site, eventually, ports};
 use tempfile::TempDir;
 
-use crate::bench::command::Programs;
-use crate::bench::systems;
+use super::command::Programs;
+use super::systems;
 
 /// How long a deployment may take to come to rest.
 const SETTLED_MAX: Duration = Duration::from_secs(60);
@@ -28,6 +28,16 @@ pub(super) struct Deployment {
 impl Deployment {
     /// Starts so many sites of so many nodes, and waits until each holds its share of the slots.
     pub(super) fn start(programs: &Programs, sites: usize, nodes: u64) -> Result<Self, String> {
+        Self::start_placed(programs, sites, nodes, "off")
+    }
+
+    /// The same with a placement of the keyspace.
+    pub(super) fn start_placed(
+        programs: &Programs,
+        sites: usize,
+        nodes: u64,
+        placement: &str,
+    ) -> Result<Self, String> {
         let folder = systems::folder()?;
         let mut all = Self {
             sites: Vec::new(),
@@ -50,6 +60,7 @@ impl Deployment {
         }
         all.settle()?;
         let create = ["keyspace", "create", "load", "--prefix", PREFIX, "--scope", "global"];
+        let create = [&create[..], &["--placement", placement]].concat();
         eventually(SETTLED_MAX, || all.first(0).cli(&create))?;
         for node in all.sites.iter().flat_map(|site| &site.nodes) {
             eventually(SETTLED_MAX, || match node.cli(&["keyspace", "list"])? {

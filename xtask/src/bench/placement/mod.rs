@@ -1,0 +1,58 @@
+//! `cargo xtask bench placement`: what it costs to count accesses, and the bars that the lab measures.
+//!
+//! The rules are those of `bench site`: real processes with their defaults on one machine and disk, five repetitions on
+//! fresh folders, medians with the smallest and the largest.
+//!
+//! | row | what |
+//! | --- | --- |
+//! | `count` | GETs of global keys whose accesses are counted, beside the same GETs without, at 10 thousand and a million keys |
+//! | `lab` | the bars of `portolan lab paper portkey`, once, in virtual time |
+//!
+//! Left out: how fast groups are lent between processes. On loopback no site is nearer than another, so nothing moves.
+
+mod count;
+mod lab;
+mod results;
+
+use super::{Options, command, disk, machine, systems};
+use results::Results;
+
+/// All rows, in the order in which they are measured.
+const ROWS: [&str; 2] = ["lab", "count"];
+
+/// Measures, and writes what came of it.
+pub(crate) fn placement(options: &Options) -> Result<(), String> {
+    if let Some(path) = &options.from {
+        let results = Results::read(path)?;
+        return publish(&results, results.is_quick);
+    }
+    options.check(&ROWS)?;
+    let programs = command::build()?;
+    let mut results = Results::new(machine::describe(&systems::root()?)?, options.quick)?;
+    if options.wants("lab") {
+        results.lab = lab::measure(&programs, options.quick)?;
+    }
+    if options.wants("count") {
+        for repetition in 1..=options.repetitions() {
+            eprintln!("repetition {repetition} of {}", options.repetitions());
+            results.disk.push(disk::fdatasync(&systems::root()?)?);
+            results.counts.extend(count::measure(&programs, repetition, options.quick)?);
+        }
+    }
+    publish(&results, options.quick)
+}
+
+fn publish(results: &Results, quick: bool) -> Result<(), String> {
+    let (folder, samples) = if quick {
+        (field::binary::target().join("bench"), "quick-placement.json".to_owned())
+    } else {
+        let name = results.date.replace(':', "");
+        (field::binary::root().join("bench"), format!("results/placement-{name}.json"))
+    };
+    let json = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
+    super::write(&folder.join(&samples), &json)?;
+    let page = folder.join("RESULTS-placement.md");
+    super::write(&page, &results.page(&samples))?;
+    eprintln!("written: {}", page.display());
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! The samples of a run as JSON, and as the page that people read.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::count::{CLIENTS, Counts, PIPELINE, PLACEMENTS};
+use super::lab::Goal;
+use crate::bench::command::output;
+use crate::bench::disk::Fdatasync;
+use crate::bench::load::Report;
+use crate::bench::machine::Machine;
+use crate::bench::statistics::{Spread, grouped};
+use crate::bench::systems::System;
+
+/// The bar: so many percent fewer GETs.
+const FEWER_PERCENT_MAX: f64 = 2.0;
+
+/// Everything that a run measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Results {
+    /// When it began, in UTC.
+    pub(super) date: String,
+    pub(super) machine: Machine,
+    pub(super) version: String,
+    /// Before each repetition.
+    pub(super) disk: Vec<Fdatasync>,
+    pub(super) is_quick: bool,
+    pub(super) counts: Vec<Counts>,
+    pub(super) lab: Vec<Goal>,
+}
+
+const INTRODUCTION: &str = "\
+# Placement: what counting costs, and what it brings
+
+Written by `cargo xtask bench placement`; do not edit. What the mode is: [docs/placement.md](../docs/placement.md).
+The site and the generator (`bench/load`) ran on this one machine, on loopback, from an empty disk in every repetition. Figures are the
+median of all runs and, in parentheses, the smallest and the largest. The bars of the lab are of virtual time, and come out alike on every
+machine; how they are measured is in [docs/lab.md](../docs/lab.md#portkey). The solver's are in [the record](../docs/record.md#speed-of-the-solver).
+";
+
+impl Results {
+    pub(super) fn new(machine: Machine, is_quick: bool) -> Result<Self, String> {
+        Ok(Self {
+            date: output("date", &["-u", "+%Y-%m-%dT%H:%MZ"])?,
+            machine,
+            version: System::Portolan.version()?,
+            disk: Vec::new(),
+            is_quick,
+            counts: Vec::new(),
+            lab: Vec::new(),
+        })
+    }
+
+    /// The samples of an earlier run.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// The page; `samples` is where the JSON lies, as seen from it.
+    pub(super) fn page(&self, samples: &str) -> String {
+        let mut page = String::from(INTRODUCTION);
+        if self.is_quick {
+            line(&mut page, "\n**A quick run: not a result.**");
+        }
+        line(&mut page, "");
+        line(&mut page, &format!("- {}; samples: [{samples}]({samples})", self.date));
+        line(&mut page, &format!("- {}", self.machine));
+        line(&mut page, &format!("- {}", self.version));
+        if let Some(p50) = Spread::of(self.disk.iter().map(|disk| disk.p50_us)) {
+            let took = p50.text(grouped);
+            line(&mut page, &format!("- the disk: 4 KiB appended with fdatasync take {took} µs"));
+        }
+        line(&mut page, "\n## The bars\n");
+        line(&mut page, "| work | bar | measured | |");
+        line(&mut page, "| --- | --- | --- | --- |");
+        for (keys, placement) in self.extents() {
+            let Some(fewer) = self.fewer_percent(keys, placement) else { continue };
+            let met = met(fewer.median <= FEWER_PERCENT_MAX, "");
+            let (keys, placement) = (grouped(keys as f64), PLACEMENTS[placement]);
+            let measured = fewer.text(|percent| format!("{percent:.1}"));
+            line(
+                &mut page,
+                &format!(
+                    "| GETs of {keys} keys, pipeline {PIPELINE}, with `placement = {placement}` | ≤ \
+                     {FEWER_PERCENT_MAX} % fewer | {measured} % | {met} |"
+                ),
+            );
+        }
+        for Goal { what, goal, here, met: is_met, missed_by } in &self.lab {
+            let met = met(*is_met, missed_by);
+            line(&mut page, &format!("| in the lab, {what} | {goal} | {here} | {met} |"));
+        }
+        self.gets(&mut page);
+        page
+    }
+
+    /// Numbers of keys, and placements that count.
+    fn extents(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let mut keys: Vec<u64> = self.counts.iter().map(|one| one.keys).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.into_iter().flat_map(|keys| (1..PLACEMENTS.len()).map(move |at| (keys, at)))
+    }
+
+    fn of(&self, keys: u64) -> impl Iterator<Item = &Counts> {
+        self.counts.iter().filter(move |one| one.keys == keys)
+    }
+
+    fn fewer_percent(&self, keys: u64, placement: usize) -> Option<Spread> {
+        Spread::of(self.of(keys).flat_map(|one| one.fewer_percent(placement)))
+    }
+
+    fn gets(&self, page: &mut String) {
+        let Some(first) = self.counts.first() else { return };
+        line(page, "\n## count: GETs of keys whose accesses are counted\n");
+        line(
+            page,
+            &format!(
+                "{CLIENTS} clients, {PIPELINE} requests at once, one second a run, values of 100 B. A site of one node for each \
+                 placement, all up at the same time and asked in turn; a run is compared with the one of `off` beside it."
+            ),
+        );
+        line(page, "\n| keys | placement | GETs/s | p99 µs | server CPU µs/request | fewer, % |");
+        line(page, "| --: | --- | --: | --: | --: | --: |");
+        let mut extents: Vec<u64> = self.extents().map(|(keys, _)| keys).collect();
+        extents.dedup();
+        for keys in extents {
+            for (at, placement) in PLACEMENTS.iter().enumerate() {
+                let column = |figure: fn(&Report) -> f64, show: fn(f64) -> String| {
+                    let runs = self.of(keys).flat_map(|one| &one.runs);
+                    let spread = Spread::of(runs.map(|run| figure(&run[at])));
+                    spread.map_or_else(|| "–".to_owned(), |spread| spread.text(show))
+                };
+                let fewer = self.fewer_percent(keys, at).filter(|_| at > 0);
+                let fewer = fewer.map_or_else(String::new, |one| one.text(tenths));
+                let gets = column(|run| run.ops_per_s, grouped);
+                let p99 = column(|run| run.latency().map_or(f64::NAN, |one| one.p99_us), grouped);
+                let cpu = column(Report::server_us_per_op, |us| format!("{us:.2}"));
+                let keys = grouped(keys as f64);
+                line(page, &format!("| {keys} | {placement} | {gets} | {p99} | {cpu} | {fewer} |"));
+            }
+        }
+        line(page, "\n```text");
+        line(page, &first.command);
+        line(page, "```");
+    }
+}
+
+fn met(is_met: bool, missed_by: &str) -> String {
+    match (is_met, missed_by) {
+        (true, _) => "met".to_owned(),
+        (false, "") => "**missed**".to_owned(),
+        (false, by) => format!("**missed** by {by}"),
+    }
+}
+
+fn tenths(number: f64) -> String {
+    format!("{number:.1}")
+}
+
+fn line(page: &mut String, text: &str) {
+    writeln!(page, "{text}").expect("a String takes everything");
+}
