@@ -46,7 +46,8 @@ pub(crate) struct Backup {
 pub(crate) struct Promote {
     /// Its name
     name: String,
-    /// The site that takes over, instead of its backup
+    /// The site that takes slots of which no copy is left, empty [default: its backup]. All others
+    /// go to the site with the newest copy
     #[arg(long, value_name = "SITE")]
     at: Option<String>,
     /// Do it without asking: what this call prints may be lost, and no more

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored by default.
-const WORLDS: [&str; 10] = [
+const WORLDS: [&str; 12] = [
     "three-sites",
     "one-site",
     "witness",
@@ -23,7 +23,9 @@ const WORLDS: [&str; 10] = [
     "global",
     "mixed",
     "failovers",
+    "lending",
     "causal",
+    "standbys",
 ];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
@@ -48,7 +50,7 @@ const TRACE_LINES: usize = 30;
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
     /// Ready worlds, or world files [default: three-sites one-site witness pairs leases
-    /// elections global mixed failovers causal]
+    /// elections global mixed failovers lending causal standbys]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 
