@@ -115,7 +115,7 @@ impl JobName {
             JobName::Release => "asks the owners of slots whether copies here may go",
             JobName::Failover => "has other sites take over from a lost one, as an operator asks",
             JobName::Place => {
-                "finds slots that would be better at another site; it moves nothing yet"
+                "finds slots and groups of keys that would be better at another site, and moves the groups of adaptive keyspaces"
             }
             JobName::Lend => {
                 "brings lent groups to their borrowers, and what these write to the slots' owners"

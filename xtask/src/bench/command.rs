@@ -18,7 +18,7 @@ pub(super) fn build() -> Result<Programs, String> {
     build.args(["build", "--profile", "dist", "-p", "load"]);
     let given = std::env::var_os("PORTOLAN_BIN").map(PathBuf::from);
     if given.is_none() {
-        build.args(["-p", "portolan", "--features", "portolan/lab"]);
+        build.args(["-p", "portolan", "--features", "lab"]);
     }
     field::binary::forget_package(&mut build);
     run(build.arg("--target-dir").arg(&target).current_dir(field::binary::root()))?;

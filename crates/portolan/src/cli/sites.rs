@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Token(Token),
     /// Set which other site keeps a site's mirror
     Backup(Backup),
-    /// Have a site's backup take over from it, as it is lost for good
+    /// Have other sites take over from a site that is lost for good
     Promote(Promote),
 }
 

@@ -121,7 +121,8 @@ impl Results {
             page,
             &format!(
                 "{CLIENTS} clients, {PIPELINE} requests at once, one second a run, values of 100 B. A site of one node for each \
-                 placement, all up at the same time and asked in turn; a run is compared with the one of `off` beside it."
+                 placement, all up at the same time and asked in turn; each run of three is compared by itself. Where zero is within the \
+                 spread, read the placements as equal."
             ),
         );
         line(page, "\n| keys | placement | GETs/s | p99 µs | server CPU µs/request | fewer, % |");
