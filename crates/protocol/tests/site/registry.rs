@@ -4,9 +4,9 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, DeploymentCommand, DeploymentId, Failure, Keyspace,
-    KeyspaceSpec, Refusal, RegistrarStep, RegistryChange, RegistryView, Request, RequestId, SiteId,
-    Slot, Write,
+    Answer, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId, Failure, Keyspace,
+    KeyspaceSpec, Refusal, RegistrarStep, Registry, RegistryChange, RegistryView, Request,
+    RequestId, SiteEntry, SiteId, SiteName, Slot, Write,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,6 +354,35 @@ fn a_recovery_that_blocks_all_changes_is_repeated_once_all_sites_answer() {
     assert!(sites.registry(0).version.term.number >= 2);
     sites.agree();
     sites.made(3, change(create("y")));
+}
+
+/// a has accepted that d joins. b and c are lost: they may have let d in, and made it a registrar.
+#[test]
+fn a_site_that_may_have_joined_is_asked_or_named_by_its_number() {
+    let mut sites = Sites::new(3);
+    let known = sites.registry(0);
+    let at = Ballot { round: known.version.round + 1, site: SiteId(1), ..known.version };
+    let entry =
+        SiteEntry { id: SiteId(0), name: SiteName::new("d").unwrap(), ..known.sites[2].clone() };
+    let entry = SiteEntry { incarnation: 77, ..entry };
+    let mut joined = Registry::clone(&known);
+    joined.change_at(&RegistryChange::Join(entry), at).unwrap();
+    joined.version = at;
+    let unlisted = joined.sites.last().unwrap().id;
+    let step = RegistrarStep::Accept(at, Box::new(joined));
+    sites.ask(0, Body::Write(Command::Deployment(DeploymentCommand::Registrar(step)))).unwrap();
+    sites.lab.part_site(1);
+    sites.lab.part_site(2);
+    let recover = |accept, more: &[SiteId]| {
+        let without = [&[SiteId(2), SiteId(3)], more].concat();
+        Body::RecoverRegistry { without, accept }
+    };
+    assert_eq!(sites.view(0, recover(false, &[])).silent, [unlisted]);
+    let silent = model::RegistryError::Silent(unlisted.to_string());
+    let refused = Failure::Refused(Refusal::Registry(silent));
+    assert_eq!(sites.ask(0, recover(true, &[])), Err(refused));
+    assert!(sites.view(0, recover(true, &[unlisted])).recovered);
+    assert!(sites.registry(0).site(unlisted).is_none());
 }
 
 /// c is refused, and another site's recovery ends that before c is asked again.
