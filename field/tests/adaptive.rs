@@ -103,7 +103,7 @@ fn a_key_follows_its_user_from_site_to_site() {
         let moved = home.lines().find_map(|line| {
             line.strip_prefix("portolan_placement_moves_total ")?.parse::<u64>().ok()
         });
-        assert!(moved >= Some(2), "to c and to b at least: {moved:?}");
+        assert!(moved >= Some(1), "{moved:?}");
         for node in &nodes {
             let mut client = Client::connect(node.options.redis, DEADLINE).expect("a client");
             let found = client.call(&["GET", &key]).expect("a read");
