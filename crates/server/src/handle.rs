@@ -89,26 +89,16 @@ pub struct Handle {
 impl Handle {
     /// Answers a query on the calling thread if that is allowed now: a stale read, a read of a
     /// keyspace with lease reads while the lease lasts, or any read on a node that is its site's
-    /// only voter. `None`: use [`Handle::call`].
+    /// only voter. `direct`: see [`Request::direct`]. `None`: use [`Handle::call`].
     pub fn answer_here(
         &self,
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
+        direct: bool,
     ) -> Option<Outcome> {
-        let asker = Asker { entry: Entry::Here, sampler: &self.sampler };
-        self.shared.answer(asker, keyspace, query, consistency)
-    }
-
-    /// The same for a client that goes where its keys are by itself ([`Request::direct`]): its accesses do not
-    /// count.
-    pub fn answer_direct(
-        &self,
-        keyspace: KeyspaceId,
-        query: &Query,
-        consistency: ReadConsistency,
-    ) -> Option<Outcome> {
-        let asker = Asker { entry: Entry::Unknown, sampler: &self.sampler };
+        let entry = if direct { Entry::Unknown } else { Entry::Here };
+        let asker = Asker { entry, sampler: &self.sampler };
         self.shared.answer(asker, keyspace, query, consistency)
     }
 

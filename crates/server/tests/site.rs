@@ -65,7 +65,8 @@ fn one_node_keeps_what_it_acknowledged() {
         assert_eq!(value(&handle, "k999").await.as_deref(), Some(&b"v999"[..]));
         assert_eq!(value(&handle, "none").await, None);
         let query = Query::Get { key: Bytes::from_static(b"k7") };
-        let here = handle.answer_here(KeyspaceId::DEFAULT, &query, ReadConsistency::Linearizable);
+        let here =
+            handle.answer_here(KeyspaceId::DEFAULT, &query, ReadConsistency::Linearizable, false);
         assert!(matches!(here, Some(Ok(Answer::Value(Some(_))))), "{here:?}");
     });
     node.stop();

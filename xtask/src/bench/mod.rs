@@ -29,6 +29,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use results::{LoadSample, Results};
 use systems::{Running, System};
@@ -92,7 +94,7 @@ impl Options {
 /// Runs the whole comparison and writes what came of it.
 pub(crate) fn site(options: &Options) -> Result<(), String> {
     if let Some(path) = &options.from {
-        return publish(&Results::read(path)?, false);
+        return publish(&read_results::<Results>(path)?, false);
     }
     options.check(&plan::names())?;
     let programs = command::build()?;
@@ -167,18 +169,36 @@ fn loads(
 }
 
 fn publish(results: &Results, quick: bool) -> Result<(), String> {
+    let page = |samples: &str| results.page(samples);
+    write_results("site", "RESULTS.md", (&results.date, quick), results, page)
+}
+
+/// The samples of an earlier run of a bench.
+fn read_results<R: DeserializeOwned>(path: &Path) -> Result<R, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Writes the samples of a bench as JSON, and the page that people read, which is given where the JSON lies. Those
+/// of a quick run go to the target folder.
+fn write_results<R: Serialize>(
+    bench: &str,
+    page_name: &str,
+    (date, quick): (&str, bool),
+    results: &R,
+    page: impl FnOnce(&str) -> String,
+) -> Result<(), String> {
     let (folder, samples) = if quick {
-        (field::binary::target().join("bench"), "quick.json".to_owned())
+        (field::binary::target().join("bench"), format!("quick-{bench}.json"))
     } else {
-        let name = results.date.replace(':', "");
-        (field::binary::root().join("bench"), format!("results/site-{name}.json"))
+        let name = date.replace(':', "");
+        (field::binary::root().join("bench"), format!("results/{bench}-{name}.json"))
     };
-    let path = folder.join(&samples);
     let json = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
-    write(&path, &json)?;
-    let page = folder.join("RESULTS.md");
-    write(&page, &results.page(&samples))?;
-    eprintln!("written: {}", page.display());
+    write(&folder.join(&samples), &json)?;
+    let path = folder.join(page_name);
+    write(&path, &page(&samples))?;
+    eprintln!("written: {}", path.display());
     Ok(())
 }
 

@@ -1,8 +1,6 @@
 //! The samples of a run as JSON, and as the page that people read.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -72,12 +70,6 @@ impl Results {
             cost: Vec::new(),
             failover: Vec::new(),
         })
-    }
-
-    /// The samples of an earlier run.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
     /// The page; `samples` is where the JSON lies, as seen from it.
@@ -446,8 +438,9 @@ mod tests {
         });
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
-        fs::write(&path, serde_json::to_string(&before).unwrap()).unwrap();
-        assert_eq!(Results::read(&path).unwrap().page("x"), before.page("x"));
+        std::fs::write(&path, serde_json::to_string(&before).unwrap()).unwrap();
+        let read: Results = crate::bench::read_results(&path).unwrap();
+        assert_eq!(read.page("x"), before.page("x"));
         assert!(before.page("x").contains("| 0.500 | never |"));
     }
 }

@@ -228,7 +228,7 @@ impl Callee {
         consistency: ReadConsistency,
         deadline_ms: Option<u64>,
     ) -> Result<(Answer, Option<Duration>), Status> {
-        if let Some(outcome) = self.handle.answer_here(keyspace, &query, consistency) {
+        if let Some(outcome) = self.handle.answer_here(keyspace, &query, consistency, false) {
             return answered(outcome).map(|answer| (answer, None));
         }
         let request = Request::read(keyspace, query, consistency);

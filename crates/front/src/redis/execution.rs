@@ -316,10 +316,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         consistency: ReadConsistency,
     ) -> Option<Outcome> {
         let handle = &self.thread.handle;
-        match self.session.is_direct() {
-            true => handle.answer_direct(keyspace, query, consistency),
-            false => handle.answer_here(keyspace, query, consistency),
-        }
+        handle.answer_here(keyspace, query, consistency, self.session.is_direct())
     }
 
     pub(super) async fn do_own(&mut self, frame: &Frame, own: Own) -> Result<(), Refused> {

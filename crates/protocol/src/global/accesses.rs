@@ -17,7 +17,7 @@
 //! handed its slot over, counts by this site. And which client of a site asks. A bare connection counts by its site.
 
 pub use crate::origin::{Asker, Entry};
-use crate::placement::GroupKey;
+use crate::placement::{GroupKey, Sampler};
 use model::{Body, Bytes, Catalog, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher as _;
@@ -83,17 +83,12 @@ impl Accesses {
             return;
         }
         if let Some(weight) = asker.sampler.take() {
-            self.keep((asker, site), weight, what());
+            self.keep(asker.sampler, site, weight, what());
         }
     }
 
-    fn keep(
-        &self,
-        (asker, site): (Asker<'_>, Option<SiteId>),
-        weight: f32,
-        what: Option<Accessed>,
-    ) {
-        asker.sampler.set_load(self.per_s.load(Relaxed));
+    fn keep(&self, sampler: &Sampler, site: Option<SiteId>, weight: f32, what: Option<Accessed>) {
+        sampler.set_load(self.per_s.load(Relaxed));
         let access = what.map(|Accessed { keyspace, may_be_lent, key, bytes }| {
             let group = self.group_of(keyspace, may_be_lent, &key);
             Access { group, site, count: weight, bytes }
@@ -194,7 +189,6 @@ pub(crate) fn accessed<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Sampler;
     use model::{Keyspace, Placement, Query, ReadConsistency};
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -22,7 +22,7 @@ mod paper;
 mod results;
 mod valkey;
 
-use super::{Options, command, disk, machine, systems};
+use super::{Options, command, disk, machine, read_results, systems, write_results};
 use results::Results;
 
 /// All rows, in the order in which they are measured.
@@ -54,7 +54,7 @@ impl Extent {
 /// Measures, and writes what came of it.
 pub(crate) fn global(options: &Options) -> Result<(), String> {
     if let Some(path) = &options.from {
-        return publish(&Results::read(path)?, false);
+        return publish(&read_results::<Results>(path)?, false);
     }
     options.check(&ROWS)?;
     let programs = command::build()?;
@@ -102,16 +102,6 @@ pub(crate) fn global(options: &Options) -> Result<(), String> {
 }
 
 fn publish(results: &Results, quick: bool) -> Result<(), String> {
-    let (folder, samples) = if quick {
-        (field::binary::target().join("bench"), "quick-global.json".to_owned())
-    } else {
-        let name = results.date.replace(':', "");
-        (field::binary::root().join("bench"), format!("results/global-{name}.json"))
-    };
-    let json = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
-    super::write(&folder.join(&samples), &json)?;
-    let page = folder.join("RESULTS-global.md");
-    super::write(&page, &results.page(&samples))?;
-    eprintln!("written: {}", page.display());
-    Ok(())
+    let page = |samples: &str| results.page(samples);
+    write_results("global", "RESULTS-global.md", (&results.date, quick), results, page)
 }

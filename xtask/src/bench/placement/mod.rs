@@ -14,7 +14,7 @@ mod count;
 mod lab;
 mod results;
 
-use super::{Options, command, disk, machine, systems};
+use super::{Options, command, disk, machine, read_results, systems, write_results};
 use results::Results;
 
 /// All rows, in the order in which they are measured.
@@ -23,7 +23,7 @@ const ROWS: [&str; 2] = ["lab", "count"];
 /// Measures, and writes what came of it.
 pub(crate) fn placement(options: &Options) -> Result<(), String> {
     if let Some(path) = &options.from {
-        let results = Results::read(path)?;
+        let results = read_results::<Results>(path)?;
         return publish(&results, results.is_quick);
     }
     options.check(&ROWS)?;
@@ -43,16 +43,6 @@ pub(crate) fn placement(options: &Options) -> Result<(), String> {
 }
 
 fn publish(results: &Results, quick: bool) -> Result<(), String> {
-    let (folder, samples) = if quick {
-        (field::binary::target().join("bench"), "quick-placement.json".to_owned())
-    } else {
-        let name = results.date.replace(':', "");
-        (field::binary::root().join("bench"), format!("results/placement-{name}.json"))
-    };
-    let json = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
-    super::write(&folder.join(&samples), &json)?;
-    let page = folder.join("RESULTS-placement.md");
-    super::write(&page, &results.page(&samples))?;
-    eprintln!("written: {}", page.display());
-    Ok(())
+    let page = |samples: &str| results.page(samples);
+    write_results("placement", "RESULTS-placement.md", (&results.date, quick), results, page)
 }

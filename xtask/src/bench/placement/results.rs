@@ -1,8 +1,6 @@
 //! The samples of a run as JSON, and as the page that people read.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,12 +50,6 @@ impl Results {
             counts: Vec::new(),
             lab: Vec::new(),
         })
-    }
-
-    /// The samples of an earlier run.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
     /// The page; `samples` is where the JSON lies, as seen from it.

@@ -89,7 +89,7 @@ pub struct PlacementCounts {
     pub moved_bytes: u64,
     /// How long users have waited for them, in ms: an estimate.
     pub paused_ms: f64,
-    /// What borrowed groups saved against their homes in the last window, in ms a second.
+    /// What borrowed groups saved against their homes at the end of the last window, in ms a second.
     pub saved_ms_per_s: f64,
 }
 

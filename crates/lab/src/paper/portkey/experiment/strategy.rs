@@ -355,7 +355,8 @@ impl Decide for Ours {
         self.count(at_ms, key, access.client, access.origin, 1.0);
     }
 
-    /// Four bytes in each forwarded access name its client, if clients are counted; each window each site probes five others (64 bytes)
+    /// Four bytes in each forwarded access name its client, if clients are counted; each window each site probes
+    /// five others (64 bytes)
     /// and publishes its row.
     fn overhead_bytes(&self, seconds: f64, accesses: u64) -> f64 {
         let windows = seconds / WINDOW_S as f64;
