@@ -140,7 +140,7 @@ pub enum StagedItem {
     },
     /// The source's log time when this was sent: the times in the items that follow, up to the next
     /// one of these, count from it. They are translated where they arrive, into a log time that is
-    /// another one. Without it (from an earlier version) they are taken as they are.
+    /// another one.
     Clock {
         /// Milliseconds.
         log_time_ms: u64,

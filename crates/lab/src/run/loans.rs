@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use model::{Bytes, Epoch, Group, LoanPart, SiteId};
 use protocol::site::GroupRight;
-use protocol::site::machine::loans::PartRow;
+use protocol::site::machine::global::loans::PartRow;
 
 use super::Run;
 use super::form::PATIENCE;

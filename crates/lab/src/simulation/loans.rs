@@ -3,7 +3,7 @@
 use super::{NodeIndex, Simulation};
 use model::{Body, Command, Group};
 use protocol::site::GroupRight;
-use protocol::site::machine::loans::{LentRow, PartRow};
+use protocol::site::machine::global::loans::{LentRow, PartRow};
 
 /// Groups that are remembered.
 const GROUPS_MAX: usize = 4_096;

@@ -25,8 +25,8 @@
 use crate::bugs::{Bug, Planted};
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
-use crate::site::machine::copying::{self, CopiedChunk, Position};
-use crate::site::machine::source::Move;
+use crate::site::machine::global::copying::{self, CopiedChunk, Position};
+use crate::site::machine::global::source::Move;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
     Answer, Command, DestinationStep, Failure, GlobalCommand, MoveError, MoveId, Refusal,

@@ -1,6 +1,6 @@
 //! The mirror of a site, sent by its leader to its backup.
 //!
-//! The state has the backup and the mirror's number ([`crate::site::machine::mirroring`]); the
+//! The state has the backup and the mirror's number ([`crate::site::machine::global::mirroring`]); the
 //! backup has its progress, and a new leader begins by asking for it:
 //!
 //! ```text
@@ -21,9 +21,9 @@
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::Stopped;
-use crate::site::machine::copying::{Gathered, Sent, SlotPlace, must_begin_anew};
-use crate::site::machine::mirroring::OwnMirror;
-use crate::site::machine::tokens::Token;
+use crate::site::machine::global::copying::{Gathered, Sent, SlotPlace, must_begin_anew};
+use crate::site::machine::global::mirroring::OwnMirror;
+use crate::site::machine::global::tokens::Token;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
     Answer, BackupError, BySlot, Command, Epoch, Failure, GlobalCommand, KeyspaceId, MirrorStep,

@@ -138,7 +138,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// The mirrors of other sites that are kept here.
     pub fn mirrors_kept(&self) -> Vec<Kept> {
-        let kept = |(from, mirror): (&SiteId, &super::machine::mirrors::Mirror)| {
+        let kept = |(from, mirror): (&SiteId, &super::machine::global::mirrors::Mirror)| {
             let heard =
                 self.global.backups.heard.get(from).filter(|heard| heard.0 == mirror.number);
             Kept {

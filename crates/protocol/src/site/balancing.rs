@@ -5,7 +5,7 @@
 //! job ([`super::leaving`]). This job begins handovers, and [`crate::global::handover`] carries them out.
 
 use super::machine::Machine;
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use crate::job::{Effect, Job, View};
 use model::{Ballot, Command, GlobalCommand, SiteId, Slot, SlotRun, SourceStep, limits};
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,7 +25,7 @@
 //! notices that revisions are missing (`machine::causal`).
 
 use super::machine::Machine;
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use crate::global::failover::CLAIMS_MAX;
 use crate::job::{Effect, Job, Progress, View};
 use model::{

@@ -1,7 +1,7 @@
 //! Copies of keys that other sites hold ([`crate::global::cache`]): this node's, and the validators
 //! that it sends to the nodes of other sites for the keys that are here.
 
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use super::{Origin, Site};
 use crate::bugs::Bug;
 use crate::global::cache::{Asked, Cache, Copies, Validator, copied_key};

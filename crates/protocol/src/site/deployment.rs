@@ -7,7 +7,7 @@
 //! - Its leader's jobs are polled ([`super::jobs`]).
 
 use super::inter_site::Outbox;
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use super::maps::Maps;
 use super::registrars::Changes;
 use super::ring::OnRing;

@@ -4,7 +4,7 @@
 //! that came from another site is answered here or not at all: its sender is redirected to the
 //! owner of the slot, goes there itself and updates its map. No request travels in circles.
 
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::admission::{
     Admission, Arrival, Context as _, GroupAt, Sender, Target, Wait, admit, group_of, target_of,

@@ -10,7 +10,7 @@
 //! While the owner of a copy can be reached, the copy waits: the owner has another backup by now,
 //! and reports when that is complete. Until then the owner feeds the copy here, too; that ends before the
 //! copy is handed on or the site goes, so that others have it as it is. Other copies are *handed on*: to a site that stays and does
-//! not own them, in chunks, each a command there ([`super::machine::handing_on`]). A record of an
+//! not own them, in chunks, each a command there ([`super::machine::global::handing_on`]). A record of an
 //! owner that no other site has is sent to one of them. Then the others are asked again. The
 //! registry's change that removes the site names the sites that have its copies, and is refused if
 //! one of these leaves.
@@ -22,8 +22,8 @@
 
 use super::machine::Machine;
 use super::machine::deployment::Membership;
-use super::machine::handing_on::Place;
-use super::machine::tokens::Token;
+use super::machine::global::handing_on::Place;
+use super::machine::global::tokens::Token;
 use crate::global::backups::backup_of;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};

@@ -9,7 +9,7 @@
 //! Left out: which group is lent to whom is not decided here, but by [`super::placing`].
 
 use super::Site;
-use super::machine::loans::{LentRow, PartRow};
+use super::machine::global::loans::{LentRow, PartRow};
 use crate::admission::{Context, GroupAt};
 use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;

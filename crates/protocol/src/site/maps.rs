@@ -5,7 +5,7 @@
 //! node's own state as that is applied.
 
 use super::Site;
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use crate::bugs::Bug;
 use crate::global::map::exchange::{compare, handle, push};
 use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};

@@ -9,7 +9,7 @@
 //!
 //! [`PreferredOwners::registrar`]: crate::global::preferred_owners::PreferredOwners::registrar
 
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use crate::job::{Effect, Job, View};
 use model::{Command, Epoch, GlobalCommand, SiteId, Slot, SlotEpochs};
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@
 //! of this is kept: it is asked for again.
 
 use super::Site;
-use super::machine::tokens::Token;
+use super::machine::global::tokens::Token;
 use super::stranded::stranded;
 use crate::job::{Effect, Job, Progress, View};
 use model::{

@@ -15,9 +15,9 @@
 //! - [`receiver`]: the numbers of chunks at the destination;
 //! - [`sender`]: the window of chunks without an acknowledgement, gaps, the throttle, timeouts.
 //!
-//! Left out: what a chunk has is read from the state (`site::machine::copying`), and which command carries it
+//! Left out: what a chunk has is read from the state (`site::machine::global::copying`), and which command carries it
 //! is the affair of the stream's user ([`crate::global::handover`], [`crate::global::mirroring`]). The
-//! destination takes chunks in by commands (`site::machine::destination`, `site::machine::mirrors`).
+//! destination takes chunks in by commands (`site::machine::global::destination`, `site::machine::global::mirrors`).
 
 pub(crate) mod receiver;
 pub(crate) mod sender;

@@ -68,6 +68,7 @@ const ROOMS: &[Room] = &[
         ],
     ),
     ("site/machine/causal", CAUSAL_TABLES),
+    ("site/machine/global", GLOBAL_TABLES),
     ("stream", &["job"]),
 ];
 
@@ -96,8 +97,25 @@ const CAUSAL_TABLES: &[&str] = &[
     "site/machine/keys",
     "site/machine/reader",
     "site/machine/records",
-    "site/machine/stores",
+    "site/machine/store",
     "site/machine/tables",
+    "stream",
+];
+
+/// The tables of global keys: the deployment's beside them, and nothing of causal keys.
+const GLOBAL_TABLES: &[&str] = &[
+    "bugs",
+    "global",
+    "machine",
+    "site/machine/Applying",
+    "site/machine/Machine",
+    "site/machine/MachineError",
+    "site/machine/Modes",
+    "site/machine/Stopped",
+    "site/machine/deployment",
+    "site/machine/elsewhere",
+    "site/machine/slot_rows",
+    "site/machine/store",
     "stream",
 ];
 
@@ -346,13 +364,25 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_the_replica_names_is_found() {
-        for name in ["crate::global::routing::Routing", "super::super::site::Site"] {
-            let path = "crates/protocol/src/replica/reads.rs".to_owned();
-            let wrong = check(&Files::from([(path, format!("use {name};"))]));
-            let wrong = wrong.iter().filter(|one| one.contains("replica must not name"));
-            assert_eq!(wrong.count(), 1, "{name}");
+    fn in_every_room_each_name_of_another_one_is_found() {
+        for (room, allowed) in ROOMS {
+            let may = |other: &str| allowed.iter().chain([room]).any(|one| is_in(other, one));
+            for (other, _) in ROOMS.iter().filter(|(other, _)| !may(other)) {
+                let path = format!("crates/protocol/src/{room}/planted.rs");
+                let text = format!("use crate::{}::Planted;", other.replace('/', "::"));
+                let wrong = check(&Files::from([(path, text)]));
+                let found = format!("{room} must not name {other}/Planted");
+                assert_eq!(wrong.iter().filter(|one| one.ends_with(&found)).count(), 1, "{found}");
+            }
         }
+    }
+
+    #[test]
+    fn a_mode_that_the_replica_names_by_a_long_way_is_found() {
+        let path = "crates/protocol/src/replica/reads.rs".to_owned();
+        let text = "use super::super::site::Site;".to_owned();
+        let wrong = check(&Files::from([(path, text)]));
+        assert_eq!(wrong.iter().filter(|one| one.contains("replica must not name")).count(), 1);
     }
 
     #[test]

@@ -8,24 +8,23 @@ use super::MachineError;
 use super::records::Record;
 use model::Bytes;
 
-/// How another site's log time is taken here.
+/// How another site's log time is taken here; at first as if it were this site's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elsewhere {
-    /// Its log time, and this site's when it came. `None`: an earlier version did not say.
-    clocks: Option<(u64, u64)>,
+    there_ms: u64,
+    here_ms: u64,
 }
 
 impl Elsewhere {
     pub(super) fn new(there_ms: u64, here_ms: u64) -> Elsewhere {
-        Elsewhere { clocks: Some((there_ms, here_ms)) }
+        Elsewhere { there_ms, here_ms }
     }
 
     /// A moment of it.
     pub(super) fn moment(self, ms: u64) -> u64 {
-        match self.clocks {
-            None => ms,
-            Some((there, here)) if ms >= there => here.saturating_add(ms - there),
-            Some((there, here)) => here.saturating_sub(there - ms),
+        match ms.checked_sub(self.there_ms) {
+            Some(later) => self.here_ms.saturating_add(later),
+            None => self.here_ms.saturating_sub(self.there_ms - ms),
         }
     }
 
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_version_s_times_are_taken_as_they_are() {
+    fn without_a_clock_times_are_taken_as_they_are() {
         let row = Record::encode(Kind::String, Revision(7), Some(600), &[b"x"]);
         assert_eq!(Elsewhere::default().row(&row).unwrap(), row);
         assert_eq!(Elsewhere::default().moment(600), 600);

@@ -3,51 +3,27 @@
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | [`deployment`] | this site's place in its deployment, and the registry |
-//! | [`registrar`] | this site's part in holding the registry |
-//! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
-//! | [`source`], [`destination`], [`copying`] | slots that leave and slots that come |
-//! | [`copies`] | copies of slots that others own |
-//! | `elsewhere` | times that come from another site |
-//! | `orders` | operators' orders to hand slots over, by their numbers |
-//! | `loans`, `lending`, `borrowing`, `claims` | groups that are lent to other sites, and those that come from them |
+//! | [`deployment`] | this site's place in its deployment, the registry, and this site's part in holding it |
+//! | [`global`] | global keys: slots, their owners, copies and moves, groups that are lent |
 //! | [`causal`] | causal keys: this site's part in its region's order |
-//! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
-//! | `ownership` | the owners of slots: the rules, failovers |
-//! | `lost_writes` | the writes that failovers lost of this site |
 //! | `modes` | the composition: which family of commands is whose |
 //! | `reader`, `published` | what is read on any thread |
-//! | `slot_rows` | rows of values by slot |
+//! | `elsewhere` | times that come from another site |
+//! | `store`, `slot_rows` | where some records lie; rows of values by slot |
+//!
+//! The tables of one mode name nothing of another's. Both use the deployment's: which sites there are, and who is who.
 
-mod borrowing;
 pub mod causal;
-mod claims;
-mod clearing;
-pub mod copies;
-pub mod copying;
 pub mod deployment;
-pub mod destination;
 mod elsewhere;
-mod floors;
-pub(crate) mod groups;
-pub(crate) mod handing_on;
-mod lending;
-pub mod loans;
-mod lost_writes;
-pub mod mirroring;
-pub mod mirrors;
+pub mod global;
 mod modes;
-mod orders;
-mod ownership;
 mod published;
 mod reader;
-pub mod registrar;
 mod slot_rows;
-pub mod source;
-mod stores;
+mod store;
 #[cfg(test)]
 mod tests;
-pub mod tokens;
 
 pub use crate::machine::{Applied, Committed, MachineError, Stopped, head_of};
 pub use modes::Modes;
@@ -55,17 +31,15 @@ pub use reader::Reader;
 
 use crate::global::accesses::Accesses;
 use crate::machine::{
-    apply, changes, expiry, head, keys, keyspaces, lineage, numbered, overlay, query, records,
-    requests, rows, tables,
+    apply, changes, expiry, head, keys, keyspaces, lineage, overlay, query, records, rows, tables,
 };
 use deployment::Membership;
-use destination::Arrival;
+use global::destination::Arrival;
+use global::source::Move;
+use global::tokens::Token;
 use model::{Bytes, Epoch, MoveId, SiteId, Slot, SlotEpochs, SlotRun, SlotSet};
-use modes::Owner;
-use source::Move;
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::State;
-use tokens::Token;
 
 /// The state machine of one replica, with the modes of a site.
 pub type Machine<S> = crate::machine::Machine<S, Modes>;

@@ -2,28 +2,29 @@
 //! of slots lie.
 
 use super::causal::{self, Causal, NOT_HELD};
-use super::claims::Claims;
-use super::copies::Copies;
 use super::deployment::{self, Deployment};
-use super::destination::Arrivals;
+use super::global::Owner;
+use super::global::claims::Claims;
+use super::global::copies::Copies;
+use super::global::destination::Arrivals;
+use super::global::loans::Loans;
+use super::global::lost_writes::GivenUp;
+use super::global::mirroring::OwnMirrors;
+use super::global::mirrors::Mirrors;
+use super::global::orders::{self, Orders};
+use super::global::source::{self, Move};
+use super::global::stores::Slots;
 use super::keys::Place;
 use super::lineage::Whose;
-use super::loans::Loans;
-use super::lost_writes::GivenUp;
-use super::mirroring::OwnMirrors;
-use super::mirrors::Mirrors;
-use super::orders::{self, Orders};
 use super::published::Published;
 use super::query::Served;
-use super::source::{self, Move};
-use super::stores::Slots;
 use super::{Applying, Machine, MachineError, Stopped};
 use crate::bugs::{self, Bug, Planted};
 use crate::global::ownership::lending::Part;
 use crate::machine::ModeState;
 use model::{
     Answer, Changed, Command, DeploymentCommand, Epoch, GlobalCommand, Group, Keyspace, KeyspaceId,
-    KeyspaceSpec, MoveId, Refusal, RegistryChange, Revision, SiteId, Slot, SlotRun, SlotSet,
+    KeyspaceSpec, Refusal, RegistryChange, Revision, Slot, SlotRun, SlotSet,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -50,21 +51,6 @@ pub struct Modes {
     pub(super) planted: Planted,
 }
 
-/// Whose records lie under a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// A slot's of a global keyspace.
-    Slot(KeyspaceId, Slot),
-    /// A move's that is bringing them.
-    Staged { id: MoveId, keyspace: KeyspaceId, slot: Slot },
-    /// A mirror's of another site.
-    Mirrored { from: SiteId, keyspace: KeyspaceId, slot: Slot },
-    /// A copy's of a slot that another site owns.
-    Copied { keyspace: KeyspaceId, slot: Slot },
-    /// A part's in a group of another site's slot.
-    Borrowed { keyspace: KeyspaceId },
-}
-
 impl ModeState for Modes {
     type Published = Published;
 
@@ -77,7 +63,7 @@ impl ModeState for Modes {
         let mirrors = Mirrors::load(state)?;
         let mut copies = Copies::load(state)?;
         mirrors.bind(&mut copies);
-        let of_slot = |((keyspace, slot), store): (_, super::stores::Store)| {
+        let of_slot = |((keyspace, slot), store): (_, super::store::Store)| {
             (store.generation, Owner::Slot(keyspace, slot))
         };
         let mut owners: BTreeMap<u64, Owner> = slots.stores().map(of_slot).collect();
@@ -176,7 +162,7 @@ impl ModeState for Modes {
             return Ok(Whose::Own);
         }
         let part = at.modes.loans.part(&group);
-        let is_served = |part: &super::loans::PartRow| match part.borrowed.part {
+        let is_served = |part: &super::global::loans::PartRow| match part.borrowed.part {
             Part::Held => true,
             Part::Frozen => at.modes.planted.is(Bug::ServeGivenBack),
             _ => false,
@@ -371,7 +357,7 @@ impl Modes {
     fn borrowed(
         &self,
         keyspace: KeyspaceId,
-    ) -> impl Iterator<Item = (&Group, &super::loans::PartRow)> + '_ {
+    ) -> impl Iterator<Item = (&Group, &super::global::loans::PartRow)> + '_ {
         let is_fenced = self.is_fenced();
         let parts = self.loans.parts().filter(move |(group, _)| group.keyspace == keyspace);
         parts.filter(move |(_, part)| part.borrowed.part == Part::Held && !is_fenced)

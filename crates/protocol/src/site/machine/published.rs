@@ -2,8 +2,8 @@
 
 use super::causal::NOT_HELD;
 use super::causal::session::Seen;
+use super::global::stores::EMPTY;
 use super::lineage::Whose;
-use super::stores::EMPTY;
 use super::{Modes, Stopped};
 use crate::bugs::Bug;
 use crate::global::accesses::Accesses;

@@ -6,12 +6,13 @@
 //! other one is done again, with all of it from the state while that stands still.
 
 use super::causal::NOT_HELD;
+use super::global::stores::EMPTY;
+use super::global::tokens::Token;
+use super::global::{loans, stores};
 use super::head::Head;
 use super::published::Published;
 use super::query::{self, DueBy, Extent, ReadContext, Served};
-use super::stores::EMPTY;
-use super::tokens::Token;
-use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, loans, stores, tables};
+use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, tables};
 use crate::global::accesses::Accessed;
 use crate::global::ownership::lending::Part;
 use crate::origin::Asker;

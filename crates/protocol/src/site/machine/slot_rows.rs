@@ -154,7 +154,7 @@ fn slots(bucket: u8) -> SlotRun {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tokens::Token;
+    use super::super::global::tokens::Token;
     use super::*;
     use model::{Epoch, SiteId};
     use std::collections::BTreeMap;

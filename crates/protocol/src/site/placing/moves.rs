@@ -25,7 +25,7 @@ use crate::placement::plan::{self, Limits};
 use crate::placement::stability::Regrets;
 use crate::placement::{Assignment, GroupKey, Groups, Rules, plan as planned};
 use crate::site::counting::{Counting, Users};
-use crate::site::machine::groups::Held;
+use crate::site::machine::global::groups::Held;
 use model::{
     BorrowedGroup, Command, GlobalCommand, Group, GroupExplained, Lending, LentGroup, LoansLedger,
     PlacementReason, Registry, SiteId, limits,

@@ -11,7 +11,7 @@
 use super::super::Applying;
 use super::super::keys::Place;
 use super::super::records::Record;
-use super::super::stores::Store;
+use super::super::store::Store;
 use super::super::tables;
 use super::assign::{Becomes, assigned};
 use super::{MachineError, Stopped, rows};

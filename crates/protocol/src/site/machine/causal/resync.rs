@@ -22,7 +22,7 @@
 //! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
 
 use super::super::records::{Record, SEVERAL};
-use super::super::stores::Store;
+use super::super::store::Store;
 use super::super::{Applying, Machine, tables};
 use super::assign::{Becomes, assigned, expiry_after};
 use super::registers::Pending;

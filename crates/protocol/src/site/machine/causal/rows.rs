@@ -363,7 +363,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::machine::stores::Store;
+    use crate::site::machine::store::Store;
     use model::{Ballot, Effect, Term};
 
     #[test]

@@ -6,8 +6,8 @@ mod late;
 mod lost_writes;
 mod restored;
 
+use super::super::global::tokens::Token;
 use super::super::lineage::Whose;
-use super::super::tokens::Token;
 use super::*;
 use crate::global::failover::{Context, FailoverJobs, Wanted};
 use crate::global::mirroring::MirrorDriver;

@@ -1,6 +1,6 @@
 //! Groups that are lent: the machines of up to three sites, and what passes between them.
 
-use super::super::copying::Position;
+use super::super::global::copying::Position;
 use super::moves::{A, B};
 use super::*;
 use crate::global::ownership::lending::Part;

@@ -1,6 +1,6 @@
 //! What other sites get of loans: never more than of the records.
 
-use super::super::copying::{Gathered, Sent};
+use super::super::global::copying::{Gathered, Sent};
 use super::loans::{C, CARS, lent, set, settle, sites};
 use super::moves::{A, B};
 use super::*;

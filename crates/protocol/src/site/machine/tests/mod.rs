@@ -30,9 +30,9 @@ mod simple;
 mod strings;
 mod transactions;
 
+use super::deployment::registrar::NOT_ALONE;
 use super::records::Record;
-use super::registrar::NOT_ALONE;
-use super::stores::Store;
+use super::store::Store;
 use super::{Committed, Machine, Modes, Stopped, tables};
 use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
@@ -234,8 +234,8 @@ fn check_state(state: &impl Read) {
         assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");
     }
     for (key, row) in table(tables::PARTS) {
-        let part: super::loans::PartRow = wire::row::decode(row).unwrap();
-        if part.generation != super::stores::EMPTY {
+        let part: super::global::loans::PartRow = wire::row::decode(row).unwrap();
+        if part.generation != super::global::stores::EMPTY {
             let count = counted.remove(&part.generation).unwrap_or(0);
             assert_eq!(part.keys, count, "the count of {key:?}");
         }

@@ -1,7 +1,7 @@
 //! Slots that move: two sites' machines, and what passes between them.
 
-use super::super::copying::Position;
-use super::super::tokens::Token;
+use super::super::global::copying::Position;
+use super::super::global::tokens::Token;
 use super::*;
 use crate::bugs::Planted;
 use crate::global::handover::Handovers;

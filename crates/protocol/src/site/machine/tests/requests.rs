@@ -1,7 +1,7 @@
 //! Retries.
 
-use super::super::requests::Asker;
 use super::*;
+use crate::machine::requests::Asker;
 use model::{ClientId, Guard, Step, limits};
 
 fn request(client: u64, sequence: u64, acknowledged_below: u64) -> RequestId {

@@ -1,7 +1,7 @@
 //! A site gets another backup: the former one is fed until the new one has everything.
 
 use super::*;
-use crate::site::machine::mirroring::OwnMirror;
+use crate::site::machine::global::mirroring::OwnMirror;
 
 impl Three {
     /// A gets another backup, and all sites learn of it.

@@ -2,7 +2,7 @@
 //! owners.
 
 use super::*;
-use crate::site::machine::copying::Position;
+use crate::site::machine::global::copying::Position;
 use model::{MirrorStep, Reached};
 use storage::state::State as _;
 

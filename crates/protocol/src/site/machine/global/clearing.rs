@@ -6,7 +6,7 @@
 use super::Applying;
 use super::lending::group_records;
 use super::lineage::Whose;
-use super::stores::Store;
+use super::store::Store;
 use super::{MachineError, Stopped};
 use crate::global::ownership::lending::Part;
 use model::{Bytes, Group, KeyspaceId, Refusal, SlotRun, limits};
@@ -18,7 +18,10 @@ type Copies = Vec<(Group, Vec<(Bytes, Bytes)>)>;
 impl<S: State> Applying<'_, S> {
     /// Whether a keyspace may be cleared, as far as its loans are concerned. A group that changes hands is served by
     /// no site, so no site would clear it.
-    pub(super) fn check_clear_loans(&mut self, keyspace: KeyspaceId) -> Result<(), Refusal> {
+    pub(in crate::site::machine) fn check_clear_loans(
+        &mut self,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Refusal> {
         let loans = &self.modes.loans;
         let of_keyspace = |group: &Group| group.keyspace == keyspace;
         let mut rows = loans.own_rows().filter(|(group, _)| of_keyspace(group));
@@ -50,7 +53,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Throws away what this site serves of a global keyspace.
-    pub(super) fn clear_served(&mut self, keyspace: KeyspaceId) -> Result<(), MachineError> {
+    pub(in crate::site::machine) fn clear_served(
+        &mut self,
+        keyspace: KeyspaceId,
+    ) -> Result<(), MachineError> {
         let copies = self.copies_of_lent(keyspace)?;
         self.clear_slots(keyspace);
         for (group, records) in copies {

@@ -103,21 +103,21 @@ impl Tokens {
     }
 
     /// What one of them is before it was moved.
-    pub(super) fn first(holds_all: bool) -> Token {
+    pub(in crate::site::machine) fn first(holds_all: bool) -> Token {
         if holds_all { Token::Held(Epoch::counted(1)) } else { Token::Never }
     }
 
-    pub(super) fn get(&self, slot: Slot) -> Token {
+    pub(in crate::site::machine) fn get(&self, slot: Slot) -> Token {
         self.run_at(slot).1
     }
 
     /// The token of a slot, and a slot up to which all have the same.
-    pub(super) fn run_at(&self, slot: Slot) -> (Slot, Token) {
+    pub(in crate::site::machine) fn run_at(&self, slot: Slot) -> (Slot, Token) {
         let (last, token) = self.0.run_at(slot);
         (last, token.copied().unwrap_or_default())
     }
 
-    pub(super) fn set(&mut self, run: SlotRun, token: Token) {
+    pub(in crate::site::machine) fn set(&mut self, run: SlotRun, token: Token) {
         self.0.set(run, Some(token).filter(|token| *token != Token::Never));
     }
 }

@@ -39,7 +39,7 @@ pub struct OwnMirror {
 
 /// This site's mirror, and the one before, while that is fed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnMirrors {
+pub(in crate::site::machine) struct OwnMirrors {
     current: Option<OwnMirror>,
     former: Option<OwnMirror>,
 }
@@ -48,7 +48,7 @@ row!(OwnMirror { to, number });
 row!(OwnMirrors { current, former });
 
 impl OwnMirrors {
-    pub(super) fn load(state: &impl Read) -> Result<OwnMirrors, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<OwnMirrors, MachineError> {
         let Some(row) = state.get(tables::OWN_MIRROR)? else { return Ok(OwnMirrors::default()) };
         row::decode(&row).ok_or(MachineError::Damaged { table: 'd' })
     }
@@ -64,7 +64,10 @@ impl OwnMirrors {
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn set_mirror(&mut self, to: Option<SiteId>) -> Result<Answer, Stopped> {
+    pub(in crate::site::machine) fn set_mirror(
+        &mut self,
+        to: Option<SiteId>,
+    ) -> Result<Answer, Stopped> {
         self.member()?;
         self.next_revision();
         let OwnMirrors { current, former } = self.modes.own_mirrors;
@@ -101,7 +104,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Others have what the site wrote in a life that its state does not have: no stream goes on from there.
-    pub(super) fn forget_own_mirrors(&mut self) {
+    pub(in crate::site::machine) fn forget_own_mirrors(&mut self) {
         for keyspace in self.known.keyspaces.globals() {
             self.drop_cursor(CURSOR, keyspace);
             self.drop_cursor(FORMER_CURSOR, keyspace);
@@ -110,7 +113,11 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A stream to a former backup ends: this site's, or the one that comes here.
-    pub(super) fn end_mirror(&mut self, of: SiteId, number: u64) -> Result<Answer, Stopped> {
+    pub(in crate::site::machine) fn end_mirror(
+        &mut self,
+        of: SiteId,
+        number: u64,
+    ) -> Result<Answer, Stopped> {
         if self.member()?.own != of {
             if self.modes.mirrors.0.get(&of).is_some_and(|mirror| mirror.number == number) {
                 self.forget_mirror(of);
@@ -135,7 +142,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The mirrors receive what happens in a new keyspace, too.
-    pub(super) fn watch_for_mirror(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
+    pub(in crate::site::machine) fn watch_for_mirror(
+        &mut self,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Stopped> {
         let OwnMirrors { current, former } = self.modes.own_mirrors;
         for (cursor, _) in [(CURSOR, current), (FORMER_CURSOR, former)]
             .into_iter()

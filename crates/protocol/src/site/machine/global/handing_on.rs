@@ -120,8 +120,7 @@ impl<S: State> Machine<S> {
                 let rows = self.modes.loans.items_of(Whose::Copied, slot);
                 rows.into_iter().for_each(|item| gathered.push(item));
             }
-            // An earlier version remembered what belongs to a copy as the site's own.
-            let kinds = [Whose::Copied, Whose::Own];
+            let kinds = [Whose::Copied];
             let stopped_at = match at {
                 None => self.copy_answers(slot, &kinds, None, &mut gathered)?,
                 Some(SlotPlace::Answer(whose, at)) => {

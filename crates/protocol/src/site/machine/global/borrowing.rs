@@ -6,10 +6,10 @@
 
 use super::Applying;
 use super::Owner;
+use super::elsewhere::Elsewhere;
 use super::lending::{group_records, last_failover};
 use super::lineage::Whose;
 use super::loans::PartRow;
-use super::stores::Store;
 use super::{Machine, MachineError, Stopped};
 use crate::global::ownership::lending::{Borrowed, Lent, Offer, Part};
 use model::{
@@ -100,12 +100,11 @@ impl<S: State> Applying<'_, S> {
         group: &Group,
         (borrowed, owner): (Borrowed, SiteId),
         records: &[StagedItem],
-        elsewhere: super::elsewhere::Elsewhere,
+        elsewhere: Elsewhere,
     ) -> Result<(), Stopped> {
-        let generation = self.next_generation();
         let (keyspace, slot) = (group.keyspace, group.slot());
-        self.modes.owners.insert(generation, Owner::Borrowed { keyspace });
-        let mut store = Store { generation, count: 0 };
+        let mut store = self.new_store(Owner::Borrowed { keyspace });
+        let generation = store.generation;
         let mut bytes = 0;
         for item in records {
             match item {
@@ -146,7 +145,7 @@ impl<S: State> Applying<'_, S> {
 
     /// A write is about to come to a part. `false`: the group, or what its clients were answered, has become too
     /// large to be borrowed, and goes home without it.
-    pub(super) fn may_grow(
+    pub(in crate::site::machine) fn may_grow(
         &mut self,
         group: &Group,
         part: &PartRow,
@@ -189,7 +188,10 @@ impl<S: State> Applying<'_, S> {
         });
     }
 
-    pub(super) fn give_back(&mut self, loans: &[(Group, Loan)]) -> Result<Answer, Stopped> {
+    pub(in crate::site::machine) fn give_back(
+        &mut self,
+        loans: &[(Group, Loan)],
+    ) -> Result<Answer, Stopped> {
         self.next_revision();
         let mut taken = Vec::new();
         for (group, loan) in loans {
@@ -205,7 +207,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// This site was restored from a backup: the owners of slots have later records of what it had borrowed.
-    pub(super) fn give_up_parts(&mut self) {
+    pub(in crate::site::machine) fn give_up_parts(&mut self) {
         let parts = self.modes.loans.parts();
         let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), part.borrowed)).collect();
         for (group, borrowed) in parts {

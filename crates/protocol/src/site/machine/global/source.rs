@@ -43,17 +43,19 @@ pub struct Move {
 row!(Move { to, slots, frozen, paused, pinned });
 
 /// The name of a move's cursors.
-pub(super) fn cursor(number: u64) -> String {
+pub(in crate::site::machine) fn cursor(number: u64) -> String {
     format!("move/{number}")
 }
 
 /// The moves under way, by number.
-pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, Move>, MachineError> {
+pub(in crate::site::machine) fn load(
+    state: &impl Read,
+) -> Result<BTreeMap<u64, Move>, MachineError> {
     super::numbered(state, tables::SOURCE, row::decode)
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn step_at_source(
+    pub(in crate::site::machine) fn step_at_source(
         &mut self,
         number: u64,
         step: &SourceStep,
@@ -181,7 +183,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Whether a slot is here and on its way nowhere.
-    pub(super) fn is_held(&self, slot: Slot) -> bool {
+    pub(in crate::site::machine) fn is_held(&self, slot: Slot) -> bool {
         matches!(self.modes.slots.token(slot), Token::Held(_))
     }
 
@@ -206,7 +208,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The moves under way receive the changes of a new keyspace, too.
-    pub(super) fn watch_for_moves(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
+    pub(in crate::site::machine) fn watch_for_moves(
+        &mut self,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Stopped> {
         let numbers: Vec<u64> = self.modes.outgoing.keys().copied().collect();
         for number in numbers {
             self.set_cursor(&cursor(number), keyspace, self.known.head.revision)?;
@@ -241,14 +246,14 @@ impl<S: State> Applying<'_, S> {
 
 impl super::Modes {
     /// The epochs that a move's slots are going to have with their destination.
-    pub(super) fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
+    pub(in crate::site::machine) fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
         let runs = self.runs_to_give(number, one);
         SlotEpochs::of_runs(runs.map(|run| (run, self.slots.token(run.first).epoch().next())))
     }
 
     /// The slots that a move still gives. What a failover took from under it is not its to give, also when
     /// it has come back since and another move gives it.
-    pub(super) fn slots_to_give(&self, number: u64, one: &Move) -> SlotSet {
+    pub(in crate::site::machine) fn slots_to_give(&self, number: u64, one: &Move) -> SlotSet {
         self.runs_to_give(number, one).collect()
     }
 

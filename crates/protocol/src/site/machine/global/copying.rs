@@ -55,9 +55,9 @@ pub struct Position {
 
 /// The changes behind a copy: those behind a cursor of each keyspace, and behind a revision where a
 /// keyspace has no such cursor yet.
-pub(super) struct Tail {
-    pub(super) cursor: String,
-    pub(super) begun: u64,
+pub(in crate::site::machine) struct Tail {
+    pub(in crate::site::machine) cursor: String,
+    pub(in crate::site::machine) begun: u64,
 }
 
 /// What a chunk brings, as it is made.
@@ -70,7 +70,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn push(&mut self, item: StagedItem) {
+    pub(in crate::site::machine) fn push(&mut self, item: StagedItem) {
         self.bytes += item_bytes(&item);
         self.items.push(item);
     }
@@ -256,7 +256,7 @@ impl<S: State> Machine<S> {
     }
 
     /// The revision up to which everything was sent.
-    pub(super) fn sent(&self, tail: &Tail, sent: &Sent) -> u64 {
+    pub(in crate::site::machine) fn sent(&self, tail: &Tail, sent: &Sent) -> u64 {
         let globals = self.known.keyspaces.globals();
         let changes = globals.iter().map(|id| self.sent_of(tail, sent, *id));
         let loans = sent.loans.unwrap_or(tail.begun);
@@ -435,7 +435,7 @@ impl<S: State> Machine<S> {
     }
 
     /// What a key holds now.
-    pub(super) fn item(
+    pub(in crate::site::machine) fn item(
         &self,
         keyspace: KeyspaceId,
         key: Bytes,

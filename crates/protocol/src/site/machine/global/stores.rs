@@ -14,6 +14,7 @@ use super::Applying;
 use super::Owner;
 use super::keys::Place;
 use super::slot_rows::{self, Stale};
+use super::store::Store;
 use super::tokens::{Token, Tokens};
 use super::{MachineError, tables};
 use model::{KeyspaceId, Slot, SlotRun, SlotSet};
@@ -22,16 +23,7 @@ use storage::state::{Read, State};
 use wire::row;
 
 /// A generation under which nothing lies: of a slot that nothing was put in.
-pub(super) const EMPTY: u64 = u64::MAX;
-
-/// Where the records of one keyspace and slot lie, and how many there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Store {
-    pub(super) generation: u64,
-    pub(super) count: u64,
-}
-
-row!(Store { generation, count });
+pub(in crate::site::machine) const EMPTY: u64 = u64::MAX;
 
 /// Where the records of some slots lie.
 pub(super) type Stores = BTreeMap<(Slot, KeyspaceId), Store>;
@@ -48,7 +40,7 @@ pub(super) fn stores_in(
 
 /// The tokens and stores of a site.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Slots {
+pub(in crate::site::machine) struct Slots {
     tokens: Tokens,
     token_rows: Stale,
     stores: BTreeMap<(KeyspaceId, Slot), Store>,
@@ -57,21 +49,24 @@ pub(super) struct Slots {
     /// Whose rows are older than they are.
     recounted: BTreeSet<(KeyspaceId, Slot)>,
     /// What readers do not know yet.
-    pub(super) news: News,
+    pub(in crate::site::machine) news: News,
 }
 
 /// What changed since it was last published to readers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(in crate::site::machine) struct News {
     /// They know nothing: the state is another one.
-    pub(super) everything: bool,
-    pub(super) tokens: SlotSet,
-    pub(super) stores: BTreeSet<(KeyspaceId, Slot)>,
+    pub(in crate::site::machine) everything: bool,
+    pub(in crate::site::machine) tokens: SlotSet,
+    pub(in crate::site::machine) stores: BTreeSet<(KeyspaceId, Slot)>,
 }
 
 impl Slots {
     /// `holds_all`: whether this site began its deployment; `None`: it belongs to none.
-    pub(super) fn load(state: &impl Read, holds_all: Option<bool>) -> Result<Slots, MachineError> {
+    pub(in crate::site::machine) fn load(
+        state: &impl Read,
+        holds_all: Option<bool>,
+    ) -> Result<Slots, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut slots = Slots::default();
         slots.news.everything = true;
@@ -90,28 +85,28 @@ impl Slots {
     }
 
     /// The tokens of the site that began the deployment, or of one that has entered it.
-    pub(super) fn begin(&mut self, holds_all: bool) {
+    pub(in crate::site::machine) fn begin(&mut self, holds_all: bool) {
         self.tokens = Tokens::all_first(holds_all);
         self.token_rows.note(SlotRun::ALL);
         self.news.tokens = SlotSet::all();
     }
 
-    pub(super) fn token(&self, slot: Slot) -> Token {
+    pub(in crate::site::machine) fn token(&self, slot: Slot) -> Token {
         self.tokens.get(slot)
     }
 
     /// The token of a slot, and a slot up to which all have the same.
-    pub(super) fn token_run(&self, slot: Slot) -> (Slot, Token) {
+    pub(in crate::site::machine) fn token_run(&self, slot: Slot) -> (Slot, Token) {
         self.tokens.run_at(slot)
     }
 
     /// Whether a slot is served here.
-    pub(super) fn serves(&self, slot: Slot) -> bool {
+    pub(in crate::site::machine) fn serves(&self, slot: Slot) -> bool {
         !self.fenced && self.token(slot).serves()
     }
 
     /// Whether a failover takes this site for lost, from now on. Whether that is news.
-    pub(super) fn fence(&mut self, fenced: bool) -> bool {
+    pub(in crate::site::machine) fn fence(&mut self, fenced: bool) -> bool {
         let is_news = std::mem::replace(&mut self.fenced, fenced) != fenced;
         if is_news {
             self.news.tokens = SlotSet::all();
@@ -119,7 +114,11 @@ impl Slots {
         is_news
     }
 
-    pub(super) fn store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
+    pub(in crate::site::machine) fn store(
+        &self,
+        keyspace: KeyspaceId,
+        slot: Slot,
+    ) -> Option<Store> {
         self.stores.get(&(keyspace, slot)).copied()
     }
 
@@ -133,19 +132,21 @@ impl Slots {
     }
 
     /// Each store with its keyspace and slot.
-    pub(super) fn stores(&self) -> impl Iterator<Item = ((KeyspaceId, Slot), Store)> + '_ {
+    pub(in crate::site::machine) fn stores(
+        &self,
+    ) -> impl Iterator<Item = ((KeyspaceId, Slot), Store)> + '_ {
         self.stores.iter().map(|(at, store)| (*at, *store))
     }
 
     /// How many keys of a keyspace lie in slots that are served here.
-    pub(super) fn count(&self, keyspace: KeyspaceId) -> u64 {
+    pub(in crate::site::machine) fn count(&self, keyspace: KeyspaceId) -> u64 {
         let of_keyspace = self.stores.iter().filter(|((id, _), _)| *id == keyspace);
         let served = of_keyspace.filter(|((_, slot), _)| self.serves(*slot));
         served.map(|(_, store)| store.count).sum()
     }
 
     /// One key more or less.
-    pub(super) fn recount(&mut self, keyspace: KeyspaceId, slot: Slot, by: i64) {
+    pub(in crate::site::machine) fn recount(&mut self, keyspace: KeyspaceId, slot: Slot, by: i64) {
         if let Some(store) = self.stores.get_mut(&(keyspace, slot)) {
             store.count = store.count.saturating_add_signed(by);
             self.recounted.insert((keyspace, slot));
@@ -154,12 +155,16 @@ impl Slots {
 }
 
 /// A token by the state.
-pub(super) fn token(state: &impl Read, slot: Slot, holds_all: bool) -> Result<Token, MachineError> {
+pub(in crate::site::machine) fn token(
+    state: &impl Read,
+    slot: Slot,
+    holds_all: bool,
+) -> Result<Token, MachineError> {
     Ok(slot_rows::find(state, slot)?.unwrap_or_else(|| Tokens::first(holds_all)))
 }
 
 /// A token and where a keyspace's records of the slot lie, by the state.
-pub(super) fn look(
+pub(in crate::site::machine) fn look(
     state: &impl Read,
     keyspace: KeyspaceId,
     slot: Slot,
@@ -176,7 +181,7 @@ pub(super) fn look(
 }
 
 /// All stores of a keyspace, by the state, in the order of their slots.
-pub(super) fn of_keyspace(
+pub(in crate::site::machine) fn of_keyspace(
     state: &impl Read,
     keyspace: KeyspaceId,
 ) -> Result<Vec<(Slot, Store)>, MachineError> {
@@ -199,7 +204,11 @@ pub(super) fn of_keyspace(
 
 impl<S: State> Applying<'_, S> {
     /// Where a write to a slot of a global keyspace works; room is made for it.
-    pub(super) fn place_in_slot(&mut self, keyspace: KeyspaceId, slot: Slot) -> Place {
+    pub(in crate::site::machine) fn place_in_slot(
+        &mut self,
+        keyspace: KeyspaceId,
+        slot: Slot,
+    ) -> Place {
         let generation = match self.modes.slots.store(keyspace, slot) {
             Some(store) => store.generation,
             None => {
@@ -255,14 +264,14 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Changes tokens.
-    pub(super) fn set_token(&mut self, run: SlotRun, token: Token) {
+    pub(in crate::site::machine) fn set_token(&mut self, run: SlotRun, token: Token) {
         self.modes.slots.tokens.set(run, token);
         self.modes.slots.news.tokens.insert_run(run);
         self.modes.slots.token_rows.note(run);
     }
 
     /// Brings the tokens that changed into the state.
-    pub(super) fn write_tokens(&mut self) {
+    pub(in crate::site::machine) fn write_tokens(&mut self) {
         let founder = self.modes.deployment.member.as_ref().is_some_and(|member| member.founder);
         let Slots { token_rows, tokens, .. } = &mut self.modes.slots;
         token_rows.write(&mut self.overlay, Tokens::first(founder), |slot| tokens.run_at(slot));
@@ -280,7 +289,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Throws away all that a dropped keyspace held.
-    pub(super) fn drop_stores(&mut self, keyspace: KeyspaceId) {
+    pub(in crate::site::machine) fn drop_stores(&mut self, keyspace: KeyspaceId) {
         let stores: Vec<_> =
             self.modes.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
         for ((_, slot), _) in stores {
@@ -289,7 +298,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings the counts that changed into the state.
-    pub(super) fn write_stores(&mut self) {
+    pub(in crate::site::machine) fn write_stores(&mut self) {
         for (keyspace, slot) in std::mem::take(&mut self.modes.slots.recounted) {
             let Some(store) = self.modes.slots.store(keyspace, slot) else { continue };
             self.overlay.put(tables::store(keyspace, slot), row::encode(&store));

@@ -9,8 +9,8 @@
 //! R → promised ‖ used ‖ what is to be handed in ‖ accepted, unless that is the copy (wire::entry)
 //! ```
 
-use super::Applying;
-use super::deployment::Membership;
+use super::Membership;
+use super::{Applying, Machine};
 use super::{MachineError, Stopped, tables};
 use crate::deployment::registry::trial::Planted;
 use crate::deployment::registry::{Acceptor, Value as _};
@@ -23,7 +23,7 @@ use storage::state::{Read, State};
 use wire::entry::{decode_registrar, encode_registrar};
 
 /// Other registrars must promise, too: the caller asks them.
-pub(super) const NOT_ALONE: Refusal = Refusal::NotHeld(Slot::FIRST);
+pub(in crate::site::machine) const NOT_ALONE: Refusal = Refusal::NotHeld(Slot::FIRST);
 
 /// What a site keeps of the registry.
 pub type OwnAcceptor = Acceptor<Arc<Registry>>;
@@ -46,7 +46,10 @@ impl<S: State> Applying<'_, S> {
         self.modes.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)
     }
 
-    pub(super) fn registrar(&mut self, step: &RegistrarStep) -> Result<Answer, Stopped> {
+    pub(in crate::site::machine) fn registrar(
+        &mut self,
+        step: &RegistrarStep,
+    ) -> Result<Answer, Stopped> {
         let own = self.member()?.own;
         let deployment = self.member()?.registry.deployment;
         self.check_remembers(step)?;
@@ -108,7 +111,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Changes the registry by itself.
-    pub(super) fn change_alone(&mut self, change: &RegistryChange) -> Result<Changed, Stopped> {
+    pub(in crate::site::machine) fn change_alone(
+        &mut self,
+        change: &RegistryChange,
+    ) -> Result<Changed, Stopped> {
         self.check_may_change()?;
         let own = self.member()?.own;
         let acceptor = self.acceptor()?;
@@ -142,7 +148,7 @@ fn refusal(error: RegistryError) -> Stopped {
     Refusal::from(error).into()
 }
 
-impl<S: State> super::Machine<S> {
+impl<S: State> Machine<S> {
     /// What this site keeps of the registry.
     pub fn acceptor(&self) -> Option<&OwnAcceptor> {
         self.modes.deployment.acceptor.as_ref()

@@ -23,15 +23,16 @@ use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
 use super::query::{self, ReadContext};
-use super::requests::Asker;
-use super::stores::{EMPTY, Store, Stores, stores_in};
+use super::receiving::Received;
+use super::store::Store;
+use super::stores::{EMPTY, Stores, stores_in};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use crate::stream::receiver::numbered_anew;
 use model::{
-    Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, MirrorStep, MoveError, Query, Reached,
-    Refusal, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem, Tag,
+    Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, MirrorStep, Query, Reached, Refusal,
+    SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -54,7 +55,7 @@ pub struct Mirror {
     pub whole: BySlot<Epoch>,
     resume: Bytes,
     /// Where slots grow.
-    pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
+    pub(in crate::site::machine) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
 row!(Mirror { number, chunks, revision, in_step_ms, holds, resume; whole, stores });
@@ -68,10 +69,13 @@ impl Mirror {
 /// The mirrors of all sites that have this one as their backup, and the sites with old rows of fed
 /// slots.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Mirrors(pub(super) BTreeMap<SiteId, Mirror>, pub(super) BTreeSet<SiteId>);
+pub(in crate::site::machine) struct Mirrors(
+    pub(in crate::site::machine) BTreeMap<SiteId, Mirror>,
+    pub(in crate::site::machine) BTreeSet<SiteId>,
+);
 
 impl Mirrors {
-    pub(super) fn load(state: &impl Read) -> Result<Mirrors, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Mirrors, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = BTreeMap::<SiteId, Mirror>::new();
         for (key, row) in super::rows(state, tables::MIRRORS)? {
@@ -100,7 +104,7 @@ impl Mirrors {
     }
 
     /// Marks the copies that are fed.
-    pub(super) fn bind(&self, copies: &mut Copies) {
+    pub(in crate::site::machine) fn bind(&self, copies: &mut Copies) {
         for (from, mirror) in &self.0 {
             for (slots, epoch) in mirror.whole.runs() {
                 let tag = Tag { epoch: *epoch, generation: mirror.number };
@@ -116,7 +120,7 @@ impl Mirrors {
     }
 
     /// The generations under which mirrored records lie, and their owners.
-    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+    pub(in crate::site::machine) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.0.iter().flat_map(|(from, mirror)| {
             let owner = |(keyspace, slot)| Owner::Mirrored { from: *from, keyspace, slot };
             mirror.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
@@ -134,7 +138,7 @@ impl super::Modes {
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn mirror(
+    pub(in crate::site::machine) fn mirror(
         &mut self,
         from: SiteId,
         number: u64,
@@ -197,20 +201,7 @@ impl<S: State> Applying<'_, S> {
         reached: Option<&Reached>,
         resume: &Bytes,
     ) -> Result<(), Stopped> {
-        let unknown = |item: &StagedItem| match item {
-            StagedItem::Record { keyspace, .. }
-            | StagedItem::Absent { keyspace, .. }
-            | StagedItem::Cleared { keyspace } => keyspace.0 >= self.known.head.keyspace_next,
-            StagedItem::Remembered { .. }
-            | StagedItem::Clock { .. }
-            | StagedItem::Lent { .. }
-            | StagedItem::Loans { .. } => false,
-        };
-        // All of a chunk or nothing of it.
-        if items.iter().any(unknown) {
-            let not_ready = MoveError::NotReady("a keyspace is not known there");
-            return Err(Refusal::Move(not_ready).into());
-        }
+        self.check_chunk(items)?;
         if !gone.is_empty() {
             self.forget_parts(from, |slot| gone.contains(slot));
             let whole = &self.modes.mirrors.0[&from].whole;
@@ -221,10 +212,7 @@ impl<S: State> Applying<'_, S> {
         let mut touched = BTreeSet::new();
         let mut elsewhere = Elsewhere::default();
         for item in items {
-            if let StagedItem::Clock { log_time_ms } = item {
-                elsewhere = self.elsewhere(*log_time_ms);
-            }
-            self.take_mirror_item(from, item, elsewhere, &mut touched)?;
+            self.take_mirror_item(from, item, &mut elsewhere, &mut touched)?;
         }
         for at in touched {
             self.write_mirrored(from, at);
@@ -298,57 +286,27 @@ impl<S: State> Applying<'_, S> {
         &mut self,
         from: SiteId,
         item: &StagedItem,
-        elsewhere: Elsewhere,
+        elsewhere: &mut Elsewhere,
         touched: &mut BTreeSet<(KeyspaceId, Slot)>,
     ) -> Result<(), Stopped> {
-        let (keyspace, key, row) = match item {
-            StagedItem::Record { keyspace, key, row } => {
-                (*keyspace, key, Some(elsewhere.row(row)?))
-            }
-            StagedItem::Clock { .. } => return Ok(()),
-            StagedItem::Lent { .. } | StagedItem::Loans { .. } => {
-                let slot = match item {
-                    StagedItem::Lent { group, .. } => group.slot(),
-                    StagedItem::Loans { slot, .. } => *slot,
-                    _ => return Ok(()),
-                };
-                let is_fed = self.modes.mirrors.0[&from].whole.contains(slot);
-                let whose = if is_fed { Whose::Copied } else { Whose::Mirrored(from) };
-                self.take_loan_item(whose, item);
-                return Ok(());
-            }
-            StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
-            StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
-                let is_fed = self.modes.mirrors.0[&from].whole.contains(*slot);
-                let whose = if is_fed { Whose::Copied } else { Whose::Mirrored(from) };
-                let asker = Asker { whose, slot: Some(*slot), client: *client };
-                let seen_ms = elsewhere.moment(*seen_ms);
-                self.take_over_answer(asker, *sequence, *floor, seen_ms, row);
-                return Ok(());
-            }
-            StagedItem::Cleared { keyspace } => {
-                self.forget_keyspace_of(from, *keyspace);
-                touched.retain(|(of, _)| of != keyspace);
-                return Ok(());
-            }
-        };
-        // It was dropped in the meantime.
-        if !self.known.keyspaces.is_global(keyspace) {
+        if let StagedItem::Cleared { keyspace } = item {
+            self.forget_keyspace_of(from, *keyspace);
+            touched.retain(|(of, _)| of != keyspace);
             return Ok(());
         }
-        let at = (keyspace, Slot::of_key(key));
+        let whose = |at: &Self, slot| match at.modes.mirrors.0[&from].whole.contains(slot) {
+            true => Whose::Copied,
+            false => Whose::Mirrored(from),
+        };
+        let Some(Received { at, key, row }) = self.receive(item, elsewhere, whose)? else {
+            return Ok(());
+        };
         if self.modes.mirrors.0[&from].whole.contains(at.1) {
             return self.take_fed_item(at, key, row.as_ref());
         }
-        let store = match self.modes.mirrors.0[&from].stores.get(&at) {
-            Some(store) => *store,
-            None => {
-                let generation = self.next_generation();
-                let owner = Owner::Mirrored { from, keyspace, slot: at.1 };
-                self.modes.owners.insert(generation, owner);
-                Store { generation, count: 0 }
-            }
-        };
+        let owner = Owner::Mirrored { from, keyspace: at.0, slot: at.1 };
+        let store = self.modes.mirrors.0[&from].stores.get(&at).copied();
+        let store = store.unwrap_or_else(|| self.new_store(owner));
         let count = self.stage(store, key, row.as_ref())?;
         let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.stores.insert(at, Store { count, ..store });
@@ -373,7 +331,12 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The time has come of a record that grows.
-    pub(super) fn expire_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot), key: &[u8]) {
+    pub(in crate::site::machine) fn expire_mirrored(
+        &mut self,
+        from: SiteId,
+        at: (KeyspaceId, Slot),
+        key: &[u8],
+    ) {
         let Some(mirror) = self.modes.mirrors.0.get_mut(&from) else { return };
         if let Some(store) = mirror.stores.get_mut(&at) {
             store.count = store.count.saturating_sub(1);
@@ -383,7 +346,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A keyspace is dropped.
-    pub(super) fn drop_mirrored(&mut self, keyspace: KeyspaceId) {
+    pub(in crate::site::machine) fn drop_mirrored(&mut self, keyspace: KeyspaceId) {
         self.drop_copied(keyspace);
         let sites: Vec<SiteId> = self.modes.mirrors.0.keys().copied().collect();
         for from in sites {
@@ -449,7 +412,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings the rows of fed slots into the state.
-    pub(super) fn write_mirrors(&mut self) {
+    pub(in crate::site::machine) fn write_mirrors(&mut self) {
         for from in std::mem::take(&mut self.modes.mirrors.1) {
             self.write_mirror(from, true);
         }

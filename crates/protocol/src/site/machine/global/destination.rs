@@ -26,9 +26,9 @@ use super::Owner;
 use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
-use super::records::Record;
-use super::requests::Asker;
-use super::stores::{Store, stores_in};
+use super::receiving::Received;
+use super::store::Store;
+use super::stores::stores_in;
 use super::{MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use crate::stream::receiver::numbered_anew;
@@ -50,8 +50,8 @@ pub struct Arrival {
     pub pinned: bool,
     /// The number that the next chunk must have.
     pub chunks: u64,
-    pub(super) resume: Bytes,
-    pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
+    pub(in crate::site::machine) resume: Bytes,
+    pub(in crate::site::machine) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
 row!(Arrival { slots, pinned, chunks, resume; stores });
@@ -67,13 +67,13 @@ struct Settled {
 
 /// The moves that bring slots, and those that did.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrivals {
-    pub(super) under_way: BTreeMap<MoveId, Arrival>,
+pub(in crate::site::machine) struct Arrivals {
+    pub(in crate::site::machine) under_way: BTreeMap<MoveId, Arrival>,
     settled: BTreeMap<SiteId, Settled>,
 }
 
 impl Arrivals {
-    pub(super) fn load(state: &impl Read) -> Result<Arrivals, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Arrivals, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = Arrivals::default();
         for (key, row) in super::rows(state, tables::ARRIVALS)? {
@@ -102,7 +102,7 @@ impl Arrivals {
     }
 
     /// The generations under which staged records lie, and their owners.
-    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+    pub(in crate::site::machine) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.under_way.iter().flat_map(|(id, arrival)| {
             let owner = |(keyspace, slot)| Owner::Staged { id: *id, keyspace, slot };
             arrival.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
@@ -111,7 +111,7 @@ impl Arrivals {
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn step_at_destination(
+    pub(in crate::site::machine) fn step_at_destination(
         &mut self,
         id: MoveId,
         step: &DestinationStep,
@@ -257,63 +257,15 @@ impl<S: State> Applying<'_, S> {
         arrival: &mut Arrival,
         items: &[StagedItem],
     ) -> Result<(), Stopped> {
-        let unknown = |item: &StagedItem| match item {
-            StagedItem::Record { keyspace, .. } | StagedItem::Absent { keyspace, .. } => {
-                keyspace.0 >= self.known.head.keyspace_next
-            }
-            StagedItem::Lent { .. }
-            | StagedItem::Loans { .. }
-            | StagedItem::Remembered { .. }
-            | StagedItem::Cleared { .. }
-            | StagedItem::Clock { .. } => false,
-        };
-        // All of a chunk or nothing of it.
-        if items.iter().any(unknown) {
-            return Err(MoveError::NotReady("a keyspace is not known there").into());
-        }
+        self.check_chunk(items)?;
         let mut touched = BTreeSet::new();
         let mut elsewhere = Elsewhere::default();
         for item in items {
-            let (keyspace, key) = match item {
-                StagedItem::Record { keyspace, key, .. } | StagedItem::Absent { keyspace, key } => {
-                    (*keyspace, key)
-                }
-                StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
-                    let whose = Whose::Staged(id);
-                    let asker = Asker { whose, slot: Some(*slot), client: *client };
-                    let seen_ms = elsewhere.moment(*seen_ms);
-                    self.take_over_answer(asker, *sequence, *floor, seen_ms, row);
-                    continue;
-                }
-                StagedItem::Clock { log_time_ms } => {
-                    elsewhere = self.elsewhere(*log_time_ms);
-                    continue;
-                }
-                item @ (StagedItem::Lent { .. } | StagedItem::Loans { .. }) => {
-                    self.take_loan_item(Whose::Staged(id), item);
-                    continue;
-                }
-                // Nothing is cleared while slots move.
-                StagedItem::Cleared { .. } => continue,
-            };
-            // It was dropped in the meantime.
-            if !self.known.keyspaces.is_global(keyspace) {
-                continue;
-            }
-            let at = (keyspace, Slot::of_key(key));
-            let store = match arrival.stores.get(&at) {
-                Some(store) => *store,
-                None => {
-                    let generation = self.next_generation();
-                    let owner = Owner::Staged { id, keyspace, slot: at.1 };
-                    self.modes.owners.insert(generation, owner);
-                    Store { generation, count: 0 }
-                }
-            };
-            let row = match item {
-                StagedItem::Record { row, .. } => Some(elsewhere.row(row)?),
-                _ => None,
-            };
+            let received = self.receive(item, &mut elsewhere, |_, _| Whose::Staged(id))?;
+            let Some(Received { at, key, row }) = received else { continue };
+            let owner = Owner::Staged { id, keyspace: at.0, slot: at.1 };
+            let store = arrival.stores.get(&at).copied();
+            let store = store.unwrap_or_else(|| self.new_store(owner));
             let count = self.stage(store, key, row.as_ref())?;
             arrival.stores.insert(at, Store { count, ..store });
             touched.insert(at);
@@ -324,41 +276,8 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    /// How times that another site sends are taken from here on, by its log time.
-    pub(super) fn elsewhere(&self, log_time_ms: u64) -> Elsewhere {
-        Elsewhere::new(log_time_ms, self.known.head.log_time_ms)
-    }
-
-    /// Puts a record where it is staged, or removes it. How many there are then.
-    pub(super) fn stage(
-        &mut self,
-        store: Store,
-        key: &[u8],
-        row: Option<&Bytes>,
-    ) -> Result<u64, Stopped> {
-        let at = tables::record(store.generation, key);
-        let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
-        let old = self.overlay.look(&at, head).map_err(MachineError::from)??;
-        let mut count = store.count;
-        if let Some(old) = &old {
-            count -= 1;
-            if let Some(ms) = old.expires_ms {
-                self.remove_expiry(ms, store.generation, key);
-            }
-        }
-        let Some(row) = row else {
-            self.overlay.remove(at);
-            return Ok(count);
-        };
-        if let Some(ms) = Record::decode_head(row)?.expires_ms {
-            self.put_expiry(ms, store.generation, key);
-        }
-        self.overlay.put(at, row.clone());
-        Ok(count + 1)
-    }
-
     /// A staged record's time has come.
-    pub(super) fn expire_staged(
+    pub(in crate::site::machine) fn expire_staged(
         &mut self,
         id: MoveId,
         keyspace: KeyspaceId,
@@ -379,7 +298,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Whether a site was listed and has left for good.
-    pub(super) fn has_left(&self, site: SiteId) -> bool {
+    pub(in crate::site::machine) fn has_left(&self, site: SiteId) -> bool {
         let member = self.modes.deployment.member.as_ref();
         member.is_some_and(|member| member.registry.has_left(site))
     }
@@ -481,7 +400,7 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
-pub(super) fn staged(arrival: &Arrival) -> Answer {
+pub(in crate::site::machine) fn staged(arrival: &Arrival) -> Answer {
     Answer::Staged { chunks: arrival.chunks, resume: arrival.resume.clone() }
 }
 

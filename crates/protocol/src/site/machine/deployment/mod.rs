@@ -2,7 +2,7 @@
 //!
 //! Of the registry every site has a copy: the newest version that it knows to be chosen. It takes over
 //! what is newer, and makes and drops keyspaces as that says. So a site that is cut off still has all
-//! definitions and knows all sites. How it is changed is another matter ([`super::registrar`]).
+//! definitions and knows all sites. How it is changed is another matter ([`registrar`]).
 //!
 //! ```text
 //! d d     → format 1 ‖ own id (varint) ‖ whether it began the deployment ‖ registry (wire::entry)
@@ -14,11 +14,12 @@
 //! Y bucket → (0 | 1 ‖ owner (varint) ‖ epoch) of each slot   (slot_rows.rs)
 //! ```
 
-use super::Applying;
+pub mod registrar;
+
 use super::causal;
-use super::registrar::OwnAcceptor;
+use super::global::tokens::Token;
 use super::slot_rows::{self, Stale, Value};
-use super::tokens::Token;
+use super::{Applying, Machine};
 use super::{MachineError, Stopped, tables};
 use crate::deployment::registry::Acceptor;
 use crate::deployment::registry::trial::Planted;
@@ -28,6 +29,7 @@ use model::{
     Refusal, Registry, RegistryChange, Revision, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun,
     SlotSet,
 };
+use registrar::OwnAcceptor;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::state::{Batch, Read, State};
@@ -90,7 +92,7 @@ impl Deployment {
         };
         let restored = state.get(tables::RESTORED)?.is_some();
         let backs_up = backs_up(member.as_ref());
-        let acceptor = super::registrar::load(state, member.as_ref())?;
+        let acceptor = registrar::load(state, member.as_ref())?;
         Ok(Deployment {
             member,
             ring,

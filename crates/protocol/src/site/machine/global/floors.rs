@@ -23,7 +23,7 @@ pub(super) struct Floors {
 }
 
 impl Floors {
-    pub(super) fn load(state: &impl Read) -> Result<Floors, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Floors, MachineError> {
         let mut all = Floors::default();
         for (key, row) in super::rows(state, tables::FLOORS)? {
             let read = tables::parse_slot(&key[1..]).zip(row::decode(&row));
@@ -34,7 +34,7 @@ impl Floors {
         Ok(all)
     }
 
-    pub(super) fn of(&self, slot: Slot) -> Loan {
+    pub(in crate::site::machine) fn of(&self, slot: Slot) -> Loan {
         self.by_slot.get(&slot).copied().unwrap_or_default()
     }
 

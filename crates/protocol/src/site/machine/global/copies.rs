@@ -14,7 +14,8 @@ use super::Applying;
 use super::Owner;
 use super::lineage::Whose;
 use super::slot_rows::{self, Stale, Value};
-use super::stores::{Store, Stores};
+use super::store::Store;
+use super::stores::Stores;
 use super::{MachineError, tables};
 use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotRun, SlotSet, Tag};
 use storage::state::{Read, State};
@@ -26,18 +27,18 @@ const FORMAT: u8 = 1;
 
 /// All copies.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Copies {
+pub(in crate::site::machine) struct Copies {
     /// What they are; of those that are fed the position is behind.
-    pub(super) by_slot: BySlot<SlotCopy>,
+    pub(in crate::site::machine) by_slot: BySlot<SlotCopy>,
     /// Where their records lie.
-    pub(super) stores: Stores,
+    pub(in crate::site::machine) stores: Stores,
     /// Those that no stream feeds.
     pub(super) unfed: SlotSet,
     rows: Stale,
 }
 
 impl Copies {
-    pub(super) fn load(state: &impl Read) -> Result<Copies, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Copies, MachineError> {
         let damaged = || MachineError::Damaged { table: tables::COPIED as char };
         let mut all = Copies::default();
         slot_rows::load(state, |run, copy: &Option<SlotCopy>| {
@@ -60,7 +61,7 @@ impl Copies {
     }
 
     /// The generations under which copies lie, and their owners.
-    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+    pub(in crate::site::machine) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         let owner = |keyspace, slot| Owner::Copied { keyspace, slot };
         self.stores.iter().map(move |((slot, id), store)| (store.generation, owner(*id, *slot)))
     }
@@ -75,7 +76,7 @@ impl Copies {
     }
 
     /// How many keys some copies have.
-    pub(super) fn keys_of(&self, run: SlotRun) -> u64 {
+    pub(in crate::site::machine) fn keys_of(&self, run: SlotRun) -> u64 {
         self.stores_of(run).map(|(_, store)| store.count).sum()
     }
 }
@@ -116,7 +117,7 @@ impl Value for Option<SlotCopy> {
 
 impl super::Modes {
     /// The copy of a slot, as far as it has come.
-    pub(super) fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
+    pub(in crate::site::machine) fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
         let mut copy = *self.copies.by_slot.get(slot)?;
         if !self.copies.unfed.contains(slot)
             && let Some(mirror) = self.mirrors.0.get(&copy.origin)
@@ -186,7 +187,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings the copies that changed into the state.
-    pub(super) fn write_copies(&mut self) {
+    pub(in crate::site::machine) fn write_copies(&mut self) {
         let Copies { rows, by_slot, .. } = &mut self.modes.copies;
         rows.write(&mut self.overlay, None, |slot| {
             let (last, copy) = by_slot.run_at(slot);
@@ -259,7 +260,12 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A copied record expires here. Only the slot's owner reports that to other sites.
-    pub(super) fn expire_copied(&mut self, keyspace: KeyspaceId, slot: Slot, key: &[u8]) {
+    pub(in crate::site::machine) fn expire_copied(
+        &mut self,
+        keyspace: KeyspaceId,
+        slot: Slot,
+        key: &[u8],
+    ) {
         if let Some(store) = self.copied_store(keyspace, slot) {
             self.overlay.remove(tables::record(store.generation, key));
             let store = Store { count: store.count.saturating_sub(1), ..store };

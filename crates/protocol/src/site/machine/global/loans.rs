@@ -81,19 +81,19 @@ row!(PartRow { borrowed, owner, since, changed, fed, back, generation, keys, byt
 
 /// The count of loans in a slot's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count {
-    pub(super) loans: u64,
+pub(in crate::site::machine) struct Count {
+    pub(in crate::site::machine) loans: u64,
     /// The revision at which the last row came or went.
-    pub(super) changed: u64,
+    pub(in crate::site::machine) changed: u64,
     /// The revision of the last change of any row: what other sites have may be older.
-    pub(super) latest: u64,
+    pub(in crate::site::machine) latest: u64,
 }
 
 row!(Count { loans, changed, latest });
 
 /// All loans that this site records.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Loans {
+pub(in crate::site::machine) struct Loans {
     rows: BTreeMap<(Whose, Slot, Group), LentRow>,
     counts: BTreeMap<(Whose, Slot), Count>,
     parts: BTreeMap<(Slot, Group), PartRow>,
@@ -105,9 +105,9 @@ pub(super) struct Loans {
     /// Whose rows in the state are older than these.
     stale: Stale,
     /// Whether a row or a part came, went or changed hands since that was asked last.
-    pub(super) has_changed: bool,
+    pub(in crate::site::machine) has_changed: bool,
     /// The groups about which readers have to learn.
-    pub(super) news: BTreeSet<Group>,
+    pub(in crate::site::machine) news: BTreeSet<Group>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -118,7 +118,7 @@ struct Stale {
 }
 
 /// The row of a group among the records that a site serves, by the state.
-pub(super) fn find_lent(
+pub(in crate::site::machine) fn find_lent(
     state: &impl Read,
     slot: Slot,
     group: &Group,
@@ -129,7 +129,7 @@ pub(super) fn find_lent(
 }
 
 /// The part in a group, by the state.
-pub(super) fn find_part(
+pub(in crate::site::machine) fn find_part(
     state: &impl Read,
     slot: Slot,
     group: &Group,
@@ -140,7 +140,7 @@ pub(super) fn find_part(
 }
 
 /// The lent groups of a keyspace's slot, by the state.
-pub(super) fn lent_of(
+pub(in crate::site::machine) fn lent_of(
     state: &impl Read,
     slot: Slot,
     keyspace: KeyspaceId,
@@ -163,7 +163,7 @@ pub(super) fn lent_of(
 }
 
 /// The groups of a keyspace that are served here for the owners of their slots, by the state.
-pub(super) fn parts_of_keyspace(
+pub(in crate::site::machine) fn parts_of_keyspace(
     state: &impl Read,
     keyspace: KeyspaceId,
 ) -> Result<Vec<(Group, PartRow)>, MachineError> {
@@ -180,7 +180,7 @@ pub(super) fn parts_of_keyspace(
 }
 
 impl Loans {
-    pub(super) fn load(state: &impl Read) -> Result<Loans, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Loans, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = Loans::default();
         for (key, row) in super::rows(state, tables::LENT)? {
@@ -204,12 +204,17 @@ impl Loans {
     }
 
     /// What the rules look at.
-    pub(super) fn lent(&self, whose: Whose, slot: Slot, group: &Group) -> Lent {
+    pub(in crate::site::machine) fn lent(&self, whose: Whose, slot: Slot, group: &Group) -> Lent {
         let row = self.row(whose, slot, group).map(|lent| lent.row);
         Lent { row, count: self.count(whose, slot).loans }
     }
 
-    pub(super) fn row(&self, whose: Whose, slot: Slot, group: &Group) -> Option<LentRow> {
+    pub(in crate::site::machine) fn row(
+        &self,
+        whose: Whose,
+        slot: Slot,
+        group: &Group,
+    ) -> Option<LentRow> {
         // The usual case is that nothing is lent anywhere.
         if self.rows.is_empty() {
             return None;
@@ -217,11 +222,11 @@ impl Loans {
         self.rows.get(&(whose, slot, group.clone())).copied()
     }
 
-    pub(super) fn count(&self, whose: Whose, slot: Slot) -> Count {
+    pub(in crate::site::machine) fn count(&self, whose: Whose, slot: Slot) -> Count {
         self.counts.get(&(whose, slot)).copied().unwrap_or_default()
     }
 
-    pub(super) fn part(&self, group: &Group) -> Option<PartRow> {
+    pub(in crate::site::machine) fn part(&self, group: &Group) -> Option<PartRow> {
         if self.parts.is_empty() {
             return None;
         }
@@ -229,7 +234,7 @@ impl Loans {
     }
 
     /// What the rules look at of the borrower's side: its part, or the number of the last loan.
-    pub(super) fn borrowed(&self, group: &Group) -> Borrowed {
+    pub(in crate::site::machine) fn borrowed(&self, group: &Group) -> Borrowed {
         let over = || Borrowed { loan: self.floors.of(group.slot()), ..Borrowed::default() };
         self.part(group).map_or_else(over, |part| part.borrowed)
     }
@@ -240,7 +245,7 @@ impl Loans {
     }
 
     /// The rows among some records of slots.
-    pub(super) fn rows_of(
+    pub(in crate::site::machine) fn rows_of(
         &self,
         whose: Whose,
         run: SlotRun,
@@ -252,14 +257,21 @@ impl Loans {
     }
 
     /// The parts in groups of these slots.
-    pub(super) fn parts_of(&self, run: SlotRun) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
+    pub(in crate::site::machine) fn parts_of(
+        &self,
+        run: SlotRun,
+    ) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
         let all = self.parts.range((run.first, FIRST)..);
         let all = all.take_while(move |((slot, _), _)| *slot <= run.last);
         all.map(|((_, group), part)| (group, part))
     }
 
     /// The keys of a keyspace's lent groups among the records that this site serves.
-    pub(super) fn lent_keys(&self, keyspace: KeyspaceId, serves: impl Fn(Slot) -> bool) -> u64 {
+    pub(in crate::site::machine) fn lent_keys(
+        &self,
+        keyspace: KeyspaceId,
+        serves: impl Fn(Slot) -> bool,
+    ) -> u64 {
         let own = self.rows.range((Whose::Own, SlotRun::ALL.first, FIRST)..);
         let own = own.take_while(|((whose, ..), _)| *whose == Whose::Own);
         let of_keyspace =
@@ -268,12 +280,12 @@ impl Loans {
     }
 
     /// The groups with rows whose borrowers have to be asked yet.
-    pub(super) fn offered(&self) -> impl Iterator<Item = &Group> + '_ {
+    pub(in crate::site::machine) fn offered(&self) -> impl Iterator<Item = &Group> + '_ {
         self.offered.iter().map(|(_, group)| group)
     }
 
     /// The groups with parts of which the owners are to get a report.
-    pub(super) fn due(&self) -> impl Iterator<Item = &Group> + '_ {
+    pub(in crate::site::machine) fn due(&self) -> impl Iterator<Item = &Group> + '_ {
         self.due.iter().map(|(_, group)| group)
     }
 
@@ -283,7 +295,7 @@ impl Loans {
     }
 
     /// All parts.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
+    pub(in crate::site::machine) fn parts(&self) -> impl Iterator<Item = (&Group, &PartRow)> + '_ {
         self.parts_of(SlotRun::ALL)
     }
 
@@ -341,7 +353,7 @@ impl Loans {
     }
 
     /// A part has so many keys more or less.
-    pub(super) fn recount_part(&mut self, slot: Slot, generation: u64, by: i64) {
+    pub(in crate::site::machine) fn recount_part(&mut self, slot: Slot, generation: u64, by: i64) {
         let mut parts = self.parts_of(SlotRun::one(slot));
         let part = parts.find(|(_, part)| part.generation == generation);
         let Some(at) = part.map(|(group, _)| (slot, group.clone())) else { return };
@@ -358,7 +370,7 @@ impl Loans {
     }
 
     /// The generations under which parts lie, and their owners.
-    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+    pub(in crate::site::machine) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         let parts = self.parts.iter().filter(|(_, part)| part.generation != EMPTY);
         parts.map(|((_, group), part)| {
             (part.generation, Owner::Borrowed { keyspace: group.keyspace })
@@ -366,7 +378,7 @@ impl Loans {
     }
 
     /// A lent group has so many keys more or less among the records of its slot here.
-    pub(super) fn recount(&mut self, slot: Slot, group: &Group, by: i64) {
+    pub(in crate::site::machine) fn recount(&mut self, slot: Slot, group: &Group, by: i64) {
         let at = (Whose::Own, slot, group.clone());
         if let Some(lent) = self.rows.get_mut(&at) {
             lent.keys = lent.keys.saturating_add_signed(by);
@@ -459,7 +471,12 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Records of slots become others, or go: their rows go along.
-    pub(super) fn move_loans(&mut self, run: SlotRun, from: Whose, to: Option<Whose>) {
+    pub(in crate::site::machine) fn move_loans(
+        &mut self,
+        run: SlotRun,
+        from: Whose,
+        to: Option<Whose>,
+    ) {
         // Nothing was ever lent: the usual case, and this is asked of every slot.
         if self.modes.loans.counts.is_empty() && self.modes.loans.rows.is_empty() {
             return;
@@ -485,7 +502,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A keyspace is dropped, with all its groups.
-    pub(super) fn drop_loans_of(&mut self, keyspace: KeyspaceId) {
+    pub(in crate::site::machine) fn drop_loans_of(&mut self, keyspace: KeyspaceId) {
         let rows = self.modes.loans.rows.keys();
         let rows: Vec<_> = rows.filter(|(.., group)| group.keyspace == keyspace).cloned().collect();
         rows.into_iter().for_each(|at| self.modes.loans.put_row(at, None));
@@ -496,7 +513,12 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The copy of a lent group's key expires: only its borrower reports that to other sites.
-    pub(super) fn expire_lent(&mut self, group: &Group, generation: u64, key: &[u8]) {
+    pub(in crate::site::machine) fn expire_lent(
+        &mut self,
+        group: &Group,
+        generation: u64,
+        key: &[u8],
+    ) {
         self.overlay.remove(tables::record(generation, key));
         self.modes.slots.recount(group.keyspace, group.slot(), -1);
         self.modes.loans.recount(group.slot(), group, -1);
@@ -504,13 +526,13 @@ impl<S: State> Applying<'_, S> {
 
     /// A part is written to by the command that is about to be done. Its revision is the next one at most,
     /// however commands are grouped.
-    pub(super) fn touch(&mut self, group: &Group) {
+    pub(in crate::site::machine) fn touch(&mut self, group: &Group) {
         let revision = self.known.head.revision.next().0;
         self.modes.loans.change_part(group, |part| part.changed = revision);
     }
 
     /// Brings what changed into the state.
-    pub(super) fn write_loans(&mut self) {
+    pub(in crate::site::machine) fn write_loans(&mut self) {
         let stale = std::mem::take(&mut self.modes.loans.stale);
         let (loans, overlay) = (&self.modes.loans, &mut self.overlay);
         for at in stale.rows {

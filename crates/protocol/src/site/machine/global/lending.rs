@@ -38,7 +38,7 @@ pub(super) fn last_failover(registry: &Registry, site: SiteId) -> Ballot {
 }
 
 impl<S: State> Applying<'_, S> {
-    pub(super) fn lending(&mut self, step: &Lending) -> Result<Answer, Stopped> {
+    pub(in crate::site::machine) fn lending(&mut self, step: &Lending) -> Result<Answer, Stopped> {
         match step {
             Lending::Lend { to, groups } => self.lend(*to, groups),
             Lending::Answered { by, parts } => self.loans_answered(*by, parts),
@@ -153,7 +153,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Borrowers are asked again whether they have the groups: they, or this site, have been restored to earlier
     /// records. `of`: only this one.
-    pub(super) fn offer_anew(&mut self, of: Option<SiteId>) {
+    pub(in crate::site::machine) fn offer_anew(&mut self, of: Option<SiteId>) {
         let rows = self.modes.loans.own_rows();
         let rows = rows.filter(|(_, lent)| lent.is_taken && of.is_none_or(|to| lent.row.to == to));
         let rows: Vec<_> = rows.map(|(group, lent)| (group.clone(), *lent)).collect();
@@ -213,22 +213,6 @@ impl<S: State> Applying<'_, S> {
         }
         let revision = self.known.head.revision;
         Ok(Answer::Lent { revision, states, elsewhere: others })
-    }
-
-    /// Remembers what another site has answered a client about a slot.
-    pub(super) fn take_answer(
-        &mut self,
-        item: &StagedItem,
-        of: model::Slot,
-        whose: Whose,
-        elsewhere: Elsewhere,
-    ) {
-        if let StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } = item
-            && *slot == of
-        {
-            let asker = Asker { whose, slot: Some(of), client: *client };
-            self.take_over_answer(asker, *sequence, *floor, elsewhere.moment(*seen_ms), row);
-        }
     }
 
     /// A group's records come into the place of what the slot has of it. How many they are.

@@ -27,7 +27,7 @@ type Key = (ClientId, u64);
 
 /// What came of an order here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(in crate::site::machine) struct Order {
     at_ms: u64,
     refused: Option<MoveError>,
     moves: Vec<OrderedMove>,
@@ -42,10 +42,10 @@ impl Order {
 }
 
 /// The orders that are remembered.
-pub(super) type Orders = BTreeMap<Key, Order>;
+pub(in crate::site::machine) type Orders = BTreeMap<Key, Order>;
 
 /// All of them.
-pub(super) fn load(state: &impl Read) -> Result<Orders, MachineError> {
+pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Orders, MachineError> {
     let read = |(key, row): (Bytes, Bytes)| {
         let found = tables::parse_order(&key).zip(row::decode(&row));
         found.ok_or(MachineError::Damaged { table: tables::ORDERS as char })
@@ -55,7 +55,7 @@ pub(super) fn load(state: &impl Read) -> Result<Orders, MachineError> {
 
 impl<S: State> Applying<'_, S> {
     /// An operator wants slots to be another site's, or this one's.
-    pub(super) fn order(
+    pub(in crate::site::machine) fn order(
         &mut self,
         id: RequestId,
         slots: &SlotSet,

@@ -33,14 +33,14 @@ const DAMAGED: MachineError = MachineError::Damaged { table: tables::LOST_WRITES
 
 /// Slots that the site gave up to a failover without its decision, with the epochs at which it had them.
 #[derive(Debug, Default)]
-pub(super) struct GivenUp {
+pub(in crate::site::machine) struct GivenUp {
     slots: BySlot<Epoch>,
     /// Its row is older.
     is_stale: bool,
 }
 
 impl GivenUp {
-    pub(super) fn load(state: &impl Read) -> Result<GivenUp, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<GivenUp, MachineError> {
         let mut slots = BySlot::default();
         if let Some(row) = state.get(&tables::lost_writes(Ballot::FIRST, 0))? {
             let all = entry::decode_slots(row).map_err(|_| DAMAGED)?;
@@ -49,7 +49,7 @@ impl GivenUp {
         Ok(GivenUp { slots, is_stale: false })
     }
 
-    pub(super) fn add(&mut self, run: SlotRun, epoch: Epoch) {
+    pub(in crate::site::machine) fn add(&mut self, run: SlotRun, epoch: Epoch) {
         self.slots.set(run, Some(epoch));
         self.is_stale = true;
     }
@@ -124,7 +124,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings the slots that were given up into the state, if they changed.
-    pub(super) fn write_given_up(&mut self) {
+    pub(in crate::site::machine) fn write_given_up(&mut self) {
         let GivenUp { slots, is_stale } = &mut self.modes.given_up;
         if std::mem::take(is_stale) {
             let row = tables::lost_writes(Ballot::FIRST, 0);

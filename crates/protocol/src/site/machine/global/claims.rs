@@ -24,13 +24,13 @@ use wire::row;
 
 /// The claims of the open failover.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Claims {
+pub(in crate::site::machine) struct Claims {
     opened: Option<Ballot>,
     by_group: BTreeMap<(Slot, Group), Claim>,
 }
 
 impl Claims {
-    pub(super) fn load(state: &impl Read) -> Result<Claims, MachineError> {
+    pub(in crate::site::machine) fn load(state: &impl Read) -> Result<Claims, MachineError> {
         let mut all = Claims::default();
         for (key, row) in super::rows(state, tables::CLAIMS)? {
             let read = tables::parse_part(&key).zip(row::decode(&row));
@@ -44,14 +44,14 @@ impl Claims {
 }
 
 /// The failover of the records that a taker goes on from, and what it takes of them.
-pub(super) struct From {
+pub(in crate::site::machine) struct From {
     failover: Ballot,
     whose: Whose,
 }
 
 impl From {
     /// By what the site has of slots before it takes them.
-    pub(super) fn of(before: &Holding) -> From {
+    pub(in crate::site::machine) fn of(before: &Holding) -> From {
         let own = matches!(before.token, Right::Held(_) | Right::Frozen { .. });
         match before.copy.filter(|copy| !own || copy.tag.epoch > before.token.epoch()) {
             Some(copy) => From { failover: copy.tag.epoch.failover, whose: Whose::Copied },
@@ -62,7 +62,7 @@ impl From {
 
 impl<S: State> Applying<'_, S> {
     /// Takes in what borrowers claim of slots that this site may take.
-    pub(super) fn prepare(
+    pub(in crate::site::machine) fn prepare(
         &mut self,
         opened: Ballot,
         claims: &[(Group, Claim)],

@@ -28,7 +28,7 @@ pub(super) const FAILOVER_OPEN: MoveError = MoveError::NotReady("a failover is u
 
 impl Modes {
     /// This site's record of a slot.
-    pub(super) fn holding(&self, slot: Slot) -> Holding {
+    pub(in crate::site::machine) fn holding(&self, slot: Slot) -> Holding {
         let token = match self.slots.token(slot) {
             Token::Never => Right::Never,
             Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. } => Right::Held(epoch),
@@ -47,7 +47,7 @@ impl Modes {
     }
 
     /// The registry, if this site belongs to a deployment, and which site it is.
-    pub(super) fn place(&self) -> Option<(SiteId, Arc<Registry>)> {
+    pub(in crate::site::machine) fn place(&self) -> Option<(SiteId, Arc<Registry>)> {
         let member = self.deployment.member.as_ref()?;
         Some((member.own, member.registry.clone()))
     }
@@ -60,7 +60,7 @@ impl Modes {
 
     /// Whether this site serves nothing: a failover that is open takes it for lost, or it was restored
     /// from a backup and is not confirmed.
-    pub(super) fn is_fenced(&self) -> bool {
+    pub(in crate::site::machine) fn is_fenced(&self) -> bool {
         let member = self.deployment.member.as_ref();
         let is_lost = |member: &Membership| member.registry.failovers.is_fenced(member.own);
         self.deployment.restored || member.is_some_and(is_lost)
@@ -76,14 +76,14 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// These slots in runs of which this site has the same records, and of which one step is taken.
-    pub(super) fn alike(&self, slots: &SlotSet) -> Vec<SlotRun> {
+    pub(in crate::site::machine) fn alike(&self, slots: &SlotSet) -> Vec<SlotRun> {
         let until = |slot| self.modes.same_holding_until(slot);
         slots.runs().flat_map(|run| run.cut(until)).collect()
     }
 
     /// Takes a step of slots of which this site has the same records, and moves those accordingly. Whether
     /// anything changed.
-    pub(super) fn step(
+    pub(in crate::site::machine) fn step(
         &mut self,
         run: SlotRun,
         step: impl FnOnce(&mut Holding, &Fences<'_>) -> Records,
@@ -145,7 +145,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A site owns slots at these epochs: what this site has at lower ones it serves no more.
-    pub(super) fn learn_owner(&mut self, owner: SiteId, slots: &SlotEpochs) {
+    pub(in crate::site::machine) fn learn_owner(&mut self, owner: SiteId, slots: &SlotEpochs) {
         let mut away = SlotSet::default();
         for (slots, epoch) in &slots.0 {
             for run in self.alike(slots) {
@@ -161,7 +161,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Follows a newer registry, `before` being the one that this site had.
-    pub(super) fn follow_failovers(&mut self, before: &Registry) -> Result<(), MachineError> {
+    pub(in crate::site::machine) fn follow_failovers(
+        &mut self,
+        before: &Registry,
+    ) -> Result<(), MachineError> {
         let Some((own, registry)) = self.modes.place() else { return Ok(()) };
         // A site that joined beyond the end of a term hands that in, and is there again.
         let acceptor = self.modes.deployment.acceptor.as_ref();
@@ -284,7 +287,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The sites that have this one as their backup, by the registry.
-    pub(super) fn note_backups(&mut self) {
+    pub(in crate::site::machine) fn note_backups(&mut self) {
         let deployment = &mut self.modes.deployment;
         deployment.backs_up = super::deployment::backs_up(deployment.member.as_ref());
     }
@@ -292,7 +295,7 @@ impl<S: State> Applying<'_, S> {
     // ---- what others ask ---------------------------------------------------------------------------
 
     /// What this site records of all slots, by this registry or a newer one.
-    pub(super) fn inventory(
+    pub(in crate::site::machine) fn inventory(
         &mut self,
         registry: &Registry,
         lost: SiteId,
@@ -360,7 +363,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The owner of slots reports that copies of them are safe elsewhere.
-    pub(super) fn supersede(
+    pub(in crate::site::machine) fn supersede(
         &mut self,
         slots: &SlotEpochs,
         generation: u64,
@@ -381,7 +384,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// An operator does without the copies of what a site owned.
-    pub(super) fn discard_copies(&mut self, of: SiteId) -> Result<Answer, Stopped> {
+    pub(in crate::site::machine) fn discard_copies(
+        &mut self,
+        of: SiteId,
+    ) -> Result<Answer, Stopped> {
         let (_, registry) = self.modes.place().ok_or(Refusal::NoDeployment)?;
         if registry.failovers.open.is_some() {
             return Err(FAILOVER_OPEN.into());
