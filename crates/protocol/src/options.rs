@@ -1,6 +1,7 @@
 //! How a node's core behaves, as its shell starts it.
 
 use crate::bugs::Planted;
+use crate::placement::probing;
 use crate::replica::raft::Ticks;
 use model::{ClientId, DeploymentId, NodeId, SiteEntry, limits};
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct Options {
     pub mirrors: bool,
     /// Groups of which the leader keeps a profile of their users.
     pub profiles_max: usize,
+    /// Which other sites are asked for the latency to them.
+    pub probing: probing::Rule,
     /// The bug to be found, in a trial.
     pub planted: Planted,
     /// Of a thousand chances for something rare, how many are taken, in a trial.
@@ -69,6 +72,7 @@ impl Options {
             causal_resync_bytes_max: limits::CAUSAL_RESYNC_BYTES_MAX,
             mirrors: true,
             profiles_max: limits::PROFILES_MAX,
+            probing: probing::Rule::default(),
             planted: Planted::default(),
             rare_permille: 0,
         }

@@ -17,6 +17,8 @@ pub(crate) struct PlacementMetrics {
     borrowed: Gauge,
     saving: Gauge<f64, AtomicU64>,
     dropped: Counter,
+    probes: Counter,
+    latencies_dropped: Counter,
     moves: Counter,
     moved_bytes: Counter,
     paused: Counter<f64, AtomicU64>,
@@ -37,6 +39,16 @@ impl PlacementMetrics {
         registry.register("placement_saving", help, self.saving.clone());
         let counters = [
             ("placement_dropped", "Accesses that found no room to be counted", &self.dropped),
+            (
+                "placement_probes",
+                "Messages to other sites that only measured a latency",
+                &self.probes,
+            ),
+            (
+                "placement_latencies_dropped",
+                "Latencies that were absurd, malformed or late",
+                &self.latencies_dropped,
+            ),
             ("placement_moves", "Groups that were moved", &self.moves),
         ];
         for (name, help, counter) in counters {
@@ -61,6 +73,8 @@ impl PlacementMetrics {
         self.saving.set(counts.saved_ms_per_s / 1_000.0);
         for (counter, number) in [
             (&self.dropped, counts.dropped),
+            (&self.probes, counts.probes),
+            (&self.latencies_dropped, counts.latencies_dropped),
             (&self.moves, counts.moves),
             (&self.moved_bytes, counts.moved_bytes),
         ] {

@@ -87,7 +87,8 @@ pub enum InterSite {
     Causal(CausalMessage),
 }
 
-/// The round trips of the sender to other sites, or a question for the receiver's.
+/// The round trips of the sender to other sites, or a question for the receiver's. The time to the answer is a
+/// measurement, too.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LatenciesMessage {
     /// Whether it is a question.
@@ -102,6 +103,13 @@ pub struct LatenciesMessage {
     /// As many round trips, in microseconds.
     #[prost(uint32, repeated, tag = "4")]
     pub round_trips_us: Vec<u32>,
+    /// Of a question: the version of the round trips that the sender has, 0: none. Of an answer: that of the round
+    /// trips of its sender, which are left out if the receiver has them.
+    #[prost(uint64, tag = "5")]
+    pub version: u64,
+    /// A probe, or its answer: only the time counts, and there is neither a version nor a round trip.
+    #[prost(bool, tag = "6")]
+    pub probes: bool,
 }
 
 /// What became of requests from another site.

@@ -69,6 +69,9 @@ pub(crate) struct Settings {
 
     #[command(flatten)]
     clients: Clients,
+
+    #[command(flatten)]
+    placement: Placement,
 }
 
 /// `[peers]`
@@ -194,6 +197,20 @@ struct Clients {
     idle_timeout_s: Option<u32>,
 }
 
+/// `[placement]`
+#[derive(Args, Serialize)]
+#[command(next_help_heading = "Placement")]
+struct Placement {
+    /// Where a keyspace has a placement: how many of the nearest sites are measured each ten seconds, by a small
+    /// message to those that no request has gone to [default: 5]
+    #[arg(long, value_name = "N", env = "PORTOLAN_PROBE_NEAREST")]
+    probe_nearest: Option<u32>,
+
+    /// Measure all other sites again when one of these has changed by more than so many percent [default: 20]
+    #[arg(long, value_name = "PERCENT", env = "PORTOLAN_PROBE_CHANGE_PERCENT")]
+    probe_change_percent: Option<u32>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::Settings;
@@ -206,7 +223,7 @@ mod tests {
         --accept-unproved --redis=127.0.0.1:72 --redis-cluster=127.0.0.1:73 --grpc=127.0.0.1:74 \
         --peer=127.0.0.1:75 --admin=127.0.0.1:76 --advertise=h:77 \
         --advertise-redis-cluster=h:78 --insecure=allow-remote-without-credentials \
-        --login-timeout-s=79 --idle-timeout-s=80";
+        --login-timeout-s=79 --idle-timeout-s=80 --probe-nearest=53 --probe-change-percent=54";
     const ETCD: &str = "--engine=etcd --etcd-endpoints=https://h:81 --etcd-prefix=begin \
         --etcd-ca=ca --etcd-cert=cert --etcd-key=private --etcd-user=user \
         --etcd-password-file=password --etcd-lease-ttl-s=82";

@@ -3,7 +3,8 @@
 //! Nothing is sent for that alone while requests are: the answer to a read that went to another site is a
 //! measurement, at the core ([`super::routing`]) and past it ([`super::proxy_reads`]). Writes are none: they wait
 //! for disks. The value is the least of the last six seconds in which there was an answer, as queues only add to
-//! it, and follows a change within six of them.
+//! it, and follows a change within six of them. Sites that requests do not go to are probed
+//! ([`crate::placement::probing`]).
 //!
 //! A site without an answer is unknown. That never counts as zero.
 
@@ -27,6 +28,16 @@ struct Least {
     second: u64,
 }
 
+impl Least {
+    fn ms(&self) -> Option<f32> {
+        self.us.iter().min().map(|us| *us as f32 / 1_000.0)
+    }
+
+    fn second(&self) -> Duration {
+        Duration::from_secs(self.second)
+    }
+}
+
 impl RoundTrips {
     /// A site has answered after so long.
     pub(crate) fn measured(&self, site: SiteId, took: Duration, now: Duration) {
@@ -44,8 +55,14 @@ impl RoundTrips {
 
     /// All that are known, in milliseconds.
     pub(crate) fn all_ms(&self) -> BTreeMap<SiteId, f32> {
-        let ms = |least: &Least| least.us.iter().min().map(|us| *us as f32 / 1_000.0);
-        self.lock().iter().filter_map(|(site, least)| Some((*site, ms(least)?))).collect()
+        self.lock().iter().filter_map(|(site, least)| Some((*site, least.ms()?))).collect()
+    }
+
+    /// All that are known, in milliseconds, with the second of the last answer.
+    pub(crate) fn known(&self) -> BTreeMap<SiteId, (f32, Duration)> {
+        let all = self.lock();
+        let each = all.iter().filter_map(|(site, one)| Some((*site, (one.ms()?, one.second()))));
+        each.collect()
     }
 
     /// Sites have left.

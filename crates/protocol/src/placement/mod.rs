@@ -20,6 +20,7 @@
 //! ```
 //!
 //! - [`latencies`]: the matrix of latencies. An unknown latency excludes its site, an absurd one is dropped.
+//!   [`probing`]: which of them a site measures by messages of its own.
 //! - [`groups`]: where the accesses of each group come from, sparse (CSR): 10 bytes a group, 6 bytes an origin.
 //!   [`profile`], [`counter`], [`sampler`]: how an owner counts them, in bounded memory; [`sketch`]: how a client
 //!   does.
@@ -65,6 +66,7 @@ pub mod market;
 pub mod near;
 pub mod order;
 pub mod plan;
+pub mod probing;
 pub mod profile;
 pub mod quantile;
 pub mod rules;

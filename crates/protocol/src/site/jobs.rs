@@ -8,7 +8,6 @@
 
 use super::balancing::Balancing;
 use super::confirming::Confirming;
-use super::counting::Counting;
 use super::leaving::Leaving;
 use super::lending::Loans;
 use super::placing::Placing;
@@ -117,7 +116,7 @@ impl Jobs {
             confirm: Confirming::default(),
             release: Release::default(),
             failover: FailoverJobs::new(of_rules(options.planted)),
-            place: Placing::new(Counting::new(options.seed, options.profiles_max)),
+            place: Placing::new(options),
             lend: Loans::default(),
             export: Export::new(of_causal(options.planted)),
             distribute: Distribute::new(of_causal(options.planted)),

@@ -17,6 +17,7 @@ pub(super) fn check(config: &Config, has_secret: bool) -> Result<(), ConfigError
     check_numbers(config)?;
     super::engine::check(config)?;
     super::clients::check(&config.clients)?;
+    super::placement::check(config.placement)?;
     super::peers::check(config)?;
     check_tls(config)?;
     check_credentials(config, has_secret)

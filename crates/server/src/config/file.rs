@@ -91,12 +91,16 @@
 //! idle_timeout_s = 0                  # of Redis clients; 0: never
 //! keepalive_s = 300
 //! reserved_percent = 10               # of connections_max, for clients that are logged in
+//!
+//! [placement]                         # latencies that no request has measured; where a keyspace has a placement
+//! probe_nearest = 5                   # sites that are measured each ten seconds
+//! probe_change_percent = 20           # all sites are, when one of these has changed by more
 //! ```
 
 use super::{
     ClientsConfig, Config, ConfigError, DiskConfig, Engine, EngineWord, EtcdConfig, FrontConfig,
-    INSECURE_WORDS, Layer, MemoryConfig, PeersConfig, Ports, PortsTls, RaftConfig, TlsConfig,
-    forms,
+    INSECURE_WORDS, Layer, MemoryConfig, PeersConfig, PlacementConfig, Ports, PortsTls, RaftConfig,
+    TlsConfig, forms,
 };
 use crate::users::UserConfig;
 use model::{
@@ -142,6 +146,7 @@ pub(super) struct File {
     memory: MemoryConfig,
     front: FrontConfig,
     clients: ClientsConfig,
+    placement: PlacementConfig,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -225,6 +230,7 @@ impl File {
             memory: config.memory,
             front: config.front,
             clients: config.clients,
+            placement: config.placement,
         }
     }
 
@@ -265,6 +271,7 @@ impl File {
             memory: self.memory,
             front: self.front,
             clients: self.clients,
+            placement: self.placement,
         })
     }
 }

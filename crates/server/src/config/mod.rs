@@ -22,6 +22,7 @@ mod forms;
 mod layer;
 mod listen;
 mod peers;
+mod placement;
 
 pub use check::is_host_and_port;
 pub(crate) use check::is_remote;
@@ -31,6 +32,7 @@ pub use error::ConfigError;
 pub use layer::Layer;
 pub use listen::{Listen, Ports};
 pub use peers::{PeersConfig, Secrets};
+pub use placement::PlacementConfig;
 
 use crate::users::UserConfig;
 use model::{KeyspaceSpec, NodeId, SiteName};
@@ -87,6 +89,8 @@ pub struct Config {
     pub front: FrontConfig,
     /// The timeouts of its clients.
     pub clients: ClientsConfig,
+    /// How it measures latencies to other sites.
+    pub placement: PlacementConfig,
 }
 
 /// TLS of each port. `None`: the port speaks plain TCP.
@@ -195,6 +199,7 @@ impl Default for Config {
             memory: MemoryConfig::default(),
             front: FrontConfig::default(),
             clients: ClientsConfig::default(),
+            placement: PlacementConfig::default(),
         }
     }
 }

@@ -247,6 +247,7 @@ fn options(config: &Config, own: &Identity, described: &SiteEntry) -> Result<Opt
         log_bytes_before_snapshot: config.disk.log_bytes_before_snapshot,
         cluster_address: cluster_address(config),
         handover_bytes_per_s_max: config.handover_bytes_per_s_max,
+        probing: config.placement.rule(),
         ..Options::new(config.node, ClientId(random()?), random()?)
     })
 }

@@ -5,6 +5,7 @@ mod bidding;
 mod counting;
 mod explaining;
 mod finding;
+mod probing;
 mod staying;
 mod trailing;
 

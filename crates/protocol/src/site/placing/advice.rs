@@ -75,7 +75,7 @@ impl Advice {
             let rates = users.map_or(&none, |users| &users.rates);
             groups.push(owner, u32::try_from(bytes).unwrap_or(u32::MAX), sites.accesses(rates));
         }
-        Some(sites.picture(view, own, rules, groups))
+        Some(sites.picture(own, rules, groups))
     }
 
     pub(super) fn decide<S: State>(

@@ -1,8 +1,7 @@
 //! Where keys would be better, and, where their keyspaces ask for it, are brought.
 //!
 //! Each second the leader looks at what its site serves and what is accessed of it ([`super::counting`]): which site
-//! would be the best owner, by the round trips that this node and the sites of the users have measured
-//! ([`crate::global::round_trips`]), and whether that is worth a move ([`crate::placement::stability`]). Of keyspaces
+//! would be the best owner, by the round trips that this node ([`measuring`]) and the sites of the users have measured, and whether that is worth a move ([`crate::placement::stability`]). Of keyspaces
 //! with `placement = advise` it states which slots would be better elsewhere ([`advice`]); groups of keyspaces with
 //! `placement = adaptive` it lends to other sites, and gives back ([`moves`]). A site with an unknown round trip to
 //! one of the users is no candidate ([`sites`]).
@@ -10,6 +9,7 @@
 //! All of it is volatile: another leader begins anew, and so does this one when a site joins or leaves.
 
 mod advice;
+mod measuring;
 mod moves;
 mod sites;
 
@@ -23,6 +23,7 @@ use crate::placement::ledger::Ledger;
 use crate::placement::stability::Stability;
 use crate::placement::{Explanation, Rules, Site as Place};
 use advice::Advice;
+use measuring::Measuring;
 use model::{
     Answer, Group, KeyspaceId, Placement, PlacementCandidate, PlacementExplained, PlacementLedger,
     PlacementReason, PlacementWindow, Refusal, SiteId, Slot, limits,
@@ -77,6 +78,10 @@ pub struct PlacementCounts {
     pub groups: u64,
     /// Accesses that found no room to be counted.
     pub dropped: u64,
+    /// Messages that were sent to other sites for the time of their answers alone.
+    pub probes: u64,
+    /// Latencies that were dropped: absurd, malformed or late.
+    pub latencies_dropped: u64,
     /// Slots that would be better elsewhere.
     pub advised: u64,
     /// Groups of this site's slots that others serve.
@@ -100,10 +105,10 @@ fn asks<S: State>(view: &View<'_, S>, placement: Placement) -> bool {
 }
 
 impl Placing {
-    pub(super) fn new(counting: Counting) -> Placing {
+    pub(super) fn new(options: &super::Options) -> Placing {
         Placing {
-            counting,
-            sites: Sites::default(),
+            counting: Counting::new(options.seed, options.profiles_max),
+            sites: Sites::new(Measuring::new(options.probing, options.seed)),
             advice: Advice::default(),
             moves: Moves::default(),
             decided: None,
@@ -122,10 +127,11 @@ impl Placing {
     }
 
     /// Numbers the sites that are listed; the rest begins anew if they are others.
-    fn follow(&mut self, now: Duration, registry: &model::Registry) {
+    fn follow<S: State>(&mut self, view: &View<'_, S>, registry: &model::Registry) {
+        self.sites.measuring.publish(view.now, view.round_trips);
         if self.sites.follow(registry) {
-            self.advice.begin(now);
-            self.moves.begin(now);
+            self.advice.begin(view.now);
+            self.moves.begin(view.now);
         }
     }
 
@@ -159,7 +165,7 @@ impl Placing {
     ) -> Option<Answer> {
         let member = view.machine.membership()?;
         let (own, registry) = (member.own, member.registry.clone());
-        self.follow(view.now, &registry);
+        self.follow(view, &registry);
         let place = (own, &*registry);
         let lends = view.machine.spec(keyspace).is_some_and(model::KeyspaceSpec::lends);
         if lends {
@@ -191,6 +197,8 @@ impl Placing {
         PlacementCounts {
             groups: self.counting.groups() as u64,
             dropped: self.counting.dropped(),
+            probes: self.sites.measuring.probes(),
+            latencies_dropped: self.sites.dropped(),
             advised: if advises { self.advice.len() as u64 } else { 0 },
             lent: view.machine.lent().count() as u64,
             borrowed: view.machine.borrowed_groups().count() as u64,
@@ -297,9 +305,9 @@ impl<S: State> Job<S> for Placing {
             return Vec::new();
         }
         let (own, registry) = (member.own, member.registry.clone());
-        self.follow(view.now, &registry);
+        self.follow(view, &registry);
         let mut effects = self.decide(view, own, &registry);
-        effects.extend(self.sites.ask(view.now, own, &self.origins));
+        effects.extend(self.sites.ask(view, own, &self.origins));
         self.counts = Some(self.count(view));
         effects
     }
@@ -333,22 +341,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         message: LatenciesMessage,
     ) {
         let now = self.now.monotonic;
+        let round_trips = self.global.routing.round_trips();
+        let sites = &mut self.jobs.place.sites;
         if !message.asks {
-            if let Some(asked) = self.jobs.place.sites.take_row(site, &message, now) {
-                let took = now.saturating_sub(asked);
-                self.global.routing.round_trips().measured(site, took, now);
+            if let Some(took) = sites.take_answer(site, &message, now) {
+                round_trips.measured(site, took, now);
             }
             return;
         }
-        let mut known: Vec<_> = self.global.routing.round_trips().all_ms().into_iter().collect();
-        known.sort_by(|a, b| a.1.total_cmp(&b.1));
-        known.truncate(limits::ROUND_TRIPS_MAX);
-        let answer = LatenciesMessage {
-            asks: false,
-            number: message.number,
-            sites: known.iter().map(|(site, _)| site.0).collect(),
-            round_trips_us: known.iter().map(|(_, ms)| us(*ms) as u32).collect(),
-        };
+        sites.measuring.publish(now, round_trips);
+        let answer = sites.measuring.answer(&message);
         self.send_inter_site(site, node, InterSite::Latencies(answer));
     }
 

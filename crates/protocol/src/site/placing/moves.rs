@@ -173,7 +173,7 @@ impl Moves {
         for (_, users) in &users {
             groups.push(at, bytes_of(users), sites.accesses(&users.rates));
         }
-        let picture = sites.picture(view, own, self.rules(view, (own, registry), sites), groups);
+        let picture = sites.picture(own, self.rules(view, (own, registry), sites), groups);
         let (solver, groups) = (picture.solver(), &picture.groups);
         let lost = users.iter().map(|(key, _)| self.regrets.get(key).copied().unwrap_or(0.0));
         let mut regrets = Regrets::of_groups(lost.collect());
@@ -328,7 +328,7 @@ impl Moves {
             groups.push(at, 0, sites.accesses(users.map_or(&none, |users| &users.rates)));
             named.push((group, owner));
         }
-        let picture = sites.picture(view, own, Rules::none(sites.len()), groups);
+        let picture = sites.picture(own, Rules::none(sites.len()), groups);
         let (solver, groups) = (picture.solver(), &picture.groups);
         let saves = named.into_iter().enumerate().map(|(index, (group, owner))| {
             let cost = |place| solver.cost(groups, index, place);
@@ -379,7 +379,7 @@ impl Moves {
         let mut groups = Groups::new(sites.len(), sites.len());
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         groups.push(at, bytes, sites.accesses(&rates));
-        let picture = sites.picture(view, own, self.rules(view, (own, registry), sites), groups);
+        let picture = sites.picture(own, self.rules(view, (own, registry), sites), groups);
         let lost_ms = self.regrets.get(&key).copied().unwrap_or(0.0);
         let regrets = Regrets::of_groups(vec![lost_ms]);
         let explanation = regrets.explain(&STABILITY, &picture.solver(), &picture.groups, 0);

@@ -1,10 +1,13 @@
 //! The sites as the solver numbers them, and the round trips between them, as far as they are known.
 //!
-//! A site's round trips come from that site, on request: those of sites with users each ten seconds, those of all
-//! others in turn. Its answer is a measurement, too. Where only one of two sites has measured, both go by that.
+//! This node's own are measured by requests and by probes ([`super::measuring`]); those of a site with users come from
+//! that site, on request, each ten seconds. Where only one of two sites has measured, both go by that. What cannot
+//! be a round trip, and what comes too late to be one, is dropped and counted.
 
 use super::INTERVAL;
+use super::measuring::{Measuring, QUESTIONS_PER_S_MAX};
 use crate::job::{Effect, View};
+use crate::placement::latencies::LATENCY_MS_MAX;
 use crate::placement::{Groups, Latencies, Near, Origin as From, Rules, Site as Place, Solver};
 use model::{Registry, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +17,10 @@ use wire::inter_site::{InterSite, LatenciesMessage};
 
 /// The age at which a site of users is asked for its round trips again.
 const ROW_AGE: Duration = Duration::from_secs(10);
-/// Sites that are asked in a second.
-const ASKED_MAX: usize = 8;
+/// Sites that are asked for their round trips in a second: one question is left for a probe.
+const ASKED_MAX: usize = QUESTIONS_PER_S_MAX - 1;
+/// After so long an answer says nothing about the way.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Sites near to an origin that are looked at when operations are short.
 const NEAR: usize = 8;
 
@@ -23,18 +28,22 @@ const NEAR: usize = 8;
 #[derive(Debug)]
 struct Row {
     ms: BTreeMap<SiteId, f32>,
+    version: u64,
     at: Duration,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sites {
+    pub(super) measuring: Measuring,
     rows: BTreeMap<SiteId, Row>,
     /// The last question to each site, by its number, and when that was.
     asked: BTreeMap<SiteId, (u64, Duration)>,
     questions: u64,
     /// By which sites are numbered.
     listed: Vec<SiteId>,
+    /// Measurements that were dropped.
+    dropped: u64,
 }
 
 /// What a decision rests on.
@@ -52,7 +61,19 @@ impl Picture {
 }
 
 impl Sites {
+    pub(super) fn new(measuring: Measuring) -> Sites {
+        Sites {
+            measuring,
+            rows: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            questions: 0,
+            listed: Vec::new(),
+            dropped: 0,
+        }
+    }
+
     pub(super) fn forget(&mut self) {
+        self.measuring.stop();
         self.rows.clear();
         self.asked.clear();
         self.listed.clear();
@@ -103,24 +124,18 @@ impl Sites {
     }
 
     /// Everything as it is.
-    pub(super) fn picture<S: State>(
-        &self,
-        view: &View<'_, S>,
-        own: SiteId,
-        rules: Rules,
-        groups: Groups,
-    ) -> Picture {
-        let latencies = self.latencies(view, own);
+    pub(super) fn picture(&self, own: SiteId, rules: Rules, groups: Groups) -> Picture {
+        let latencies = self.latencies(own);
         let near = Near::new(latencies.mean(), NEAR);
         Picture { latencies, near, rules, groups }
     }
 
     /// The round trips between all sites, as far as they are known.
-    fn latencies<S: State>(&self, view: &View<'_, S>, own: SiteId) -> Latencies {
+    fn latencies(&self, own: SiteId) -> Latencies {
         let count = self.len();
         let mut latencies = Latencies::unknown(count, count);
-        let measured = view.round_trips.all_ms();
-        let rows = self.rows.iter().map(|(site, row)| (*site, &row.ms)).chain([(own, &measured)]);
+        let measured = self.measuring.row();
+        let rows = self.rows.iter().map(|(site, row)| (*site, &row.ms)).chain([(own, measured)]);
         let mut known = Vec::new();
         for (from, row) in rows {
             let Some(from) = self.place(from) else { continue };
@@ -141,50 +156,168 @@ impl Sites {
         latencies
     }
 
-    /// Asks sites for their round trips: those with users, and one of the others in turn.
-    pub(super) fn ask(
+    /// Asks sites with users for their round trips, and probes others.
+    pub(super) fn ask<S: State>(
         &mut self,
-        now: Duration,
+        view: &View<'_, S>,
         own: SiteId,
         origins: &BTreeSet<SiteId>,
     ) -> Vec<Effect> {
-        let others = self.listed.iter().copied().filter(|site| *site != own);
-        let others: Vec<SiteId> = others.collect();
-        if others.is_empty() {
-            return Vec::new();
-        }
+        let now = view.now;
+        let others: Vec<SiteId> = self.listed.iter().copied().filter(|site| *site != own).collect();
         let is_old = |site: &SiteId| self.rows.get(site).is_none_or(|row| row.at + ROW_AGE <= now);
         let was_asked =
-            |site: &SiteId| self.asked.get(site).is_some_and(|(_, at)| now < *at + 3 * INTERVAL);
-        let users = origins.iter().copied();
-        let wanted = users.filter(|site| others.contains(site) && is_old(site));
-        let mut wanted: Vec<SiteId> =
-            wanted.filter(|site| !was_asked(site)).take(ASKED_MAX - 1).collect();
-        let next = others[self.questions as usize % others.len()];
-        if !wanted.contains(&next) {
-            wanted.push(next);
-        }
-        let ask = |to| {
-            self.questions += 1;
-            self.asked.insert(to, (self.questions, now));
-            let number = self.questions;
-            let message = LatenciesMessage { asks: true, number, ..LatenciesMessage::default() };
-            Effect::Send { to, message: InterSite::Latencies(message), awaited: false }
-        };
-        wanted.into_iter().map(ask).collect()
+            |site: SiteId| self.asked.get(&site).is_some_and(|(_, at)| now < *at + 3 * INTERVAL);
+        let users =
+            origins.iter().copied().filter(|site| *site != own && self.place(*site).is_some());
+        let wanted = users.filter(|site| is_old(site) && !was_asked(*site));
+        let wanted: Vec<SiteId> = wanted.take(ASKED_MAX).collect();
+        let is_measured = |site| was_asked(site) || wanted.contains(&site);
+        let most = QUESTIONS_PER_S_MAX - wanted.len();
+        let probed = self.measuring.probe(now, &others, view.round_trips, is_measured, most);
+        let questions = wanted.into_iter().map(|to| (to, false));
+        let each = questions.chain(probed.into_iter().map(|to| (to, true)));
+        each.map(|(to, probes)| self.question(now, to, probes)).collect()
     }
 
-    /// A site's round trips have come. When it was asked for them, if this is the answer to the last question.
-    pub(super) fn take_row(
+    fn question(&mut self, now: Duration, to: SiteId, probes: bool) -> Effect {
+        self.questions += 1;
+        self.asked.insert(to, (self.questions, now));
+        let version = self.rows.get(&to).filter(|_| !probes).map_or(0, |row| row.version);
+        let (number, asks) = (self.questions, true);
+        let message =
+            LatenciesMessage { asks, number, version, probes, ..LatenciesMessage::default() };
+        Effect::Send { to, message: InterSite::Latencies(message), awaited: false }
+    }
+
+    /// A site has answered: with its round trips, unless they are as they were or it was only probed. How long the
+    /// answer took, if this is that to the last question and came in time.
+    pub(super) fn take_answer(
         &mut self,
         site: SiteId,
         message: &LatenciesMessage,
         now: Duration,
     ) -> Option<Duration> {
         let (number, asked) = *self.asked.get(&site)?;
-        let each = message.sites.iter().zip(&message.round_trips_us).take(limits::ROUND_TRIPS_MAX);
-        let ms = each.map(|(site, us)| (SiteId(*site), *us as f32 / 1_000.0)).collect();
-        self.rows.insert(site, Row { ms, at: now });
-        (number == message.number).then_some(asked)
+        if !message.probes {
+            self.take_row(site, message, now);
+        }
+        if number != message.number {
+            return None;
+        }
+        self.asked.remove(&site);
+        let took = now.saturating_sub(asked);
+        self.dropped += u64::from(took > ANSWER_DEADLINE);
+        (took <= ANSWER_DEADLINE).then_some(took)
+    }
+
+    fn take_row(&mut self, site: SiteId, message: &LatenciesMessage, now: Duration) {
+        if let Some(row) = self.rows.get_mut(&site).filter(|row| row.version == message.version) {
+            row.at = now;
+            return;
+        }
+        let LatenciesMessage { sites, round_trips_us, version, .. } = message;
+        if sites.len() != round_trips_us.len() || sites.len() > limits::ROUND_TRIPS_MAX {
+            self.dropped += sites.len().max(round_trips_us.len()) as u64;
+            return;
+        }
+        let each =
+            sites.iter().zip(round_trips_us).map(|(to, us)| (SiteId(*to), *us as f32 / 1_000.0));
+        let is_possible = |(to, ms): &(SiteId, f32)| *to != site && *ms <= LATENCY_MS_MAX;
+        let (ms, absurd): (BTreeMap<SiteId, f32>, BTreeMap<SiteId, f32>) =
+            each.partition(is_possible);
+        self.dropped += absurd.len() as u64;
+        self.rows.insert(site, Row { ms, version: *version, at: now });
+    }
+
+    /// Measurements that were dropped: absurd, malformed or late.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::probing::Rule;
+
+    const OWN: SiteId = SiteId(1);
+    const FAR: SiteId = SiteId(3);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// This site and two others, of which `FAR` was asked for its round trips, 1 s after the beginning.
+    fn asked() -> Sites {
+        let mut sites = Sites::new(Measuring::new(Rule::default(), 7));
+        sites.listed = vec![OWN, SiteId(2), FAR];
+        sites.question(at(1), FAR, false);
+        sites
+    }
+
+    fn answer(to: &[u32], us: &[u32]) -> LatenciesMessage {
+        let (sites, round_trips_us) = (to.to_vec(), us.to_vec());
+        LatenciesMessage {
+            number: 1,
+            version: 5,
+            sites,
+            round_trips_us,
+            ..LatenciesMessage::default()
+        }
+    }
+
+    fn known(sites: &Sites, from: SiteId, to: SiteId) -> Option<f32> {
+        let place = |site| sites.place(site).unwrap();
+        sites.latencies(OWN).get(From(place(from).0), place(to))
+    }
+
+    #[test]
+    fn absurd_and_malformed_round_trips_are_dropped_and_counted() {
+        for (to, us, dropped) in [
+            (&[1, 2][..], &[10_000, 20_000][..], 0),
+            // A negative one, as it would look like; more than a minute; to itself.
+            (&[1, 2], &[10_000, u32::MAX], 1),
+            (&[1, 2, 3], &[10_000, 61_000_000, 5], 2),
+            (&[1, 2], &[10_000], 2),
+        ] {
+            let mut sites = asked();
+            assert_eq!(sites.take_answer(FAR, &answer(to, us), at(2)), Some(at(1)));
+            assert_eq!(sites.dropped(), dropped);
+            let has = (known(&sites, FAR, OWN), known(&sites, FAR, SiteId(2)));
+            let is_well_formed = to.len() == us.len();
+            assert_eq!(has.0, is_well_formed.then_some(10.0));
+            assert_eq!(has.1, (dropped == 0).then_some(20.0), "never zero, never a guess");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_late_or_was_not_asked_for_measures_nothing() {
+        let mut sites = asked();
+        assert_eq!(sites.take_answer(SiteId(2), &answer(&[1], &[5]), at(2)), None, "not asked");
+        assert_eq!(known(&sites, SiteId(2), OWN), None);
+        assert_eq!(sites.take_answer(FAR, &answer(&[1], &[10_000]), at(7)), None);
+        assert_eq!((sites.dropped(), known(&sites, FAR, OWN)), (1, Some(10.0)), "the rest counts");
+        assert_eq!(sites.take_answer(FAR, &answer(&[1], &[10_000]), at(7)), None, "once");
+    }
+
+    #[test]
+    fn round_trips_that_have_not_changed_stay() {
+        let mut sites = asked();
+        sites.take_answer(FAR, &answer(&[1, 2], &[10_000, 20_000]), at(2));
+        let Effect::Send { message: InterSite::Latencies(message), .. } =
+            sites.question(at(12), FAR, false)
+        else {
+            panic!("it is asked");
+        };
+        assert_eq!(message.version, 5);
+        let same = LatenciesMessage { number: 2, version: 5, ..LatenciesMessage::default() };
+        assert!(sites.take_answer(FAR, &same, at(13)).is_some());
+        assert_eq!((known(&sites, FAR, SiteId(2)), sites.rows[&FAR].at), (Some(20.0), at(13)));
+        // A site that has begun anew knows nothing.
+        sites.question(at(23), FAR, false);
+        let none = LatenciesMessage { number: 3, version: 9, ..LatenciesMessage::default() };
+        sites.take_answer(FAR, &none, at(24));
+        assert_eq!(known(&sites, FAR, SiteId(2)), None);
     }
 }
