@@ -112,6 +112,49 @@ fn a_key_follows_its_user_from_site_to_site() {
     });
 }
 
+#[test]
+fn a_keyspace_becomes_adaptive_and_is_it_no_more_while_a_user_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nodes = sites(folder.path());
+    let alter = |node: &Node, placement: &str| {
+        let words = ["keyspace", "alter", "cars", "--placement", placement];
+        eventually(PATIENCE, || node.cli(&words)).expect("a change of the placement");
+        for node in &nodes {
+            let shown = eventually(PATIENCE, || match node.cli(&["keyspace", "list"])? {
+                list if list.contains(placement) => Ok(()),
+                list => Err(list),
+            });
+            shown.expect("a change gets about");
+        }
+    };
+    let key = key_at(&nodes[0], "a");
+    alter(&nodes[0], "off");
+    let (at, ends) = (AtomicUsize::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let user = scope.spawn(|| count_up(&nodes, &at, &ends, &key));
+        let lent = |node: &Node| {
+            let ledger = json(node, &["placement", "ledger", "--json"])?;
+            Ok::<u64, String>(ledger["loans"]["lent_count"].as_u64().unwrap_or_default())
+        };
+        let steps = [("adaptive", 1), ("advise", 0), ("adaptive", 1), ("off", 0)];
+        let outcome = steps.map(|(placement, expected)| {
+            alter(&nodes[1], placement);
+            eventually(PATIENCE, || match lent(&nodes[0])? {
+                count if count == expected => Ok(()),
+                count => Err(format!("{count} groups are lent while the placement is {placement}")),
+            })
+        });
+        ends.store(true, Ordering::Relaxed);
+        let counted = user.join().expect("the user");
+        outcome.into_iter().for_each(|step| step.expect("groups follow the placement"));
+        for node in &nodes {
+            let mut client = Client::connect(node.options.redis, DEADLINE).expect("a client");
+            let found = client.call(&["GET", &key]).expect("a read");
+            assert_eq!(found.int(), Some(counted), "nothing is lost");
+        }
+    });
+}
+
 /// Counts a key up at a node for as long as it is up, and goes on when it is again. Returns how many were answered,
 /// and how many are unknown.
 fn count_on(node: &Node, ends: &AtomicBool, answered: &AtomicI64, key: &str) -> i64 {

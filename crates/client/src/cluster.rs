@@ -7,7 +7,7 @@
 use crate::call::{Caller, Repeat, cluster};
 use crate::error::{Verdict, judge};
 use crate::{Error, v1};
-use model::{Bytes, KeyspaceSpec, NodeId};
+use model::{Bytes, KeyspaceSpec, NodeId, Placement};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::Streaming;
@@ -124,6 +124,20 @@ impl Cluster {
         let shown = self.caller.call(Repeat::Read, message, show).await?.into_inner();
         let keys = (!shown.keys_unknown).then_some(shown.keys);
         Ok((info(shown.keyspace.unwrap_or_default())?, keys))
+    }
+
+    /// Changes what decides where the keys of a global keyspace are.
+    pub async fn alter_keyspace(
+        &self,
+        name: &str,
+        placement: Placement,
+    ) -> Result<KeyspaceInfo, Error> {
+        let number = self.caller.sequence.begin();
+        let (name, placement) = (name.to_owned(), placement.to_string());
+        let message = v1::AlterKeyspaceRequest { name, placement, request: Some(number.id()) };
+        let alter =
+            |channel, request| async move { cluster(channel).alter_keyspace(request).await };
+        info(self.caller.call(Repeat::Numbered, message, alter).await?.into_inner())
     }
 
     /// Removes a keyspace with all its keys.

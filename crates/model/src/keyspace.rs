@@ -75,6 +75,9 @@ pub struct KeyspaceSpec {
     pub scope: Scope,
     /// Meaningful with [`Scope::Global`] only.
     pub placement: Placement,
+    /// It was adaptive before its placement was changed: groups of it may still be at other sites. It stays so
+    /// until the keyspace is dropped, and no user states it.
+    pub was_adaptive: bool,
     /// Linearizable reads may trust the leader's lease instead of asking a quorum: one round trip
     /// less, correct only while clocks run at rates within the margin stated in the guide.
     pub lease_reads: bool,
@@ -164,6 +167,7 @@ impl KeyspaceSpec {
             consistency: Consistency::Linearizable,
             scope: Scope::Site,
             placement: Placement::Off,
+            was_adaptive: false,
             lease_reads: false,
             cache: Cache::Off,
             rmw: Rmw::Refuse,
@@ -198,9 +202,21 @@ impl KeyspaceSpec {
         self.sites.is_empty() || self.sites.contains(&site)
     }
 
-    /// Whether groups of its keys are lent to other sites.
-    pub fn lends(&self) -> bool {
+    /// Whether groups of its keys follow their users: they are lent to other sites.
+    pub fn is_adaptive(&self) -> bool {
         self.is_global() && self.placement == Placement::Adaptive
+    }
+
+    /// Whether groups of its keys may be at other sites than their slots, as it is adaptive or was.
+    pub fn lends(&self) -> bool {
+        self.is_adaptive() || self.was_adaptive
+    }
+
+    /// The same with another placement.
+    #[must_use]
+    pub fn with_placement(&self, placement: Placement) -> KeyspaceSpec {
+        let was_adaptive = placement != Placement::Adaptive && self.lends();
+        KeyspaceSpec { placement, was_adaptive, ..self.clone() }
     }
 
     /// Whether owners count the accesses of its keys.
@@ -388,6 +404,12 @@ mod tests {
         assert_eq!(spec.check(), Ok(()));
         spec.placement = Placement::Adaptive;
         assert_eq!((spec.check(), spec.lends()), (Ok(()), true));
+        let advised = spec.with_placement(Placement::Advise);
+        assert_eq!((advised.lends(), advised.is_adaptive()), (true, false), "some may be lent");
+        assert!(advised.with_placement(Placement::Off).lends(), "for good");
+        assert_eq!(advised.with_placement(Placement::Adaptive), spec);
+        let off = KeyspaceSpec::linearizable_global("cars", "car:");
+        assert!(!off.with_placement(Placement::Advise).lends(), "it never was");
         spec.placement = Placement::Advise;
         assert_eq!(spec.check(), Ok(()));
         let site = KeyspaceSpec { scope: Scope::Site, ..spec.clone() };

@@ -296,7 +296,8 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
 
     let table = node.run(&["keyspace", "list"]).out();
     let heads = table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>();
-    assert_eq!(heads, ["id", "name", "prefix", "consistency", "scope", "cache", "sites"]);
+    let all = ["id", "name", "prefix", "consistency", "scope", "placement", "cache", "sites"];
+    assert_eq!(heads, all);
     assert_says(&table, &["default", "cars  "]);
     let list = json(&node.run(&["keyspace", "list", "--json"]).out());
     assert_eq!((&list[1]["name"], &list[1]["prefix"]), (&"cars".into(), &"car:".into()));

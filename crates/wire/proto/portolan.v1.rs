@@ -1327,6 +1327,8 @@ pub struct KeyspaceSpec {
     pub sites: ::prost::alloc::vec::Vec<u32>,
     #[prost(string, tag = "12")]
     pub miss: ::prost::alloc::string::String,
+    #[prost(bool, tag = "13")]
+    pub was_adaptive: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Keyspace {
@@ -1355,6 +1357,15 @@ pub struct ShowKeyspaceResponse {
     pub keys: u64,
     #[prost(bool, tag = "3")]
     pub keys_unknown: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AlterKeyspaceRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub placement: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub request: ::core::option::Option<RequestId>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DropKeyspaceRequest {
@@ -1706,6 +1717,27 @@ pub mod cluster_client {
                 .insert(GrpcMethod::new("portolan.v1.Cluster", "ShowKeyspace"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn alter_keyspace(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AlterKeyspaceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Keyspace>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Cluster/AlterKeyspace",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Cluster", "AlterKeyspace"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn drop_keyspace(
             &mut self,
             request: impl tonic::IntoRequest<super::DropKeyspaceRequest>,
@@ -1847,6 +1879,10 @@ pub mod cluster_server {
             tonic::Response<super::ShowKeyspaceResponse>,
             tonic::Status,
         >;
+        async fn alter_keyspace(
+            &self,
+            request: tonic::Request<super::AlterKeyspaceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Keyspace>, tonic::Status>;
         async fn drop_keyspace(
             &self,
             request: tonic::Request<super::DropKeyspaceRequest>,
@@ -2330,6 +2366,51 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowKeyspaceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Cluster/AlterKeyspace" => {
+                    #[allow(non_camel_case_types)]
+                    struct AlterKeyspaceSvc<T: Cluster>(pub Arc<T>);
+                    impl<
+                        T: Cluster,
+                    > tonic::server::UnaryService<super::AlterKeyspaceRequest>
+                    for AlterKeyspaceSvc<T> {
+                        type Response = super::Keyspace;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AlterKeyspaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Cluster>::alter_keyspace(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AlterKeyspaceSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -25,7 +25,7 @@ const DEFAULT_KEYSPACE: &str = "default";
 const ANSWER_MS: u64 = 250;
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 37] = [
     "get",
     "put",
     "delete",
@@ -62,6 +62,7 @@ const NAMES: [&str; 36] = [
     "rebuild_region",
     "set_standby",
     "list_lost_writes",
+    "alter_keyspace",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -103,6 +104,7 @@ pub(crate) enum Method {
     RebuildRegion,
     SetStandby,
     ListLostWrites,
+    AlterKeyspace,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.

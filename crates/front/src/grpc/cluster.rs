@@ -180,6 +180,25 @@ impl v1::cluster_server::Cluster for Callee {
         .await
     }
 
+    async fn alter_keyspace(
+        &self,
+        request: Request<v1::AlterKeyspaceRequest>,
+    ) -> Result<Response<v1::Keyspace>, Status> {
+        self.measured(Method::AlterKeyspace, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let v1::AlterKeyspaceRequest { name, placement, request } = request.into_inner();
+            let id = convert::request_id(request)?;
+            let placement = convert::placement(&placement)?;
+            let change = RegistryChange::AlterKeyspace { name, placement };
+            match self.ask(self.keyspace_change(change, id), deadline_ms).await? {
+                Answer::Keyspace(altered) => Ok(convert::keyspace(&altered)),
+                _ => unreachable!("a change of a keyspace is answered with the keyspace"),
+            }
+        })
+        .await
+    }
+
     async fn drop_keyspace(
         &self,
         request: Request<v1::DropKeyspaceRequest>,

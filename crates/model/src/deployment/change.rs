@@ -4,8 +4,8 @@ use super::{Changed, NodeEntry, Registry, RegistryError, Remembered, SiteEntry};
 use crate::backup::BackupChoice;
 use crate::failover::Taken;
 use crate::{
-    Ballot, Keyspace, KeyspaceId, KeyspaceSpec, Position, RegionId, RequestId, SiteId, SiteName,
-    StandbyRule, limits,
+    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Placement, Position, RegionId,
+    RequestId, SiteId, SiteName, StandbyRule, limits,
 };
 
 /// A change of the registry.
@@ -34,6 +34,13 @@ pub enum RegistryChange {
     CreateKeyspace(KeyspaceSpec),
     /// A keyspace is dropped with all it holds, by its name.
     DropKeyspace(String),
+    /// What decides where the keys of a global keyspace are, from here on.
+    AlterKeyspace {
+        /// The keyspace's name.
+        name: String,
+        /// The placement.
+        placement: Placement,
+    },
     /// A site is lost: it and the others that are named are fenced, until this is decided or called off.
     OpenFailover {
         /// The lost site.
@@ -226,6 +233,9 @@ impl Registry {
             }
             RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec, version),
             RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),
+            RegistryChange::AlterKeyspace { name, placement } => {
+                self.alter_keyspace(name, *placement)
+            }
             RegistryChange::Registrar(id) => self.add_registrar(*id),
         }
     }
@@ -405,7 +415,7 @@ impl Registry {
         if self.keyspaces.len() + 1 >= limits::KEYSPACES_MAX {
             return Err(RegistryError::TooManyKeyspaces);
         }
-        let mut spec = spec.clone();
+        let mut spec = KeyspaceSpec { was_adaptive: false, ..spec.clone() };
         if spec.is_causal() {
             spec.sites.sort_unstable();
             spec.sites.dedup();
@@ -418,12 +428,37 @@ impl Registry {
         Ok(Changed::Keyspace(id))
     }
 
+    /// The place of a keyspace in the list, which the default one is not in.
+    fn keyspace_named(&self, name: &str) -> Result<usize, RegistryError> {
+        let at = self.keyspaces.iter().position(|keyspace| keyspace.spec.name == name);
+        at.ok_or_else(|| RegistryError::NoKeyspace(name.to_owned()))
+    }
+
+    fn alter_keyspace(
+        &mut self,
+        name: &str,
+        placement: Placement,
+    ) -> Result<Changed, RegistryError> {
+        if name == KeyspaceSpec::default_keyspace().name {
+            return Err(RegistryError::Keyspace(KeyspaceError::PlacementScope(name.to_owned())));
+        }
+        let at = self.keyspace_named(name)?;
+        let keyspace = &mut self.keyspaces[at];
+        let spec = keyspace.spec.with_placement(placement);
+        spec.check().map_err(RegistryError::Keyspace)?;
+        let id = keyspace.id;
+        if keyspace.spec != spec {
+            keyspace.spec = spec;
+            self.changes += 1;
+        }
+        Ok(Changed::Keyspace(id))
+    }
+
     fn drop_keyspace(&mut self, name: &str) -> Result<Changed, RegistryError> {
         if name == KeyspaceSpec::default_keyspace().name {
             return Err(RegistryError::DefaultKeyspace);
         }
-        let at = self.keyspaces.iter().position(|keyspace| keyspace.spec.name == name);
-        let at = at.ok_or_else(|| RegistryError::NoKeyspace(name.to_owned()))?;
+        let at = self.keyspace_named(name)?;
         self.changes += 1;
         Ok(Changed::Dropped(self.keyspaces.remove(at).id))
     }
@@ -585,6 +620,34 @@ mod tests {
         assert_eq!(registry.outcomes.len(), 2, "what was acknowledged is forgotten");
         let again = RegistryChange::CreateKeyspace(spec);
         assert_eq!(registry.change(&again), Ok(Changed::Keyspace(KeyspaceId(2))));
+    }
+
+    #[test]
+    fn a_placement_is_changed_and_what_was_adaptive_stays_known() {
+        let mut registry = registry();
+        let global = KeyspaceSpec::linearizable_global("cars", "car:");
+        let of_site = KeyspaceSpec::linearizable_site("notes", "note:");
+        for spec in [&global, &of_site] {
+            registry.change(&RegistryChange::CreateKeyspace(spec.clone())).unwrap();
+        }
+        let mut alter = |name: &str, placement| {
+            let change = RegistryChange::AlterKeyspace { name: name.into(), placement };
+            let changed = registry.change(&change);
+            (changed, registry.changes, registry.keyspaces[0].spec.clone())
+        };
+        let id = Ok(Changed::Keyspace(KeyspaceId(1)));
+        let spec = |placement| KeyspaceSpec { placement, ..global.clone() };
+        assert_eq!(alter("cars", Placement::Off), (id.clone(), 2, global.clone()), "as it is");
+        assert_eq!(alter("cars", Placement::Advise), (id.clone(), 3, spec(Placement::Advise)));
+        assert_eq!(alter("cars", Placement::Adaptive), (id.clone(), 4, spec(Placement::Adaptive)));
+        let was_adaptive = KeyspaceSpec { was_adaptive: true, ..global.clone() };
+        assert_eq!(alter("cars", Placement::Off), (id, 5, was_adaptive));
+        let scope =
+            |name: &str| Err(RegistryError::Keyspace(KeyspaceError::PlacementScope(name.into())));
+        for name in ["notes", "default"] {
+            assert_eq!(alter(name, Placement::Adaptive).0, scope(name));
+        }
+        assert_eq!(alter("none", Placement::Off).0, Err(RegistryError::NoKeyspace("none".into())));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use model::{Cache, Consistency, KeyspaceError, KeyspaceSpec, Miss, Placement, Rm
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Make, list, show or drop keyspaces
+/// Make, list, show, change or drop keyspaces
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Make a keyspace
@@ -18,6 +18,8 @@ pub(crate) enum Command {
     List(Listing),
     /// Show one keyspace, and how many keys it holds
     Show(Show),
+    /// Change what decides where the keys of a global keyspace are
+    Alter(Alter),
     /// Remove a keyspace and everything in it
     Drop(Drop),
 }
@@ -83,6 +85,26 @@ pub(crate) struct Show {
     showing: Showing,
 }
 
+/// A keyspace to change.
+#[derive(Args)]
+#[command(after_help = "\
+With adaptive the keys of one request must share a tag (car:{7}:plan, car:{7}:place), and still must later with off or \
+advise. What other sites serve comes home by itself when it is not adaptive any more: `portolan placement ledger` shows what \
+is still lent.
+
+Example:
+  portolan keyspace alter cars --placement adaptive")]
+pub(crate) struct Alter {
+    /// Its name
+    name: String,
+    /// What decides where keys are from now on: off (the hash), adaptive (keys follow their users), or advise (the hash;
+    /// owners count accesses, and `portolan placement` shows which moves would bring keys to their users)
+    #[arg(long, value_name = "WORD")]
+    placement: Placement,
+    #[command(flatten)]
+    connect: Connect,
+}
+
 /// A keyspace to drop.
 #[derive(Args)]
 pub(crate) struct Drop {
@@ -101,6 +123,12 @@ impl Command {
             Command::Create(create) => create.run(),
             Command::List(asked) => list(asked),
             Command::Show(show) => show.run(),
+            Command::Alter(Alter { name, placement, connect }) => {
+                connect.run(|client| async move {
+                    client.cluster().alter_keyspace(&name, placement).await?;
+                    Ok(())
+                })
+            }
             Command::Drop(drop) => drop
                 .connect
                 .run(|client| async move { Ok(client.cluster().drop_keyspace(&drop.name).await?) }),
@@ -176,14 +204,27 @@ fn list(asked: Listing) -> Result<(), Failed> {
             let list: Vec<Value> = keyspaces.iter().map(|one| as_json(one, &names)).collect();
             return Ok(show::print_json(&list.into())?);
         }
-        let mut table =
-            Table::new([">id", "name", "prefix", "consistency", "scope", "cache", "sites"]);
+        let mut table = Table::new([
+            ">id",
+            "name",
+            "prefix",
+            "consistency",
+            "scope",
+            "placement",
+            "cache",
+            "sites",
+        ]);
         for KeyspaceInfo { id, spec } in keyspaces {
             let prefix = show::line(&spec.prefix);
             let promise = (spec.consistency.to_string(), spec.scope.to_string());
             let cache = spec.cache.to_string();
             let sites = sites_words(&spec, &names);
-            table.row([id.to_string(), spec.name, prefix, promise.0, promise.1, cache, sites]);
+            let placement = match spec.is_global() {
+                true => spec.placement.to_string(),
+                false => "-".to_owned(),
+            };
+            let (id, (consistency, scope)) = (id.to_string(), promise);
+            table.row([id, spec.name, prefix, consistency, scope, placement, cache, sites]);
         }
         Ok(show::print(table)?)
     })
@@ -216,7 +257,7 @@ impl Show {
                 ("promise", format!("{}/{}", spec.consistency, spec.scope)),
                 ("reads", reads.into()),
                 ("cache", cache_words(spec.cache)),
-                ("placement", spec.placement.to_string()),
+                ("placement", placement_words(spec.placement, spec.was_adaptive)),
                 ("keys", keys.map_or_else(|| "unknown here".to_owned(), |keys| keys.to_string())),
             ];
             for (name, value) in rows.into_iter().chain(of_causal) {
@@ -224,6 +265,13 @@ impl Show {
             }
             Ok(show::print(table)?)
         })
+    }
+}
+
+fn placement_words(placement: Placement, was_adaptive: bool) -> String {
+    match was_adaptive {
+        true => format!("{placement}; it was adaptive: the keys of a request share a tag"),
+        false => placement.to_string(),
     }
 }
 
@@ -248,6 +296,7 @@ fn as_json(keyspace: &KeyspaceInfo, names: &BTreeMap<u32, String>) -> Value {
     object.insert("lease_reads".into(), spec.lease_reads.into());
     object.insert("cache".into(), spec.cache.to_string().into());
     object.insert("placement".into(), spec.placement.to_string().into());
+    object.insert("was_adaptive".into(), spec.was_adaptive.into());
     object.insert("rmw".into(), spec.rmw.to_string().into());
     object.insert("sites".into(), sites_of(spec, names).into());
     object.insert("miss".into(), spec.miss.to_string().into());

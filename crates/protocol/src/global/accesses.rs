@@ -154,7 +154,7 @@ impl Accessed {
         (key, bytes): (&Bytes, u32),
     ) -> Option<Accessed> {
         let spec = spec.filter(|spec| spec.counts_accesses())?;
-        Some(Accessed { keyspace, may_be_lent: spec.lends(), key: key.clone(), bytes })
+        Some(Accessed { keyspace, may_be_lent: spec.is_adaptive(), key: key.clone(), bytes })
     }
 }
 

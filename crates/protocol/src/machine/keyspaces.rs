@@ -103,6 +103,11 @@ impl Keyspaces {
         self.spaces.get(&id).map(|space| &space.keyspace.spec)
     }
 
+    /// The specifications of all.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &KeyspaceSpec> + '_ {
+        self.spaces.values().map(|space| &space.keyspace.spec)
+    }
+
     /// Whether its keys belong to slots.
     pub(crate) fn is_global(&self, id: KeyspaceId) -> bool {
         self.spec(id).is_some_and(KeyspaceSpec::is_global)
@@ -262,6 +267,28 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             M::keyspace_begins(self, id)?;
         }
         Ok(())
+    }
+
+    /// The placement of a keyspace is as it is agreed on. What was lent while it was adaptive here stays known.
+    pub(crate) fn follow_placement(&mut self, id: KeyspaceId, agreed: &KeyspaceSpec) {
+        let Some(space) = self.known.keyspaces.spaces.get_mut(&id) else { return };
+        let spec = &mut space.keyspace.spec;
+        let mut altered = spec.with_placement(agreed.placement);
+        altered.was_adaptive |= agreed.was_adaptive;
+        if *spec != altered {
+            *spec = altered;
+            self.write_keyspace(id);
+        }
+    }
+
+    /// Groups of a keyspace are at other sites, whatever its placement is by what is known here.
+    pub(crate) fn mark_lent(&mut self, id: KeyspaceId) {
+        let Some(space) = self.known.keyspaces.spaces.get_mut(&id) else { return };
+        let spec = &mut space.keyspace.spec;
+        if spec.is_global() && !spec.lends() {
+            spec.was_adaptive = true;
+            self.write_keyspace(id);
+        }
     }
 
     pub(crate) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {

@@ -282,6 +282,11 @@ impl<S: State, M: ModeState> Machine<S, M> {
         self.known.keyspaces.spec(keyspace)
     }
 
+    /// The specifications of all keyspaces.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &KeyspaceSpec> + '_ {
+        self.known.keyspaces.specs()
+    }
+
     /// Whether a keyspace's keys belong to slots.
     pub fn is_global(&self, keyspace: KeyspaceId) -> bool {
         self.known.keyspaces.is_global(keyspace)

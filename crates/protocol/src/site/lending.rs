@@ -6,6 +6,8 @@
 //! comes back is a command of this site. At most [`limits::LOANS_INFLIGHT_MAX`] commands are on their way to a
 //! site, each for up to [`limits::LOANS_PER_COMMAND_MAX`] groups.
 //!
+//! Groups of a keyspace that is not adaptive any more go home, and so does everything of a site that leaves.
+//!
 //! Left out: which group is lent to whom is not decided here, but by [`super::placing`].
 
 use super::Site;
@@ -17,7 +19,7 @@ use model::{
     Answer, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Lending, LoanOffer, LoanPart,
     LoanReport, SiteId, SlotEpochs, StagedItem, limits,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -25,6 +27,9 @@ use storage::state::State;
 
 /// How long the outcome of an answer may take to show in the state.
 const APPLIED: Duration = Duration::from_millis(50);
+
+/// How long ago the owner of a slot may have sent its last message for a group to go home there.
+const HEARD: Duration = Duration::from_secs(2);
 
 /// How long nothing is looked for after a look: every input of the core asks for one.
 const LOOK: Duration = Duration::from_millis(5);
@@ -56,7 +61,7 @@ pub(super) struct Loans {
     looked: Option<Duration>,
     turn: usize,
     is_to_look: bool,
-    /// A site that leaves gives nothing more back before.
+    /// Nothing more is given back before, of what goes home whatever its users do.
     gives_back: Option<Duration>,
     /// How often rows or parts have changed at this node.
     pub(super) changes: u64,
@@ -167,6 +172,47 @@ impl Loans {
     }
 }
 
+impl Loans {
+    /// What goes home whatever its users do: everything at a site that leaves; elsewhere groups of keyspaces that are
+    /// not adaptive any more, to owners that have sent something lately. A group on its way to one that does not
+    /// answer would be served nowhere.
+    fn give_back<S: State>(&mut self, view: &View<'_, S>, leaves: bool) -> Vec<Effect> {
+        let machine = view.machine;
+        let is_asked = leaves || machine.specs().any(|spec| spec.was_adaptive);
+        if !is_asked || self.gives_back.is_some_and(|at| view.now < at) {
+            return Vec::new();
+        }
+        let mut unheard = BTreeSet::new();
+        let goes = |(group, part): &(&Group, &PartRow)| {
+            if part.borrowed.part != LoanPart::Held {
+                return false;
+            }
+            if leaves {
+                return true;
+            }
+            let owner = machine.lender(group, part);
+            let since = view.now.saturating_sub(HEARD);
+            let ends = machine.spec(group.keyspace).is_some_and(|spec| spec.was_adaptive);
+            let is_heard = view.failure_detector.is_heard_since(owner, since);
+            if ends && !is_heard {
+                unheard.insert(owner);
+            }
+            ends && is_heard
+        };
+        let loans = machine.parts().filter(goes).take(limits::LOANS_PER_COMMAND_MAX);
+        let loans: Vec<_> =
+            loans.map(|(group, part)| (group.clone(), part.borrowed.loan)).collect();
+        let mut effects: Vec<Effect> = unheard.into_iter().map(Effect::Call).collect();
+        if !loans.is_empty() || !effects.is_empty() {
+            self.gives_back = Some(view.now + TIMEOUT);
+        }
+        if !loans.is_empty() {
+            effects.push(propose(Lending::GiveBack { loans }));
+        }
+        effects
+    }
+}
+
 fn items_bytes(items: &[StagedItem]) -> usize {
     let bytes = |item: &StagedItem| match item {
         StagedItem::Record { key, row, .. } => key.len() + row.len(),
@@ -270,16 +316,8 @@ impl<S: State> Job<S> for Loans {
         });
         let due = self.next(view.now, Side::Borrower, due);
         let mut effects = Vec::new();
-        if member.registry.site(own).is_some_and(|site| site.leaving) {
-            let held = machine.parts().filter(|(_, part)| part.borrowed.part == LoanPart::Held);
-            let loans = held.take(limits::LOANS_PER_COMMAND_MAX);
-            let loans: Vec<_> =
-                loans.map(|(group, part)| (group.clone(), part.borrowed.loan)).collect();
-            if !loans.is_empty() && self.gives_back.is_none_or(|at| at <= view.now) {
-                self.gives_back = Some(view.now + TIMEOUT);
-                effects.push(propose(Lending::GiveBack { loans }));
-            }
-        }
+        let leaves = member.registry.site(own).is_some_and(|site| site.leaving);
+        effects.extend(self.give_back(view, leaves));
         for one in offered {
             effects.extend(self.offer(view, own, one));
         }

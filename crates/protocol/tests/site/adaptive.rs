@@ -218,3 +218,63 @@ fn a_group_whose_home_does_not_answer_stays_at_its_borrower() {
     assert!(read_for(&mut sites, NORTH, &key, 20) < MS * 10);
     assert_eq!(sites.get(WEST, &key).0, some("y"));
 }
+
+fn alter(sites: &mut Sites, at: usize, placement: Placement) {
+    let change = RegistryChange::AlterKeyspace { name: "cars".into(), placement };
+    let (answer, _) = sites.ask(at, Body::Registry { change, id: None });
+    let Answer::Keyspace(altered) = answer else { panic!("{answer:?}") };
+    assert_eq!(altered.spec.placement, placement);
+}
+
+#[test]
+fn a_keyspace_becomes_adaptive_while_it_is_used_and_its_groups_come_home_again() {
+    for placement in [Placement::Off, Placement::Advise] {
+        let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        let spec = KeyspaceSpec { placement, ..spec };
+        let mut sites = Sites::of_sites(3, Settings::default(), spec);
+        let key = sites.key_at(WEST, "a");
+        let of_key = group(&sites, &key);
+        sites.put(WEST, &key, "x");
+        assert!(read_for(&mut sites, EAST, &key, 8) >= WAY, "the hash decides");
+        alter(&mut sites, EAST, Placement::Adaptive);
+        assert!(read_for(&mut sites, EAST, &key, 10) < MS * 10, "it is local by now");
+        assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+        sites.put(EAST, &key, "y");
+        alter(&mut sites, NORTH, placement);
+        // Its users go on, and their group goes home.
+        assert!(read_for(&mut sites, EAST, &key, 6) >= WAY);
+        assert_ne!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+        assert!(sites.lab.lent(WEST).next().is_none(), "nothing is stranded");
+        for site in [WEST, EAST, NORTH] {
+            assert_eq!(sites.get(site, &key).0, some("y"));
+        }
+        // It stays there, and is adaptive again when it is asked to be.
+        assert!(read_for(&mut sites, EAST, &key, 10) >= WAY);
+        alter(&mut sites, WEST, Placement::Adaptive);
+        assert!(read_for(&mut sites, EAST, &key, 10) < MS * 10);
+        assert_eq!(sites.get(WEST, &key).0, some("y"));
+    }
+}
+
+#[test]
+fn a_group_of_a_keyspace_that_was_adaptive_waits_for_a_home_that_does_not_answer() {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    read_for(&mut sites, EAST, &key, 8);
+    assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+    sites.lab.part_site(WEST);
+    sites.lab.run(MS * 3_000);
+    alter(&mut sites, EAST, Placement::Off);
+    assert!(read_for(&mut sites, EAST, &key, 10) < MS * 10, "its borrower serves on");
+    sites.put(EAST, &key, "y");
+    assert_eq!(part(&sites.lab, EAST, &of_key), LoanPart::Held);
+    assert_eq!(ledger(&mut sites, EAST).borrowed_count, 1, "it is shown");
+    sites.lab.rejoin_site(WEST);
+    let is_home = |lab: &Simulation| part(lab, EAST, &of_key) != LoanPart::Held;
+    assert!(sites.lab.run_until(MS * 10_000, is_home));
+    for site in [WEST, EAST, NORTH] {
+        assert_eq!(sites.get(site, &key).0, some("y"));
+    }
+}

@@ -328,6 +328,7 @@ impl KeyspaceTable {
             consistency: self.consistency,
             scope: self.scope,
             placement: self.placement,
+            was_adaptive: false,
             lease_reads: self.lease_reads,
             cache,
             rmw: self.rmw,

@@ -53,6 +53,7 @@ code_enum!(RegistryChange as "change of the registry" {
     114 => Returned(site),
     100 => CreateKeyspace(spec),
     101 => DropKeyspace(name),
+    103 => AlterKeyspace { name, placement },
     102 => Registrar(site),
     120 => MoveRoot(to),
     121 => ChangeRoot { region, epoch, to, cut },

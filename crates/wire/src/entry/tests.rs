@@ -58,7 +58,13 @@ fn scope() -> impl Strategy<Value = Scope> {
 }
 
 fn spec() -> impl Strategy<Value = KeyspaceSpec> {
-    let placement = select(vec![Placement::Off, Placement::Advise, Placement::Adaptive]);
+    let placement = select(vec![
+        (Placement::Off, false),
+        (Placement::Off, true),
+        (Placement::Advise, false),
+        (Placement::Advise, true),
+        (Placement::Adaptive, false),
+    ]);
     let cache = prop_oneof![
         Just(Cache::Off),
         any::<u64>().prop_map(|bytes_max| Cache::Validated { bytes_max }),
@@ -70,10 +76,10 @@ fn spec() -> impl Strategy<Value = KeyspaceSpec> {
     let held = (vec(any::<u32>().prop_map(SiteId), 0..4), miss);
     (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache, rmw, held)
         .prop_map(|(name, prefix, consistency, scope, placement, lease_reads, cache, rmw, held)| {
-            let (sites, miss) = held;
+            let ((sites, miss), (placement, was_adaptive)) = (held, placement);
             let of_site = KeyspaceSpec::linearizable_site(name, prefix);
             let promise = KeyspaceSpec { consistency, scope, placement, ..of_site };
-            KeyspaceSpec { lease_reads, cache, rmw, sites, miss, ..promise }
+            KeyspaceSpec { was_adaptive, lease_reads, cache, rmw, sites, miss, ..promise }
         })
 }
 

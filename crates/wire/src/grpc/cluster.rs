@@ -14,6 +14,7 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             consistency: word("consistency", &asked.consistency, Consistency::Linearizable)?,
             scope: word("scope", &asked.scope, Scope::Site)?,
             placement: word("placement", &asked.placement, Placement::Off)?,
+            was_adaptive: asked.was_adaptive,
             lease_reads: asked.lease_reads,
             cache: cache(&asked.cache, asked.cache_bytes_max, asked.cache_age_ms_max)?,
             rmw: word("rmw", &asked.rmw, Rmw::Refuse)?,
@@ -21,6 +22,12 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             miss: word("miss", &asked.miss, Miss::Forward)?,
         })
     }
+}
+
+/// A placement by its word.
+pub fn placement(word: &str) -> Result<Placement, Invalid> {
+    let what = |what| Invalid::Value { field: "placement", what };
+    word.parse().map_err(what)
 }
 
 /// A keyspace that exists.
@@ -43,6 +50,7 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
             Placement::Off => String::new(),
             placement => placement.to_string(),
         },
+        was_adaptive: spec.was_adaptive,
         rmw: match spec.rmw {
             Rmw::Refuse => String::new(),
             rmw => rmw.to_string(),
@@ -87,6 +95,7 @@ mod tests {
             scope: Scope::Region,
             cache: Cache::Stale { bytes_max: 5_000, age_ms_max: 70 },
             placement: Placement::Advise,
+            was_adaptive: true,
             rmw: Rmw::Local,
             sites: vec![SiteId(2), SiteId(5)],
             miss: Miss::Refuse,

@@ -7,7 +7,7 @@ mod cluster;
 mod failure;
 mod kv;
 
-pub use cluster::{keyspace, keyspace_spec};
+pub use cluster::{keyspace, keyspace_spec, placement};
 pub use failure::{FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY, status};
 pub use kv::*;
 

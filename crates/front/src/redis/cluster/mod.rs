@@ -56,7 +56,7 @@ impl ClusterPort {
         match self.view {
             ClusterView::Owners => true,
             ClusterView::Site => false,
-            ClusterView::Auto => !handle.catalog().all().iter().any(|one| one.spec.lends()),
+            ClusterView::Auto => !handle.catalog().all().iter().any(|one| one.spec.is_adaptive()),
         }
     }
 }

@@ -108,7 +108,9 @@ impl Publish<Modes> for Published {
                 let lends = known.keyspaces.spec(id).is_some_and(KeyspaceSpec::lends);
                 let at = match old.remove(&id) {
                     _ if !known.keyspaces.is_global(id) => Where::Whole(whole),
-                    Some(there @ Where::BySlot { .. }) if !news.everything => there,
+                    Some(Where::BySlot { places, .. }) if !news.everything => {
+                        Where::BySlot { places, lends }
+                    }
                     _ => {
                         let place = |slot| AtomicU64::new(generation(id, slot));
                         Where::BySlot { places: Arc::new(by_slot(place)), lends }

@@ -167,9 +167,12 @@ impl Placing {
         let (own, registry) = (member.own, member.registry.clone());
         self.follow(view, &registry);
         let place = (own, &*registry);
-        let lends = view.machine.spec(keyspace).is_some_and(model::KeyspaceSpec::lends);
-        if lends {
-            let group = Group::of_key(keyspace, key);
+        let spec = view.machine.spec(keyspace)?;
+        let group = Group::of_key(keyspace, key);
+        // One that was lent before the placement was changed is on its way home.
+        let is_away =
+            || view.machine.borrower_of(&group).is_some() || view.machine.serves_borrowed(&group);
+        if spec.is_adaptive() || spec.lends() && is_away() {
             let is_home = view.machine.serves(group.slot());
             let is_home = is_home && view.machine.borrower_of(&group).is_none();
             if !is_home && !view.machine.serves_borrowed(&group) {
@@ -213,7 +216,10 @@ impl Placing {
         let (advised, windows) = self.advice.report(view.now, own);
         let (groups, dropped) = (self.counting.groups() as u64, self.counting.dropped());
         let ledger = PlacementLedger { advised, windows, groups, dropped };
-        if !asks(view, Placement::Adaptive) {
+        let machine = view.machine;
+        let has_loans =
+            machine.lent().next().is_some() || machine.borrowed_groups().next().is_some();
+        if !asks(view, Placement::Adaptive) && !has_loans {
             return Answer::PlacementLedger(Box::new(ledger));
         }
         let loans = self.moves.report(view, own, &self.sites, &self.counting);
@@ -368,9 +374,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn show_placement_ledger(&mut self, origin: Origin) {
-        let own = self.machine.membership().map(|member| member.own);
         let (view, jobs) = (view!(self), &mut self.jobs);
-        let report = own.map(|own| jobs.place.report(&view, own));
+        let report = view.machine.membership().map(|member| {
+            jobs.place.follow(&view, &member.registry);
+            jobs.place.report(&view, member.own)
+        });
         let outcome = report.ok_or_else(|| Refusal::NoDeployment.into());
         self.settle(vec![(origin, outcome)]);
     }

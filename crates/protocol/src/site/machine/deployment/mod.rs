@@ -255,7 +255,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Registered { site, registry })
     }
 
-    /// Makes and drops keyspaces as the registry has it.
+    /// Makes, changes and drops keyspaces as the registry has it.
     fn follow_keyspaces(&mut self) -> Result<(), Stopped> {
         let registry = self.member()?.registry.clone();
         let made = self.known.keyspaces.made();
@@ -267,6 +267,9 @@ impl<S: State> Applying<'_, S> {
         let gone = made.iter().filter(|keyspace| !wanted.contains(&keyspace.id));
         for keyspace in gone {
             self.remove_keyspace(keyspace.id);
+        }
+        for keyspace in &registry.keyspaces {
+            self.follow_placement(keyspace.id, &keyspace.spec);
         }
         let there: BTreeSet<KeyspaceId> = made.iter().map(|keyspace| keyspace.id).collect();
         let new: Vec<Keyspace> =

@@ -322,7 +322,7 @@ impl<S: State> Machine<S> {
     }
 
     /// The owner of the slot of a part: the one at a later epoch, if this site has learned of that.
-    pub(super) fn lender(&self, group: &Group, part: &PartRow) -> SiteId {
+    pub(crate) fn lender(&self, group: &Group, part: &PartRow) -> SiteId {
         let owner = self.modes.owner(group.slot());
         let owner = owner.filter(|(_, epoch)| *epoch > part.borrowed.loan.epoch);
         owner.map_or(part.owner, |(site, _)| site)

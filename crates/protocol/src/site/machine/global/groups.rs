@@ -45,7 +45,8 @@ impl<S: State> Machine<S> {
             return Ok(Some(groups));
         }
         let stores = self.known.keyspaces.each_global().filter_map(|keyspace| {
-            let spec = self.known.keyspaces.spec(keyspace).filter(|spec| KeyspaceSpec::lends(spec));
+            let spec =
+                self.known.keyspaces.spec(keyspace).filter(|spec| KeyspaceSpec::is_adaptive(spec));
             spec.and_then(|_| Some((keyspace, self.modes.slots.store(keyspace, slot)?)))
         });
         let stores: Vec<_> = stores.collect();

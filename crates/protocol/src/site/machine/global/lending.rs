@@ -83,7 +83,7 @@ impl<S: State> Applying<'_, S> {
         for group in groups.iter().take(limits::LOANS_PER_COMMAND_MAX) {
             let spec = self.known.keyspaces.spec(group.keyspace);
             let is_short = group.tag.len() <= limits::LOANS_TAG_BYTES_MAX;
-            if !is_short || !spec.is_some_and(KeyspaceSpec::lends) {
+            if !is_short || !spec.is_some_and(KeyspaceSpec::is_adaptive) {
                 continue;
             }
             let slot = group.slot();

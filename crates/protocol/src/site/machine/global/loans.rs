@@ -436,11 +436,13 @@ impl<S: State> Applying<'_, S> {
         }
         self.modes.loans.put_count((Whose::Own, slot), count);
         self.modes.loans.put_row((Whose::Own, slot, group.clone()), lent);
+        self.mark_lent(group.keyspace);
         self.log_change(group.keyspace, &group.tag, ChangeKind::Loan);
     }
 
     /// Gives this site a part in a group, or none.
     pub(super) fn set_part(&mut self, group: &Group, part: Option<PartRow>) {
+        self.mark_lent(group.keyspace);
         self.modes.loans.put_part((group.slot(), group.clone()), part);
     }
 
@@ -451,6 +453,8 @@ impl<S: State> Applying<'_, S> {
                 if !self.known.keyspaces.is_global(group.keyspace) {
                     return;
                 }
+                // It may come before the registry by which the keyspace is adaptive.
+                self.mark_lent(group.keyspace);
                 // Its next owner asks the borrower again.
                 let lent = row.map(|row| LentRow { row, fed: *fed, keys: *keys, is_taken: false });
                 self.modes.loans.put_row((whose, group.slot(), group.clone()), lent);

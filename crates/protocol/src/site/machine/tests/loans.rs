@@ -108,9 +108,13 @@ pub(super) fn taken(answer: Result<Answer, Refusal>) -> Vec<LoanTaken> {
     }
 }
 
-/// The first site owns all slots and has keys of two groups. The keyspace is adaptive, which no client can ask
-/// for yet.
+/// The first site owns all slots and has keys of two groups of an adaptive keyspace.
 pub(super) fn sites() -> (Site, Site, Site) {
+    sites_with(Placement::Adaptive)
+}
+
+/// The same with another placement.
+pub(super) fn sites_with(placement: Placement) -> (Site, Site, Site) {
     let (mut a, mut b, mut c) = (Site::new(), Site::new(), Site::new());
     let deployment = DeploymentId(7);
     a.run(Command::Deployment(DeploymentCommand::Found { deployment, site: entry("a") })).unwrap();
@@ -120,7 +124,7 @@ pub(super) fn sites() -> (Site, Site, Site) {
     }
     let mut registry = a.newest();
     let cars = KeyspaceSpec::linearizable_global("cars", "car:");
-    let spec = KeyspaceSpec { placement: Placement::Adaptive, ..cars };
+    let spec = KeyspaceSpec { placement, ..cars };
     registry.keyspaces.push(Keyspace { id: CARS, spec });
     registry.keyspace_next = CARS.0 + 1;
     registry.version.round += 1;

@@ -21,6 +21,7 @@ mod loans_over;
 mod loans_sent;
 mod moves;
 mod orders;
+mod placements;
 mod queries;
 mod registry;
 mod requests;
