@@ -1,6 +1,6 @@
 //! What the solver of placement costs: `cargo run --release -p protocol --example measure_placement [ROW …]`.
 //!
-//! Rows: `exact`, `pruned`, `greedy`, `fallback`, `prune10m`, `count`; without arguments all. Each is measured five
+//! Rows: `exact`, `pruned`, `greedy`, `fallback`, `prune10m`, `count`, `decide`; without arguments all. Each is measured five
 //! times; the least and the median are printed. Processor time of this thread alone: other processes do not count
 //! (but they do share the caches and the memory).
 
@@ -8,8 +8,8 @@
 
 use protocol::placement::trial::Planted;
 use protocol::placement::{
-    Arrival, Client, Counter, GroupKey, Groups, Incumbents, Latencies, Method, Near, Origin, Rules,
-    Sampler, Site, Solution, Solver, Tick, greedy, order,
+    Arrival, Client, Counter, Decision, GroupKey, Groups, Incumbents, Latencies, Limits, Method,
+    Near, Origin, Rules, Sampler, Site, Solution, Solver, Stability, Tick, Waiting, greedy, order,
 };
 use std::hint::black_box;
 
@@ -228,6 +228,50 @@ fn count(dice: &mut Dice) {
     }
 }
 
+/// One decision of an owner of 200,000 groups with four origins each, as it makes one each second: with the operations
+/// of a site's leader, from profiles. A quarter of the groups would be better elsewhere.
+fn decide(latencies: &Latencies, dice: &mut Dice) {
+    const GROUPS: usize = 200_000;
+    let stability = Stability { memory_s: 10.0, sites_are_origins: true, ..Stability::default() };
+    let (rules, near) = (Rules::none(SITES), Near::new(latencies.mean(), 8));
+    let mut counter = Counter::new(Site(0), GROUPS, stability.memory_s, Planted::none());
+    let now = Tick::from_ms(0);
+    for group in 0..GROUPS {
+        let key = GroupKey::lendable((group % 16_384) as u16, dice.next());
+        let is_elsewhere = group % 4 == 0;
+        for origin in 0..4 {
+            let (site, weight) = match origin {
+                0 if !is_elsewhere => (0, 200.0),
+                _ => (dice.below(SITES) as u16, 10.0),
+            };
+            counter.count(now, key, Client(u32::from(site)), Arrival::By(Site(site)), weight);
+        }
+    }
+    let decision = Decision {
+        stability: &stability,
+        matrix: latencies.mean(),
+        near: &near,
+        rules: &rules,
+        at: Site(0),
+        operations_max: 20_000_000,
+        groups: GROUPS,
+        limits: Limits { moves_max: 256, bytes_max: 64 << 20, site_bytes_max: 64 << 20 },
+        elapsed_s: 1.0,
+    };
+    let mut waiting = Waiting::default();
+    let (chosen, bytes) = measure("a decision about 200,000 groups", || {
+        let groups = counter.groups().map(|(key, profile)| (key, 100, profile.rates(10.0)));
+        decision.choose_counted(groups, &mut waiting)
+    });
+    let (profiles, waits) = (counter.memory_bytes(), waiting.memory_bytes());
+    let all = profiles + waits + bytes;
+    println!("{} groups are followed, {} move", counter.groups().count(), chosen.len());
+    println!(
+        "{all} bytes: profiles {profiles}, {} that wait {waits}, batch {bytes}",
+        waiting.len()
+    );
+}
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let wants = |row: &str| wanted.is_empty() || wanted.iter().any(|name| name == row);
@@ -253,5 +297,8 @@ fn main() {
     }
     if wants("count") {
         count(&mut dice);
+    }
+    if wants("decide") {
+        decide(&latencies, &mut dice);
     }
 }

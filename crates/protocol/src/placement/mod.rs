@@ -33,7 +33,7 @@
 //! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
 //! - [`stability`]: margin and regret: when a better site is worth a move.
 //! - [`weights`]: one vote for each client, against liars; [`Counter::with_votes`] counts so.
-//! - [`mod@plan`]: which moves a window makes.
+//! - [`mod@plan`]: which moves a window makes. [`decide`]: all of that for the groups of one owner, in batches.
 //! - [`mod@explain`], [`ledger`]: what an operator asks for, as values.
 //!
 //! # What must stay true
@@ -57,6 +57,7 @@
 
 pub mod auction;
 pub mod counter;
+pub mod decide;
 pub mod explain;
 pub mod greedy;
 pub mod groups;
@@ -83,6 +84,7 @@ pub mod weights;
 
 pub use auction::{Prices, Terms};
 pub use counter::{Arrival, Counter, GroupKey};
+pub use decide::{Chosen, Decision, Waiting};
 pub use explain::{Candidate, Explanation, Why, explain};
 pub use greedy::{Assignment, Capacities, Incumbents, greedy};
 pub use groups::{Accesses, Groups};

@@ -86,20 +86,25 @@ impl Counting {
     }
 
     /// From which sites groups are accessed that may be lent by themselves; without those that only `but` accesses.
-    pub(super) fn lendable(&self, now: Duration, but: Option<SiteId>) -> Vec<(GroupKey, Users)> {
+    pub(super) fn lendable(
+        &self,
+        now: Duration,
+        but: Option<SiteId>,
+    ) -> impl Iterator<Item = (GroupKey, Users)> + '_ {
         let (now, but) = (tick(now), but.and_then(place));
         let groups = self.counter.iter().flat_map(Counter::groups);
         let groups = groups.filter(|(group, _)| group.is_lendable());
-        let is_wanted = |profile: &Profile| {
+        let is_wanted = move |profile: &Profile| {
             profile.rates(MEMORY_S).any(|(of, _)| but.is_none_or(|but| of.0 != but.0))
         };
-        let users = groups.filter(|(_, profile)| is_wanted(profile)).map(|(group, profile)| {
+        let users = groups.filter(move |(_, profile)| is_wanted(profile));
+        let users = users.map(move |(group, profile)| {
             let (mut profile, mut users) = (*profile, Users::default());
             profile.fade(now, MEMORY_S);
             users.add(&profile);
             (group, users)
         });
-        users.filter(|(_, users)| !users.rates.is_empty()).collect()
+        users.filter(|(_, users)| !users.rates.is_empty())
     }
 
     /// A group is not served here any more.

@@ -3,6 +3,7 @@
 mod assigning;
 mod bidding;
 mod counting;
+mod deciding;
 mod explaining;
 mod finding;
 mod probing;

@@ -143,18 +143,22 @@ impl Placing {
     ) -> Vec<Effect> {
         let elapsed = view.now.saturating_sub(self.decided.unwrap_or(view.now));
         self.decided = Some(view.now);
-        let slots = self.counting.slots(view.now);
-        self.origins = advice::origins(&slots);
+        self.origins.clear();
         if asks(view, Placement::Advise) {
+            let slots = self.counting.slots(view.now);
+            self.origins = advice::origins(&slots);
             self.advice.decide(view, (own, registry), (&self.sites, &slots), elapsed);
         }
         if !asks(view, Placement::Adaptive) {
             return Vec::new();
         }
-        let users = self.counting.lendable(view.now, Some(own));
-        self.origins.extend(users.iter().flat_map(|(_, users)| users.rates.keys().copied()));
+        let mut count = 0;
+        for (_, users) in self.counting.lendable(view.now, Some(own)) {
+            self.origins.extend(users.rates.keys().copied());
+            count += 1;
+        }
         let (sites, counting) = (&self.sites, &mut self.counting);
-        self.moves.decide(view, (own, registry), (sites, counting), users, elapsed)
+        self.moves.decide(view, (own, registry), (sites, counting), count, elapsed)
     }
 
     fn explain<S: State>(

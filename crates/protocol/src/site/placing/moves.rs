@@ -17,13 +17,13 @@
 //! The ledger has the moves that this site has made, and what groups that it has borrowed save against their home.
 
 use super::sites::{Picture, Sites};
-use super::{KEY_BYTES, OPERATIONS_MAX, STABILITY, WINDOW, reason, shown, us, windows};
+use super::{KEY_BYTES, STABILITY, WINDOW, reason, shown, us, windows};
 use crate::job::{Effect, View};
 use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
-use crate::placement::plan::{self, Limits};
+use crate::placement::plan::Limits;
 use crate::placement::stability::Regrets;
-use crate::placement::{Assignment, GroupKey, Groups, Rules, plan as planned};
+use crate::placement::{Chosen, GroupKey, Groups, Rules, Waiting};
 use crate::site::counting::{Counting, Users};
 use crate::site::machine::global::groups::Held;
 use model::{
@@ -77,7 +77,7 @@ enum Shown {
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     window_began: Duration,
-    regrets: BTreeMap<GroupKey, f32>,
+    waiting: Waiting,
     begun: BTreeMap<Group, Begun>,
     /// Sites that are lent nothing before.
     refused: BTreeMap<SiteId, Duration>,
@@ -132,13 +132,13 @@ impl Moves {
         sites.rules(registry, &barred)
     }
 
-    /// The commands of this second. `users`: of the groups that other sites access.
+    /// The commands of this second. `count`: of the groups that other sites access.
     pub(super) fn decide<S: State>(
         &mut self,
         view: &View<'_, S>,
         (own, registry): (SiteId, &Registry),
         (sites, counting): (&Sites, &mut Counting),
-        users: Vec<(GroupKey, Users)>,
+        count: usize,
         elapsed: Duration,
     ) -> Vec<Effect> {
         self.settle(view, counting);
@@ -149,37 +149,27 @@ impl Moves {
         let effects = match waits {
             true => Vec::new(),
             false => {
-                let moves = self.choose(view, (own, registry), sites, users, elapsed);
-                self.begin_moves(view, moves, counting)
+                let seen = (sites, &*counting);
+                let moves = self.choose(view, (own, registry), seen, count, elapsed);
+                self.begin_moves(view, sites, moves, counting)
             }
         };
         self.account(view, own, sites, counting);
         effects
     }
 
-    /// The groups that are to move, with the better site, what that gains in ms a second, and their rate.
+    /// The groups that are to move.
     fn choose<S: State>(
         &mut self,
         view: &View<'_, S>,
         (own, registry): (SiteId, &Registry),
-        sites: &Sites,
-        mut users: Vec<(GroupKey, Users)>,
+        (sites, counting): (&Sites, &Counting),
+        count: usize,
         elapsed: Duration,
-    ) -> Vec<(GroupKey, SiteId, f32, f32)> {
+    ) -> Vec<Chosen> {
         let Some(at) = sites.place(own) else { return Vec::new() };
-        let on_the_way: BTreeSet<GroupKey> = self.begun.values().map(|one| one.key).collect();
-        users.retain(|(key, _)| !on_the_way.contains(key) && !self.resting.contains_key(key));
-        let mut groups = Groups::new(sites.len(), sites.len());
-        for (_, users) in &users {
-            groups.push(at, bytes_of(users), sites.accesses(&users.rates));
-        }
-        let picture = sites.picture(own, self.rules(view, (own, registry), sites), groups);
-        let (solver, groups) = (picture.solver(), &picture.groups);
-        let lost = users.iter().map(|(key, _)| self.regrets.get(key).copied().unwrap_or(0.0));
-        let mut regrets = Regrets::of_groups(lost.collect());
-        let solution = solver.solve(groups, OPERATIONS_MAX);
-        let ready = regrets.ready(&STABILITY, &solver, groups, &solution, elapsed.as_secs_f32());
-        let wanted = Assignment::of_ready(groups, &solution, &ready);
+        let none = Groups::new(sites.len(), sites.len());
+        let picture = sites.picture(own, self.rules(view, (own, registry), sites), none);
         let spent = self.ledger.current();
         let begun: u64 = self.begun.values().map(|one| one.bytes).sum();
         let left = BUDGET.0.saturating_sub(spent.moves + self.begun.len() as u64);
@@ -188,22 +178,23 @@ impl Moves {
             bytes_max: BUDGET.1.saturating_sub(spent.bytes + begun),
             site_bytes_max: BUDGET.1,
         };
-        let moves = planned(&plan::moves(&solver, groups, &wanted), groups, None, limits).moves;
-        let of_group = |index: usize| (users[index].0, regrets.of(index));
-        self.regrets = (0..users.len()).map(of_group).filter(|(_, lost)| *lost > 0.0).collect();
-        let moves = moves.iter().map(|one| {
-            let group = one.group as usize;
-            let rate = groups.accesses(group).rate();
-            (users[group].0, sites.site(one.to), one.gain, rate)
+        let on_the_way: BTreeSet<GroupKey> = self.begun.values().map(|one| one.key).collect();
+        let resting = &self.resting;
+        let rests = |key: &GroupKey| on_the_way.contains(key) || resting.contains_key(key);
+        let users = counting.lendable(view.now, Some(own)).filter(|(key, _)| !rests(key));
+        let groups = users.map(|(key, users)| {
+            let accesses: Vec<_> = sites.accesses(&users.rates).collect();
+            (key, bytes_of(&users), accesses)
         });
-        moves.collect()
+        picture.decision(at, count, limits, elapsed).choose(groups, &mut self.waiting)
     }
 
     /// Finds the names of groups that are to move, and has them lent or given back.
     fn begin_moves<S: State>(
         &mut self,
         view: &View<'_, S>,
-        moves: Vec<(GroupKey, SiteId, f32, f32)>,
+        sites: &Sites,
+        moves: Vec<Chosen>,
         counting: &mut Counting,
     ) -> Vec<Effect> {
         let mut lent: BTreeMap<SiteId, Vec<Group>> = BTreeMap::new();
@@ -211,7 +202,9 @@ impl Moves {
         let mut unheard = BTreeSet::new();
         let mut keys_left = limits::LOANS_KEYS_EXAMINED_MAX;
         let mut by_slot: BTreeMap<u16, BTreeMap<GroupKey, (Group, Held)>> = BTreeMap::new();
-        for (key, to, gain_ms_per_s, rate) in moves {
+        let wanted: BTreeSet<GroupKey> = moves.iter().map(|one| one.group).collect();
+        for Chosen { group: key, to, gain: gain_ms_per_s, rate } in moves {
+            let to = sites.site(to);
             let of_slot = match by_slot.entry(key.slot()) {
                 std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
                 std::collections::btree_map::Entry::Vacant(place) => {
@@ -224,7 +217,7 @@ impl Moves {
                             let named = found.into_iter().map(|(group, held)| {
                                 (accesses.group_of(group.keyspace, true, &group.tag), (group, held))
                             });
-                            place.insert(named.collect())
+                            place.insert(named.filter(|(key, _)| wanted.contains(key)).collect())
                         }
                         Err(error) => return vec![Effect::Fail(error.to_string())],
                     }
@@ -257,7 +250,7 @@ impl Moves {
                     (false, bytes)
                 }
             };
-            self.regrets.remove(&key);
+            self.waiting.moved(key);
             let (at, is_seen) = (view.now, false);
             let begun = Begun { key, to, gain_ms_per_s, rate, bytes, at, is_lent, is_seen };
             self.begun.insert(group, begun);
@@ -318,13 +311,16 @@ impl Moves {
         counting: &Counting,
     ) -> Vec<(Group, SiteId, f32)> {
         let Some(at) = sites.place(own) else { return Vec::new() };
-        let users: BTreeMap<GroupKey, Users> =
-            counting.lendable(view.now, None).into_iter().collect();
         let accesses = view.machine.accesses();
+        let key = |group: &Group| accesses.group_of(group.keyspace, true, &group.tag);
+        let keys: BTreeSet<GroupKey> =
+            view.machine.borrowed_groups().map(|(group, _)| key(group)).collect();
+        let users = counting.lendable(view.now, None).filter(|(key, _)| keys.contains(key));
+        let users: BTreeMap<GroupKey, Users> = users.collect();
         let mut groups = Groups::new(sites.len(), sites.len());
         let (mut named, none) = (Vec::new(), BTreeMap::new());
         for (group, owner) in view.machine.borrowed_groups() {
-            let users = users.get(&accesses.group_of(group.keyspace, true, &group.tag));
+            let users = users.get(&key(group));
             groups.push(at, 0, sites.accesses(users.map_or(&none, |users| &users.rates)));
             named.push((group, owner));
         }
@@ -380,8 +376,7 @@ impl Moves {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         groups.push(at, bytes, sites.accesses(&rates));
         let picture = sites.picture(own, self.rules(view, (own, registry), sites), groups);
-        let lost_ms = self.regrets.get(&key).copied().unwrap_or(0.0);
-        let regrets = Regrets::of_groups(vec![lost_ms]);
+        let regrets = Regrets::of_groups(vec![self.waiting.of(key)]);
         let explanation = regrets.explain(&STABILITY, &picture.solver(), &picture.groups, 0);
         let why = match (self.begun.get(group), explanation.why) {
             (Some(one), _) => {

@@ -4,11 +4,14 @@
 //! that site, on request, each ten seconds. Where only one of two sites has measured, both go by that. What cannot
 //! be a round trip, and what comes too late to be one, is dropped and counted.
 
-use super::INTERVAL;
 use super::measuring::{Measuring, QUESTIONS_PER_S_MAX};
+use super::{INTERVAL, OPERATIONS_MAX, STABILITY};
 use crate::job::{Effect, View};
 use crate::placement::latencies::LATENCY_MS_MAX;
-use crate::placement::{Groups, Latencies, Near, Origin as From, Rules, Site as Place, Solver};
+use crate::placement::plan::Limits;
+use crate::placement::{
+    Decision, Groups, Latencies, Near, Origin as From, Rules, Site as Place, Solver,
+};
 use model::{Registry, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -57,6 +60,27 @@ pub(super) struct Picture {
 impl Picture {
     pub(super) fn solver(&self) -> Solver<'_> {
         Solver::new(self.latencies.mean(), &self.near, &self.rules)
+    }
+
+    /// A decision about so many groups that are at a site.
+    pub(super) fn decision(
+        &self,
+        at: Place,
+        groups: usize,
+        limits: Limits,
+        elapsed: Duration,
+    ) -> Decision<'_> {
+        Decision {
+            stability: &STABILITY,
+            matrix: self.latencies.mean(),
+            near: &self.near,
+            rules: &self.rules,
+            at,
+            operations_max: OPERATIONS_MAX,
+            groups,
+            limits,
+            elapsed_s: elapsed.as_secs_f32(),
+        }
     }
 }
 

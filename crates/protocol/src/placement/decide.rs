@@ -1,0 +1,218 @@
+//! One decision of an owner: which of its groups move now.
+//!
+//! Groups come one after the other and are looked at in batches, so that a decision about 200,000 groups takes no
+//! more memory than one about a few thousand: none of them depends on another one, as sites are not full here. What
+//! stays from one decision to the next is what users have waited longer than they would elsewhere, of the groups
+//! for which that is anything ([`Waiting`]).
+
+use super::counter::GroupKey;
+use super::greedy::Assignment;
+use super::groups::Groups;
+use super::latencies::{Matrix, Origin, Site};
+use super::near::Near;
+use super::plan::{Limits, Move, moves, plan};
+use super::rules::Rules;
+use super::solver::Solver;
+use super::stability::{Regrets, Stability};
+use std::collections::BTreeMap;
+
+/// Groups that are looked at together.
+const BATCH: usize = 4_096;
+/// Moves that are kept before those that the budget has no place for are dropped.
+const MOVES_KEPT: usize = 4_096;
+
+/// What a batch takes of each group beside its accesses: a key, a solution, what it has lost, whether it is ready and
+/// where it is to be.
+const BESIDE_BYTES: usize = 8 + (2 + 3 * 4) + 4 + 1 + 2;
+
+/// What groups have lost where they are, in ms, since they moved.
+///
+/// Of at most [`Waiting::GROUPS_MAX`] groups: others begin to wait when some of these have moved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waiting {
+    groups: BTreeMap<GroupKey, Lost>,
+    decision: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Lost {
+    ms: f32,
+    /// The last decision that looked at it.
+    decision: u32,
+}
+
+impl Waiting {
+    /// How many groups can wait for a move.
+    pub const GROUPS_MAX: usize = 1 << 15;
+
+    /// What a group has lost.
+    pub fn of(&self, group: GroupKey) -> f32 {
+        self.groups.get(&group).map_or(0.0, |lost| lost.ms)
+    }
+
+    /// A group has moved: that is paid.
+    pub fn moved(&mut self, group: GroupKey) {
+        self.groups.remove(&group);
+    }
+
+    /// How many groups wait.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The memory that they take, at most about: a node of the tree is at least half full.
+    pub fn memory_bytes(&self) -> usize {
+        2 * self.groups.len() * (size_of::<GroupKey>() + size_of::<Lost>())
+    }
+
+    fn set(&mut self, group: GroupKey, ms: f32) {
+        let lost = Lost { ms, decision: self.decision };
+        if ms <= 0.0 {
+            self.groups.remove(&group);
+        } else if self.groups.len() < Waiting::GROUPS_MAX || self.groups.contains_key(&group) {
+            self.groups.insert(group, lost);
+        }
+    }
+
+    /// Groups that no decision looks at any more are forgotten.
+    fn end(&mut self) {
+        let decision = self.decision;
+        self.groups.retain(|_, lost| lost.decision == decision);
+        self.decision = self.decision.wrapping_add(1);
+    }
+}
+
+/// A group that moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chosen {
+    /// Which.
+    pub group: GroupKey,
+    /// The better site.
+    pub to: Site,
+    /// What its users are spared, in ms a second.
+    pub gain: f32,
+    /// Its accesses a second.
+    pub rate: f32,
+}
+
+/// What a decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Decision<'a> {
+    /// When a better site is worth a move.
+    pub stability: &'a Stability,
+    /// What an access costs.
+    pub matrix: &'a Matrix,
+    /// The sites near to each origin.
+    pub near: &'a Near,
+    /// Where nothing may go.
+    pub rules: &'a Rules,
+    /// Where all the groups are.
+    pub at: Site,
+    /// Operations of the solver, for each of `groups` groups the same share.
+    pub operations_max: u64,
+    /// How many groups there are, at most about.
+    pub groups: usize,
+    /// The budget.
+    pub limits: Limits,
+    /// Seconds since the last decision.
+    pub elapsed_s: f32,
+}
+
+/// A batch, and what came of those before it.
+struct Batches<'a> {
+    of: Decision<'a>,
+    solver: Solver<'a>,
+    keys: Vec<GroupKey>,
+    groups: Groups,
+    waiting: &'a mut Waiting,
+    /// The groups of the moves, by the moves' indices.
+    chosen: Vec<Chosen>,
+    moves: Vec<Move>,
+    memory_bytes_max: usize,
+}
+
+impl Decision<'_> {
+    /// The groups that move now, the most worth first. `groups`: their keys, sizes and accesses, each once.
+    pub fn choose<A: IntoIterator<Item = (Origin, f32)>>(
+        &self,
+        groups: impl Iterator<Item = (GroupKey, u32, A)>,
+        waiting: &mut Waiting,
+    ) -> Vec<Chosen> {
+        self.choose_counted(groups, waiting).0
+    }
+
+    /// The same, and the most memory that it took beside what waits.
+    pub fn choose_counted<A: IntoIterator<Item = (Origin, f32)>>(
+        &self,
+        groups: impl Iterator<Item = (GroupKey, u32, A)>,
+        waiting: &mut Waiting,
+    ) -> (Vec<Chosen>, usize) {
+        let mut batches = Batches {
+            of: *self,
+            solver: Solver::new(self.matrix, self.near, self.rules),
+            keys: Vec::new(),
+            groups: self.no_groups(),
+            waiting,
+            chosen: Vec::new(),
+            moves: Vec::new(),
+            memory_bytes_max: 0,
+        };
+        for (key, bytes, accesses) in groups {
+            batches.keys.push(key);
+            batches.groups.push(self.at, bytes, accesses);
+            if batches.keys.len() >= BATCH {
+                batches.decide();
+            }
+        }
+        batches.decide();
+        batches.cut();
+        batches.waiting.end();
+        (batches.chosen, batches.memory_bytes_max)
+    }
+
+    fn no_groups(&self) -> Groups {
+        Groups::new(self.matrix.origins(), self.matrix.sites())
+    }
+}
+
+impl Batches<'_> {
+    fn decide(&mut self) {
+        let groups = std::mem::replace(&mut self.groups, self.of.no_groups());
+        let keys = std::mem::take(&mut self.keys);
+        let share = self.of.operations_max * keys.len() as u64 / self.of.groups.max(1) as u64;
+        let solution = self.solver.solve(&groups, share.min(self.of.operations_max));
+        let lost = keys.iter().map(|key| self.waiting.of(*key));
+        let mut regrets = Regrets::of_groups(lost.collect());
+        let of = &self.of;
+        let ready = regrets.ready(of.stability, &self.solver, &groups, &solution, of.elapsed_s);
+        let wanted = Assignment::of_ready(&groups, &solution, &ready);
+        for a_move in moves(&self.solver, &groups, &wanted) {
+            let group = a_move.group as usize;
+            let rate = groups.accesses(group).rate();
+            self.moves.push(Move { group: self.chosen.len() as u32, ..a_move });
+            self.chosen.push(Chosen { group: keys[group], to: a_move.to, gain: a_move.gain, rate });
+        }
+        for (index, key) in keys.iter().enumerate() {
+            self.waiting.set(*key, regrets.of(index));
+        }
+        let of_batch = groups.memory_bytes() + keys.len() * BESIDE_BYTES;
+        let of_moves = self.moves.len() * (size_of::<Move>() + size_of::<Chosen>());
+        self.memory_bytes_max = self.memory_bytes_max.max(of_batch + of_moves);
+        if self.moves.len() >= MOVES_KEPT {
+            self.cut();
+        }
+    }
+
+    /// Keeps the moves that the budget has a place for.
+    fn cut(&mut self) {
+        let kept = plan(&self.moves, &self.of.no_groups(), None, self.of.limits).moves;
+        self.chosen = kept.iter().map(|one| self.chosen[one.group as usize]).collect();
+        let again = kept.iter().enumerate();
+        self.moves = again.map(|(index, one)| Move { group: index as u32, ..*one }).collect();
+    }
+}
