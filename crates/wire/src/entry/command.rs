@@ -100,83 +100,19 @@ code_enum!(Kind as "kind" {
 
 code_struct!(Guard { key, version, absent_since });
 code_struct!(Keyspace { id, spec });
-
-/// In the byte of its placement a keyspace also has whether it was adaptive.
-#[derive(Clone, Copy)]
-enum Placed {
-    Off,
-    Adaptive,
-    Advise,
-    OffAgain,
-    AdviseAgain,
-}
-
-code_enum!(Placed as "placement of a keyspace" {
-    1 => Off,
-    2 => Adaptive,
-    3 => Advise,
-    4 => OffAgain,
-    5 => AdviseAgain,
+code_struct!(KeyspaceSpec {
+    name,
+    prefix,
+    consistency,
+    scope,
+    placement,
+    was_adaptive,
+    lease_reads,
+    cache,
+    rmw,
+    sites,
+    miss,
 });
-
-impl Placed {
-    fn of(spec: &KeyspaceSpec) -> Placed {
-        match (spec.placement, spec.was_adaptive) {
-            (Placement::Off, false) => Placed::Off,
-            (Placement::Off, true) => Placed::OffAgain,
-            (Placement::Advise, false) => Placed::Advise,
-            (Placement::Advise, true) => Placed::AdviseAgain,
-            (Placement::Adaptive, _) => Placed::Adaptive,
-        }
-    }
-
-    fn stated(self) -> (Placement, bool) {
-        match self {
-            Placed::Off => (Placement::Off, false),
-            Placed::OffAgain => (Placement::Off, true),
-            Placed::Advise => (Placement::Advise, false),
-            Placed::AdviseAgain => (Placement::Advise, true),
-            Placed::Adaptive => (Placement::Adaptive, false),
-        }
-    }
-}
-
-impl Code for KeyspaceSpec {
-    fn put(&self, out: &mut Vec<u8>) {
-        let KeyspaceSpec {
-            name, prefix, consistency, scope, lease_reads, cache, rmw, sites, ..
-        } = self;
-        name.put(out);
-        prefix.put(out);
-        consistency.put(out);
-        scope.put(out);
-        Placed::of(self).put(out);
-        lease_reads.put(out);
-        cache.put(out);
-        rmw.put(out);
-        sites.put(out);
-        self.miss.put(out);
-    }
-
-    fn take(from: &mut Input) -> Result<KeyspaceSpec, EntryError> {
-        let (name, prefix) = (Code::take(from)?, Code::take(from)?);
-        let (consistency, scope) = (Code::take(from)?, Code::take(from)?);
-        let (placement, was_adaptive) = Placed::take(from)?.stated();
-        Ok(KeyspaceSpec {
-            name,
-            prefix,
-            consistency,
-            scope,
-            placement,
-            was_adaptive,
-            lease_reads: Code::take(from)?,
-            cache: Code::take(from)?,
-            rmw: Code::take(from)?,
-            sites: Code::take(from)?,
-            miss: Code::take(from)?,
-        })
-    }
-}
 
 code_enum!(Cache as "cache" {
     1 => Off,
