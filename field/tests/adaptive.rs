@@ -55,6 +55,7 @@ fn count_up(nodes: &[Node], at: &AtomicUsize, ends: &AtomicBool, key: &str) -> i
     while !ends.load(Ordering::Relaxed) {
         let site = at.load(Ordering::Relaxed);
         let mut client = Client::connect(nodes[site].options.redis, DEADLINE).expect("a client");
+        client.call(&["CLIENT", "SETNAME", "user-1"]).expect("its name");
         while at.load(Ordering::Relaxed) == site && !ends.load(Ordering::Relaxed) {
             let found = client.call(&["INCR", key]).expect("no request fails");
             counted += 1;
@@ -95,11 +96,13 @@ fn a_key_follows_its_user_from_site_to_site() {
         assert_eq!(ledger["loans"]["borrowed"][0]["tag"], key);
         let [explained, lends] = texts.map(|text| text.expect("a table"));
         assert!(explained.contains("is lent to c by a"), "{explained}");
+        assert!(explained.contains("last at"), "its user has a name: {explained}");
         assert!(lends.contains("site a lends 1 groups"), "{lends}");
         let [home, borrower] = metrics.map(|answer| answer.expect("metrics").1);
         let is_in = |text: &str, line: &str| text.lines().any(|one| one == line);
         assert!(is_in(&home, "portolan_placement_lent 1"), "{home}");
         assert!(is_in(&borrower, "portolan_placement_borrowed 1"), "{borrower}");
+        assert!(is_in(&borrower, "portolan_placement_by_client 1"), "{borrower}");
         let moved = home.lines().find_map(|line| {
             line.strip_prefix("portolan_placement_moves_total ")?.parse::<u64>().ok()
         });

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
+use wire::grpc::CLIENT_KEY;
 use wire::grpc::v1::cluster_client::ClusterClient;
 use wire::grpc::v1::deployment_client::DeploymentClient;
 use wire::grpc::v1::kv_client::KvClient;
@@ -48,6 +49,8 @@ pub(crate) struct Caller {
     nodes: Nodes,
     options: Options,
     authorization: Option<MetadataValue<Ascii>>,
+    /// The same in all calls.
+    name: MetadataValue<Ascii>,
     /// The numbers of this client's writes.
     pub(crate) sequence: Sequence,
     /// Makes the pauses of clients differ that lost the same node.
@@ -64,6 +67,10 @@ impl Caller {
         Ok(Caller {
             nodes: Nodes::new(nodes, &options)?,
             authorization: options.credentials.as_ref().map(basic).transpose()?,
+            name: match &options.name {
+                Some(name) => checked(name)?,
+                None => MetadataValue::from(random.random::<u64>()),
+            },
             options,
             sequence: Sequence::new(ClientId(random.random_range(1..=u64::MAX))),
             jitter: Mutex::new(random),
@@ -174,6 +181,7 @@ impl Caller {
         if let Some(authorization) = &self.authorization {
             request.metadata_mut().insert("authorization", authorization.clone());
         }
+        request.metadata_mut().insert(CLIENT_KEY, self.name.clone());
         request
     }
 
@@ -213,6 +221,13 @@ pub(crate) fn deployment(channel: Channel) -> DeploymentClient<Channel> {
 }
 
 /// The `authorization` metadata of HTTP's Basic scheme (RFC 7617).
+fn checked(name: &str) -> Result<MetadataValue<Ascii>, ConnectError> {
+    let fits = (1..=limits::CLIENT_NAME_BYTES_MAX).contains(&name.len());
+    let is_printable = name.bytes().all(|byte| (b'!'..=b'~').contains(&byte));
+    let name = name.parse().ok().filter(|_| fits && is_printable);
+    name.ok_or(ConnectError::Name)
+}
+
 fn basic(credentials: &Credentials) -> Result<MetadataValue<Ascii>, ConnectError> {
     if credentials.name.contains(':') {
         return Err(ConnectError::Credentials);

@@ -2,6 +2,7 @@
 //! [`Error::Unknown`] means that it may have been, every other error means that it was not.
 
 use crate::connection::NoConnection;
+use model::limits;
 use tonic::{Code, Status};
 use wire::grpc::Reason;
 
@@ -20,6 +21,12 @@ pub enum ConnectError {
     /// The credentials cannot be sent.
     #[error("a user's name must not have a colon")]
     Credentials,
+    /// The name cannot be sent.
+    #[error(
+        "a client's name has 1 to {} printable ASCII characters",
+        limits::CLIENT_NAME_BYTES_MAX
+    )]
+    Name,
     /// Certificates or key cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),

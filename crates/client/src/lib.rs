@@ -110,6 +110,10 @@ pub struct Options {
     pub credentials: Option<Credentials>,
     /// TLS, if the nodes use it.
     pub tls: Option<Tls>,
+    /// By what the sites know this client: up to 256 printable ASCII characters. Where keyspaces are adaptive, keys
+    /// follow it: a program that goes to another site gives the same name there, and no other program does.
+    /// `None`: a random one.
+    pub name: Option<String>,
 }
 
 impl Default for Options {
@@ -119,6 +123,7 @@ impl Default for Options {
             attempt_deadline: Duration::from_secs(3),
             credentials: None,
             tls: None,
+            name: None,
         }
     }
 }

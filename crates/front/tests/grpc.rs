@@ -8,7 +8,9 @@ use client::{
 };
 use front::admin::Admin;
 use front::grpc::{self, Grpc};
-use model::{Bytes, ChangeKind, Condition, Expiry, KeyspaceSpec, NodeId, Revision, SiteName};
+use model::{
+    Bytes, ChangeKind, Condition, Expiry, KeyspaceSpec, NodeId, Placement, Revision, SiteName,
+};
 use server::Node;
 use server::config::{Config, TlsConfig};
 use server::users::{Grant, Right, UserConfig, hash_password};
@@ -16,7 +18,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use wire::grpc::v1::{self, kv_client::KvClient};
-use wire::grpc::{Reason, SESSION_KEY, TRIED_KEY};
+use wire::grpc::{CLIENT_KEY, Reason, SESSION_KEY, TRIED_KEY};
 
 /// A node with both ports open. Closed in the order of the fields.
 struct Site {
@@ -315,6 +317,62 @@ fn users_do_what_they_have_the_right_to() {
     assert_eq!(http(&site, "/status", &basic("cmVhZGVyOnNlY3JldA==")).0, 403);
     assert_eq!(http(&site, "/metrics", &basic("cm9vdDpzZWNyZXQ=")).0, 200);
     assert_eq!(http(&site, "/healthz", "").0, 200, "an orchestrator has no password");
+}
+
+#[test]
+fn accesses_count_for_the_client_that_the_metadata_names() {
+    let cars = KeyspaceSpec {
+        placement: Placement::Advise,
+        ..KeyspaceSpec::linearizable_global("cars", "car:")
+    };
+    let site = site(|config| config.keyspaces.push(cars), None);
+    run(async {
+        let connect = |name: Option<&str>| {
+            let options = client::Options { name: name.map(str::to_owned), ..options() };
+            Client::connect([site.grpc.address().to_string()], options)
+        };
+        let asker = connect(None).unwrap();
+        while asker.keyspace("cars").get("x").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // Two objects of one name are one client, and one without a name has one of its own.
+        let mut seen = Vec::new();
+        for name in [Some("car-7"), Some("car-7"), Some("car-8"), None] {
+            let cars = connect(name).unwrap().keyspace("cars");
+            loop {
+                cars.put("car:7", "x").await.unwrap();
+                cars.get("car:7").await.unwrap();
+                let explained = asker.deployment().explain_placement(b"car:7").await;
+                let found = explained.map(|one| one.key_clients.len()).unwrap_or_default();
+                if found > seen.last().copied().unwrap_or_default()
+                    || name == Some("car-7") && found == 1
+                {
+                    seen.push(found);
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        assert_eq!(seen, [1, 1, 2, 3]);
+        for wrong in ["", "car 7", "é", &"x".repeat(257)] {
+            assert!(matches!(connect(Some(wrong)), Err(client::ConnectError::Name)), "{wrong}");
+        }
+        // What other clients send.
+        let mut raw = KvClient::connect(format!("http://{}", site.grpc.address())).await.unwrap();
+        let mut get = async |name: &str| {
+            let get = v1::GetRequest {
+                keyspace: "cars".into(),
+                key: "car:7".into(),
+                ..Default::default()
+            };
+            let mut request = tonic::Request::new(get);
+            request.metadata_mut().insert(CLIENT_KEY, name.parse().unwrap());
+            raw.get(request).await
+        };
+        assert!(get(&"x".repeat(256)).await.is_ok());
+        let refused = get(&"x".repeat(257)).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+    });
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod cache;
 mod catalog;
 mod causal;
 mod change;
+mod client_name;
 mod command;
 mod deployment;
 mod epoch;
@@ -49,6 +50,7 @@ pub use cache::Cache;
 pub use catalog::Catalog;
 pub use causal::{CausalToken, CausalWrite, Effect, Import, NO_KEYSPACE, NO_SITE, Offer, Position};
 pub use change::{Change, ChangeKind};
+pub use client_name::ClientName;
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, GlobalCommand,
     Guard, LastOrdered, Lending, OpenRetry, Properties, ReadPoint, RegistrarStep, Resync,
@@ -77,7 +79,7 @@ pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{
     AdvisedMove, BorrowedGroup, GroupExplained, LentGroup, LoansLedger, PlacementCandidate,
-    PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
+    PlacementClient, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
 };
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};

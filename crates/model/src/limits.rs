@@ -92,6 +92,8 @@ pub const BORROWERS_KNOWN_MAX: usize = 65_536;
 /// Commands of loans under way between two sites.
 pub const LOANS_INFLIGHT_MAX: usize = 2;
 
+/// The name that a client gives itself.
+pub const CLIENT_NAME_BYTES_MAX: usize = 256;
 /// Accesses that a node has noted and not counted: about a second of them. Past it they are dropped.
 pub const ACCESSES_NOTED_MAX: usize = 1 << 17;
 /// Groups of which a site's leader keeps a profile, 64 bytes each; those used least count by slot.

@@ -14,6 +14,9 @@ pub struct PlacementExplained {
     pub bytes: u64,
     /// Accesses of the key's group (of its tag, or of the key), by site.
     pub key_users: Vec<(SiteId, u64)>,
+    /// The clients with a name that access the key's group, the most first; empty where they are too many to be counted
+    /// one by one.
+    pub key_clients: Vec<PlacementClient>,
     /// Accesses of the whole slot, by site, the most first.
     pub slot_users: Vec<(SiteId, u64)>,
     /// Where the slot could be, the least latency first, the excluded sites last.
@@ -22,6 +25,17 @@ pub struct PlacementExplained {
     pub alone_us: u64,
     /// Why it is where it is.
     pub why: PlacementReason,
+}
+
+/// A client of a group of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacementClient {
+    /// A number that the site has for it, the same for all its groups.
+    pub number: u32,
+    /// The site that it was last at.
+    pub site: SiteId,
+    /// Its accesses.
+    pub per_1000_s: u64,
 }
 
 /// A site that could own a slot.

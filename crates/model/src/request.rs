@@ -1,8 +1,8 @@
 //! What a front asks of its site.
 
 use crate::{
-    Ballot, Bytes, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange,
-    RequestId, SessionToken, SiteId,
+    Ballot, Bytes, ClientName, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query,
+    RegistryChange, RequestId, SessionToken, SiteId,
 };
 
 /// One request to a site.
@@ -19,6 +19,8 @@ pub struct Request {
     /// The client goes where its keys are by itself, whether it wants a redirect now or was sent here for this
     /// request. So where it is does not show, and its accesses are not counted.
     pub direct: bool,
+    /// Which client asks, for those that count accesses.
+    pub client: ClientName,
     /// What the client's session has seen. `None`: the request belongs to no session, and its answer brings
     /// no token.
     pub token: Option<SessionToken>,
@@ -198,7 +200,14 @@ pub enum ReadConsistency {
 impl Request {
     /// A request with the default deadline, of no session.
     pub fn new(body: Body) -> Request {
-        Request { body, deadline_ms: None, redirect: false, direct: false, token: None }
+        Request {
+            body,
+            deadline_ms: None,
+            redirect: false,
+            direct: false,
+            client: ClientName::NONE,
+            token: None,
+        }
     }
 
     /// A read.

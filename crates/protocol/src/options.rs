@@ -45,6 +45,8 @@ pub struct Options {
     pub profiles_max: usize,
     /// Which other sites are asked for the latency to them.
     pub probing: probing::Rule,
+    /// Whether each client of a group counts as much as any other in placement, whatever it asks.
+    pub equal_clients: bool,
     /// The bug to be found, in a trial.
     pub planted: Planted,
     /// Of a thousand chances for something rare, how many are taken, in a trial.
@@ -73,6 +75,7 @@ impl Options {
             mirrors: true,
             profiles_max: limits::PROFILES_MAX,
             probing: probing::Rule::default(),
+            equal_clients: false,
             planted: Planted::default(),
             rare_permille: 0,
         }

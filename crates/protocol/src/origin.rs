@@ -2,7 +2,7 @@
 
 use crate::admission::Sender;
 use crate::placement::Sampler;
-use model::{Ballot, JobName, NodeId, SiteId, Slot};
+use model::{Ballot, ClientName, JobName, NodeId, SiteId, Slot};
 
 /// The shell's name for a request; it comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +25,8 @@ pub enum Entry {
 pub struct Asker<'a> {
     /// By which site.
     pub entry: Entry,
+    /// Of which client.
+    pub client: ClientName,
     /// Of the thread that takes it in.
     pub sampler: &'a Sampler,
 }
@@ -33,7 +35,7 @@ pub struct Asker<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client of this node. `direct`: it goes where its keys are by itself.
-    Client { ticket: Ticket, direct: bool },
+    Client { ticket: Ticket, direct: bool, client: ClientName },
     /// A client of this node, with a request that was sent to an earlier leader and not answered:
     /// whatever the outcome now, it may have been done then.
     Doubtful(Ticket),
@@ -49,6 +51,7 @@ pub(crate) enum Origin {
         slot: Option<Slot>,
         /// About a group that this site borrows: the failover under which it was served as the request came.
         lent: Option<Ballot>,
+        client: ClientName,
     },
     /// A request of [`crate::global::routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
@@ -64,7 +67,7 @@ impl Origin {
     /// A client that asks this site about all keys.
     #[cfg(test)]
     pub(crate) fn client(ticket: Ticket) -> Origin {
-        Origin::Client { ticket, direct: false }
+        Origin::Client { ticket, direct: false, client: ClientName::NONE }
     }
 
     /// How admission sees it.
@@ -75,12 +78,20 @@ impl Origin {
         }
     }
 
+    /// Which client it is of, as far as that is known.
+    pub(crate) fn client_name(&self) -> ClientName {
+        match self {
+            Origin::Client { client, .. } | Origin::Site { client, .. } => *client,
+            _ => ClientName::NONE,
+        }
+    }
+
     /// The same, now that a leader was lost that was sent the request.
     pub(crate) fn in_doubt(self) -> Origin {
         match self {
             Origin::Client { ticket, .. } => Origin::Doubtful(ticket),
-            Origin::Site { site, node, id, slot, lent, .. } => {
-                Origin::Site { site, node, id, in_doubt: true, slot, lent }
+            Origin::Site { site, node, id, slot, lent, client, .. } => {
+                Origin::Site { site, node, id, in_doubt: true, slot, lent, client }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,

@@ -12,9 +12,9 @@ use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
-    Answer, Bytes, Catalog, CausalToken, DeploymentId, Failure, Keyspace, KeyspaceId, NodeId,
-    Query, ReadConsistency, Refusal, Request, Revision, SessionToken, SiteId, SiteName, Slot,
-    SlotSet, limits,
+    Answer, Bytes, Catalog, CausalToken, ClientName, DeploymentId, Failure, Keyspace, KeyspaceId,
+    NodeId, Query, ReadConsistency, Refusal, Request, Revision, SessionToken, SiteId, SiteName,
+    Slot, SlotSet, limits,
 };
 use protocol::global::accesses::{Asker, Entry};
 use protocol::placement::Sampler;
@@ -89,16 +89,16 @@ pub struct Handle {
 impl Handle {
     /// Answers a query on the calling thread if that is allowed now: a stale read, a read of a
     /// keyspace with lease reads while the lease lasts, or any read on a node that is its site's
-    /// only voter. `direct`: see [`Request::direct`]. `None`: use [`Handle::call`].
+    /// only voter. `direct` and `client`: see [`Request`]. `None`: use [`Handle::call`].
     pub fn answer_here(
         &self,
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
-        direct: bool,
+        (direct, client): (bool, ClientName),
     ) -> Option<Outcome> {
         let entry = if direct { Entry::Unknown } else { Entry::Here };
-        let asker = Asker { entry, sampler: &self.sampler };
+        let asker = Asker { entry, client, sampler: &self.sampler };
         self.shared.answer(asker, keyspace, query, consistency)
     }
 
@@ -333,6 +333,12 @@ impl Handle {
     /// The users and their rights.
     pub fn users(&self) -> &Users {
         self.shared.logins.users()
+    }
+
+    /// The client of a user by the name that it gives itself, as sites count its accesses; empty: none.
+    pub fn client_name(&self, user: &User, name: &[u8]) -> ClientName {
+        let user = self.users().anonymous().is_none().then(|| user.name());
+        ClientName::of(user, name)
     }
 
     /// Verifies a login, on another thread if the password was not verified before.

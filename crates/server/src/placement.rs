@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Default)]
 pub(crate) struct PlacementMetrics {
     groups: Gauge,
+    by_client: Gauge,
     advised: Gauge,
     lent: Gauge,
     borrowed: Gauge,
@@ -28,6 +29,7 @@ impl PlacementMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let gauges = [
             ("placement_groups", "Groups of keys whose accesses are counted", &self.groups),
+            ("placement_by_client", "Groups that follow clients with a name", &self.by_client),
             ("placement_advised", "Slots that would be better at another site", &self.advised),
             ("placement_lent", "Groups of this site's slots that others serve", &self.lent),
             ("placement_borrowed", "Groups that this site serves for others", &self.borrowed),
@@ -64,6 +66,7 @@ impl PlacementMetrics {
         let counts = status.placement.unwrap_or_default();
         for (gauge, number) in [
             (&self.groups, counts.groups),
+            (&self.by_client, counts.by_client),
             (&self.advised, counts.advised),
             (&self.lent, counts.lent),
             (&self.borrowed, counts.borrowed),

@@ -96,11 +96,12 @@ impl SharedProxyReads {
     /// Answers those reads of another site that this thread may answer; the others stay.
     fn answer(&self, peers: &dyn Peers, from: Remote, requests: &mut Vec<ForwardedRequest>) {
         let shared = &self.shared;
-        let asker = || Asker { entry: Entry::Site(from.0), sampler: &self.sampler };
-        let answers = answer_reads(requests, |keyspace, query, consistency| {
+        let entry = Entry::Site(from.0);
+        let answers = answer_reads(requests, |client, keyspace, query, consistency| {
+            let asker = Asker { entry, client, sampler: &self.sampler };
             // The failover under which the slot is served here.
             let failover = shared.reader.served_failover(keyspace, query);
-            Some((shared.answer(asker(), keyspace, query, consistency)?, failover))
+            Some((shared.answer(asker, keyspace, query, consistency)?, failover))
         });
         if answers.is_empty() {
             return;

@@ -1,8 +1,8 @@
 //! A site of real nodes in one process: real sockets, real disks, real time.
 
 use model::{
-    Answer, Bytes, Command, Condition, Expiry, Failure, KeyspaceId, NodeId, Query, ReadConsistency,
-    Request, Write,
+    Answer, Bytes, ClientName, Command, Condition, Expiry, Failure, KeyspaceId, NodeId, Query,
+    ReadConsistency, Request, Write,
 };
 use server::config::Config;
 use server::{Handle, Node, Role};
@@ -65,8 +65,12 @@ fn one_node_keeps_what_it_acknowledged() {
         assert_eq!(value(&handle, "k999").await.as_deref(), Some(&b"v999"[..]));
         assert_eq!(value(&handle, "none").await, None);
         let query = Query::Get { key: Bytes::from_static(b"k7") };
-        let here =
-            handle.answer_here(KeyspaceId::DEFAULT, &query, ReadConsistency::Linearizable, false);
+        let here = handle.answer_here(
+            KeyspaceId::DEFAULT,
+            &query,
+            ReadConsistency::Linearizable,
+            (false, ClientName::NONE),
+        );
         assert!(matches!(here, Some(Ok(Answer::Value(Some(_))))), "{here:?}");
     });
     node.stop();

@@ -2723,12 +2723,23 @@ pub struct ExplainPlacementResponse {
     pub needed_ms: f64,
     #[prost(string, tag = "13")]
     pub home: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "14")]
+    pub key_clients: ::prost::alloc::vec::Vec<ClientRate>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SiteRate {
     #[prost(string, tag = "1")]
     pub site: ::prost::alloc::string::String,
     #[prost(double, tag = "2")]
+    pub per_s: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientRate {
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    #[prost(string, tag = "2")]
+    pub site: ::prost::alloc::string::String,
+    #[prost(double, tag = "3")]
     pub per_s: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

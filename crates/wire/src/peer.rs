@@ -138,7 +138,7 @@ pub enum Content {
     Accesses(CountedAccesses),
 }
 
-/// Accesses that a node has counted: four lists of the same length.
+/// Accesses that a node has counted: five lists of the same length.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CountedAccesses {
     /// Which group of keys: a hash.
@@ -153,6 +153,9 @@ pub struct CountedAccesses {
     /// The largest that was written, in bytes; 0: nothing was.
     #[prost(uint32, repeated, tag = "4")]
     pub bytes: Vec<u32>,
+    /// Of which client ([`model::ClientName`]); 0: not known.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub clients: Vec<u64>,
 }
 
 /// A message of Raft. The fields mean what they mean in etcd's Raft.
@@ -357,6 +360,9 @@ pub struct ForwardedRequest {
     /// The client's [`model::SessionToken`]. A version without sessions leaves it out.
     #[prost(bytes = "bytes", optional, tag = "5")]
     pub token: Option<Bytes>,
+    /// Between sites: the client's [`model::ClientName`], for those that count accesses; 0: none.
+    #[prost(fixed64, tag = "6")]
+    pub client: u64,
 }
 
 /// What became of forwarded requests.

@@ -5,7 +5,8 @@ use super::session::CallSession;
 use crate::login::{self, NotLetIn};
 use crate::permits::Permit;
 use model::{
-    Answer, Body, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits,
+    Answer, Body, ClientName, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal,
+    Request, limits,
 };
 use prometheus_client::metrics::counter::Counter;
 use server::durations::Durations;
@@ -175,13 +176,33 @@ impl Callee {
         name: impl Fn(&T) -> &str,
         right: Right,
     ) -> Result<Keyspace, Status> {
-        let name = match name(request.get_ref()) {
-            "" => DEFAULT_KEYSPACE,
-            name => name,
-        };
         let user = self.caller(request).await?;
+        self.keyspace_of(request, &user, name(request.get_ref()), right).await
+    }
+
+    /// The same, with the session of the call.
+    pub(crate) async fn keyspace_in_session<T>(
+        &self,
+        request: &tonic::Request<T>,
+        name: impl Fn(&T) -> &str,
+        right: Right,
+    ) -> Result<(Keyspace, CallSession), Status> {
+        let user = self.caller(request).await?;
+        let keyspace = self.keyspace_of(request, &user, name(request.get_ref()), right).await?;
+        let session = CallSession::of(request, &keyspace, &user, &self.handle)?;
+        Ok((keyspace, session))
+    }
+
+    async fn keyspace_of<T>(
+        &self,
+        request: &tonic::Request<T>,
+        user: &User,
+        name: &str,
+        right: Right,
+    ) -> Result<Keyspace, Status> {
+        let name = if name.is_empty() { DEFAULT_KEYSPACE } else { name };
         if !user.may(name, right) {
-            return Err(denied(&user, right, name));
+            return Err(denied(user, right, name));
         }
         if let Some(found) = self.handle.catalog().by_name(name) {
             return Ok(found.clone());
@@ -218,27 +239,30 @@ impl Callee {
         consistency: ReadConsistency,
         deadline_ms: Option<u64>,
     ) -> Result<Answer, Status> {
-        let answer = self.read_marked(keyspace, query, consistency, deadline_ms).await;
+        let mut session = CallSession::default();
+        let answer = self.read_in(&mut session, keyspace, query, consistency, deadline_ms).await;
         answer.map(|(answer, _)| answer)
     }
 
-    /// The same; with the answer's age, if it came from the backup of an unreachable site.
-    pub(crate) async fn read_marked(
+    async fn read_marked(
         &self,
         keyspace: KeyspaceId,
         query: Query,
         consistency: ReadConsistency,
-        deadline_ms: Option<u64>,
+        (deadline_ms, client): (Option<u64>, ClientName),
     ) -> Result<(Answer, Option<Duration>), Status> {
-        if let Some(outcome) = self.handle.answer_here(keyspace, &query, consistency, false) {
+        let here = self.handle.answer_here(keyspace, &query, consistency, (false, client));
+        if let Some(outcome) = here {
             return answered(outcome).map(|answer| (answer, None));
         }
         let request = Request::read(keyspace, query, consistency);
-        let (outcome, age) = self.handle.call_marked(Request { deadline_ms, ..request }).await;
+        let request = Request { deadline_ms, client, ..request };
+        let (outcome, age) = self.handle.call_marked(request).await;
         answered(outcome).map(|answer| (answer, age))
     }
 
-    /// Sends a query in the session of its call.
+    /// Sends a query in the session of its call; with the answer's age, if it came from the backup of an unreachable
+    /// site.
     pub(crate) async fn read_in(
         &self,
         session: &mut CallSession,
@@ -248,7 +272,8 @@ impl Callee {
         deadline_ms: Option<u64>,
     ) -> Result<(Answer, Option<Duration>), Status> {
         let Some(token) = session.token() else {
-            return self.read_marked(keyspace, query, consistency, deadline_ms).await;
+            let asked = (deadline_ms, session.client());
+            return self.read_marked(keyspace, query, consistency, asked).await;
         };
         if let Some(outcome) = session.answer_here(&self.handle, keyspace, &query) {
             return answered(outcome).map(|answer| (answer, None));
@@ -273,7 +298,8 @@ impl Callee {
             Some(_) => deadline_ms.map(in_time_to_say_so),
             None => deadline_ms,
         };
-        let request = Request { deadline_ms, token, ..Request::write(command) };
+        let client = session.client();
+        let request = Request { deadline_ms, token, client, ..Request::write(command) };
         let reply = self.handle.call_in_session(request).await;
         session.note(&reply);
         answered(reply.outcome)

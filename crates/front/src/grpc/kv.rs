@@ -2,7 +2,6 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use super::retries::tried;
-use super::session::CallSession;
 use super::watch::Changes;
 use model::limits;
 use server::users::Right;
@@ -22,8 +21,8 @@ impl v1::kv_server::Kv for Callee {
         request: Request<v1::GetRequest>,
     ) -> Result<Response<v1::GetResponse>, Status> {
         self.measured_in_session(Method::Get, async {
-            let keyspace = self.keyspace(&request, |get| &get.keyspace, Right::Read).await?;
-            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
+            let asked = self.keyspace_in_session(&request, |get| &get.keyspace, Right::Read);
+            let (keyspace, mut session) = asked.await?;
             let deadline_ms = deadline_ms(&request);
             let get = request.into_inner();
             let mut consistency = convert::consistency(get.consistency)?;
@@ -59,8 +58,8 @@ impl v1::kv_server::Kv for Callee {
         request: Request<v1::PutRequest>,
     ) -> Result<Response<v1::PutResponse>, Status> {
         self.measured_in_session(Method::Put, async {
-            let keyspace = self.keyspace(&request, |put| &put.keyspace, Right::Write).await?;
-            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
+            let asked = self.keyspace_in_session(&request, |put| &put.keyspace, Right::Write);
+            let (keyspace, mut session) = asked.await?;
             if request.get_ref().return_old {
                 self.keyspace(&request, |put| &put.keyspace, Right::Read).await?;
             }
@@ -84,8 +83,8 @@ impl v1::kv_server::Kv for Callee {
         request: Request<v1::DeleteRequest>,
     ) -> Result<Response<v1::DeleteResponse>, Status> {
         self.measured_in_session(Method::Delete, async {
-            let keyspace = self.keyspace(&request, |delete| &delete.keyspace, Right::Write).await?;
-            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
+            let asked = self.keyspace_in_session(&request, |delete| &delete.keyspace, Right::Write);
+            let (keyspace, mut session) = asked.await?;
             let deadline_ms = deadline_ms(&request);
             let command = convert::delete(keyspace.id, request.into_inner())?;
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
@@ -99,8 +98,8 @@ impl v1::kv_server::Kv for Callee {
         request: Request<v1::CompareAndSetRequest>,
     ) -> Result<Response<v1::PutResponse>, Status> {
         self.measured_in_session(Method::CompareAndSet, async {
-            let keyspace = self.keyspace(&request, |set| &set.keyspace, Right::Write).await?;
-            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
+            let asked = self.keyspace_in_session(&request, |set| &set.keyspace, Right::Write);
+            let (keyspace, mut session) = asked.await?;
             let deadline_ms = deadline_ms(&request);
             let command = convert::compare_and_set(keyspace.id, request.into_inner())?;
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
@@ -114,8 +113,8 @@ impl v1::kv_server::Kv for Callee {
         request: Request<v1::BatchRequest>,
     ) -> Result<Response<v1::BatchResponse>, Status> {
         self.measured_in_session(Method::Batch, async {
-            let keyspace = self.keyspace(&request, |batch| &batch.keyspace, Right::Write).await?;
-            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
+            let asked = self.keyspace_in_session(&request, |batch| &batch.keyspace, Right::Write);
+            let (keyspace, mut session) = asked.await?;
             if reads(request.get_ref()) {
                 self.keyspace(&request, |batch| &batch.keyspace, Right::Read).await?;
             }
@@ -134,8 +133,8 @@ impl v1::kv_server::Kv for Callee {
         request: Request<v1::ScanRequest>,
     ) -> Result<Response<Self::ScanStream>, Status> {
         self.measured(Method::Scan, async {
-            let keyspace = self.keyspace(&request, |scan| &scan.keyspace, Right::Read).await?;
-            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
+            let asked = self.keyspace_in_session(&request, |scan| &scan.keyspace, Right::Read);
+            let (keyspace, mut session) = asked.await?;
             let mut plan = ScanPlan::new(request.into_inner())?;
             // One page waits while the previous one is being sent.
             let (pages, stream) = mpsc::channel(1);

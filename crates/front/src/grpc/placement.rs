@@ -2,8 +2,8 @@
 
 use super::registry::name_of;
 use model::{
-    Catalog, GroupExplained, LoansLedger, PlacementExplained, PlacementLedger, PlacementReason,
-    PlacementWindow, Registry, SiteId,
+    Catalog, GroupExplained, LoansLedger, PlacementClient, PlacementExplained, PlacementLedger,
+    PlacementReason, PlacementWindow, Registry, SiteId,
 };
 use wire::grpc::v1;
 
@@ -19,6 +19,11 @@ pub(super) fn explained(
     let rate = |(site, per_1000_s): &(SiteId, u64)| v1::SiteRate {
         site: name_of(registry, *site),
         per_s: *per_1000_s as f64 / 1_000.0,
+    };
+    let client = |client: &PlacementClient| v1::ClientRate {
+        number: client.number,
+        site: name_of(registry, client.site),
+        per_s: client.per_1000_s as f64 / 1_000.0,
     };
     let candidates = one.candidates.iter().map(|candidate| v1::PlacementCandidate {
         site: name_of(registry, candidate.site),
@@ -55,6 +60,7 @@ pub(super) fn explained(
         gain_ms: ms(gain_us),
         needed_ms: ms(needed_us),
         home: String::new(),
+        key_clients: one.key_clients.iter().map(client).collect(),
     }
 }
 

@@ -2,12 +2,18 @@
 //!
 //! A call without the metadata is a session that begins and ends with it. Metadata on a keyspace that keeps no
 //! sessions is ignored, as a client may send it with all its calls.
+//!
+//! The name of the client is metadata, too ([`CLIENT_KEY`]): one connection may carry the calls of many.
 
 use crate::causal::{Answers, CausalSession};
-use model::{Bytes, Failure, Keyspace, KeyspaceId, Query, SessionError, SessionToken};
+use model::{
+    Bytes, ClientName, Failure, Keyspace, KeyspaceId, Query, SessionError, SessionToken, limits,
+};
+use server::users::User;
 use server::{Handle, Outcome, Reply};
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Status};
-use wire::grpc::{SESSION_KEY, status};
+use wire::grpc::{CLIENT_KEY, Invalid, SESSION_KEY, status};
 
 /// What a call has seen.
 #[derive(Clone, Default)]
@@ -16,16 +22,19 @@ pub(crate) struct CallSession {
     session: Option<CausalSession>,
     /// Whether the client wants the token back.
     is_carried: bool,
+    client: ClientName,
 }
 
 impl CallSession {
     pub(crate) fn of<T>(
         request: &Request<T>,
         keyspace: &Keyspace,
+        user: &User,
         handle: &Handle,
     ) -> Result<CallSession, Status> {
+        let client = handle.client_name(user, name_of(request)?);
         if !keyspace.spec.is_causal() {
-            return Ok(CallSession::default());
+            return Ok(CallSession { client, ..CallSession::default() });
         }
         let sealed = request.metadata().get_bin(SESSION_KEY).map(|value| value.to_bytes());
         let is_carried = sealed.is_some();
@@ -37,7 +46,12 @@ impl CallSession {
                 opened.as_ref().and_then(CausalSession::of).ok_or_else(foreign)?
             }
         };
-        Ok(CallSession { session: Some(session), is_carried })
+        Ok(CallSession { session: Some(session), is_carried, client })
+    }
+
+    /// Who calls.
+    pub(crate) fn client(&self) -> ClientName {
+        self.client
     }
 
     /// What goes with a request.
@@ -68,6 +82,18 @@ impl CallSession {
     pub(crate) fn sealed(&self, handle: &Handle) -> Option<Bytes> {
         let session = self.session.as_ref().filter(|_| self.is_carried)?;
         handle.seal_session(&session.carried())
+    }
+}
+
+/// The name that the client of a call gives itself; empty: none.
+fn name_of<T>(request: &Request<T>) -> Result<&[u8], Status> {
+    let name = request.metadata().get(CLIENT_KEY).map_or(&[][..], MetadataValue::as_bytes);
+    match name.len() <= limits::CLIENT_NAME_BYTES_MAX {
+        true => Ok(name),
+        false => {
+            let what = format!("at most {} bytes", limits::CLIENT_NAME_BYTES_MAX);
+            Err(Invalid::Value { field: CLIENT_KEY, what }.into())
+        }
     }
 }
 

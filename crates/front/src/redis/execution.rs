@@ -316,7 +316,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         consistency: ReadConsistency,
     ) -> Option<Outcome> {
         let handle = &self.thread.handle;
-        handle.answer_here(keyspace, query, consistency, self.session.is_direct())
+        handle.answer_here(keyspace, query, consistency, self.session.seen_as())
     }
 
     pub(super) async fn do_own(&mut self, frame: &Frame, own: Own) -> Result<(), Refused> {

@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             user
         };
-        self.session.user = Some(user.map_err(|error| match error {
+        self.session.set_user(user.map_err(|error| match error {
             LoginError::Denied(_) => WRONG_PASSWORD,
             LoginError::Busy => Refused(format!("TRYAGAIN {error}").into()),
         })?);
@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             ));
         }
         if let Some(name) = name {
-            self.session.labels.name = name;
+            self.session.set_name(name);
         }
         self.session.version = version.unwrap_or(self.session.version);
         let mut out = Encoder::new(&mut self.replies, self.session.version);

@@ -9,7 +9,7 @@ use super::transaction::{Transaction, Watched};
 use crate::causal::CausalSession;
 use crate::permits::Permit;
 use bytes::Bytes;
-use model::{Keyspace, ReadConsistency, Request};
+use model::{ClientName, Keyspace, ReadConsistency, Request};
 use server::users::{Right, User};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub(super) struct Session {
     /// The number of further commands that ASKING covers, including the current one.
     asking: u8,
     pub(super) labels: Labels,
+    /// As sites count its accesses: of its user and its name.
+    client: ClientName,
     pub(super) transaction: Option<Box<Transaction>>,
     pub(super) watched: Option<Box<Watched>>,
     pub(super) subscriptions: Option<Box<Subscriptions>>,
@@ -58,6 +60,7 @@ impl Session {
             causal: CausalSession::default(),
             asking: 0,
             labels: Labels::default(),
+            client: ClientName::NONE,
             transaction: None,
             watched: None,
             subscriptions: None,
@@ -101,6 +104,7 @@ impl Session {
         self.asking = 0;
         // The client's library stays the same.
         self.labels.name = Bytes::new();
+        self.client = ClientName::NONE;
         self.transaction = None;
         self.watched = None;
         self.subscriptions = None;
@@ -124,7 +128,31 @@ impl Session {
 
     /// A request of its client about global keys.
     pub(super) fn routed(&self, request: Request) -> Request {
-        Request { redirect: self.goes_to_keys(), direct: self.is_direct(), ..request }
+        let (direct, client) = self.seen_as();
+        Request { redirect: self.goes_to_keys(), direct, client, ..request }
+    }
+
+    /// How its accesses count: whether its client goes where its keys are by itself, and which client it is.
+    pub(super) fn seen_as(&self) -> (bool, ClientName) {
+        (self.is_direct(), self.client)
+    }
+
+    /// The client has given itself a name; empty: none.
+    pub(super) fn set_name(&mut self, name: Bytes) {
+        self.labels.name = name;
+        self.identify();
+    }
+
+    /// The client has logged in as a user.
+    pub(super) fn set_user(&mut self, user: Arc<User>) {
+        self.user = Some(user);
+        self.identify();
+    }
+
+    /// Once for all its requests.
+    fn identify(&mut self) {
+        let client = |user: &Arc<User>| self.thread.handle.client_name(user, &self.labels.name);
+        self.client = self.user.as_ref().map_or(ClientName::NONE, client);
     }
 
     /// This node executes the next command wherever its keys are.

@@ -7,6 +7,7 @@ mod cluster;
 mod conformance;
 mod copies;
 mod listener;
+mod names;
 mod pending;
 mod proxy_reads;
 mod sites;

@@ -3,8 +3,8 @@
 use crate::support::Client;
 use front::redis::{Options, RedisFront};
 use model::{
-    Body, Command, GlobalCommand, KeyspaceSpec, NodeId, Request, SiteId, SiteName, Slot, SlotSet,
-    SourceStep,
+    Answer, Body, Bytes, Command, GlobalCommand, KeyspaceSpec, NodeId, PlacementClient, Request,
+    SiteId, SiteName, Slot, SlotSet, SourceStep,
 };
 use server::config::{Config, Ports};
 use server::{Handle, Node};
@@ -221,6 +221,18 @@ impl Deployment {
     pub(crate) fn owner(&self, site: usize, slot: Slot) -> Option<SiteId> {
         let map = self.runtime.block_on(self.sites[site].handle.slot_map());
         map.into_iter().find(|(slots, _)| slots.contains(slot)).map(|(_, owner)| owner)
+    }
+
+    /// The clients of a key of `cars`, asked at a site.
+    pub(crate) fn key_clients(&self, site: usize, key: &str) -> Vec<PlacementClient> {
+        let handle = &self.sites[site].handle;
+        let keyspace = handle.catalog().by_name("cars").unwrap().id;
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        let request = Request::new(Body::ExplainPlacement { keyspace, key });
+        match self.runtime.block_on(handle.call(request)) {
+            Ok(Answer::Placement(explained)) => explained.key_clients,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn own_id(&self, site: usize) -> Option<SiteId> {

@@ -237,7 +237,8 @@ impl Client {
     pub(super) fn request(&self, now: Duration) -> Option<Request> {
         let doing = self.doing.as_ref()?;
         let left = doing.deadline.saturating_sub(now).as_millis() as u64;
-        Some(Request { deadline_ms: Some(left.max(1)), ..Request::new(doing.body.clone()) })
+        let request = Request::new(doing.body.clone());
+        Some(Request { deadline_ms: Some(left.max(1)), client: self.known_as, ..request })
     }
 
     /// The outcome of its operation, as the site of the local key that it is about is gone.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{ClientId, KeyspaceId, Revision};
+use model::{ClientId, ClientName, KeyspaceId, KeyspaceSpec, Revision};
 
 use super::asking::{Asked, Doing};
 use super::gateways::Way;
@@ -32,6 +32,8 @@ pub(super) struct Client {
     pub(super) group: usize,
     pub(super) number: usize,
     pub(super) id: ClientId,
+    /// By what sites know it, where any keyspace follows its clients.
+    pub(super) known_as: ClientName,
     pub(super) random: Random,
     /// The last write that it numbered.
     pub(super) sequence: u64,
@@ -107,8 +109,14 @@ impl Client {
         let at = at.unwrap_or(world.sites[site].at);
         let (width_m, height_m) = world.area.size_m();
         let mut random = stream(seed, "client", overall);
+        let is_followed = world.keyspaces.iter().any(KeyspaceSpec::counts_accesses);
+        let known_as = match is_followed {
+            true => ClientName::of(None, name.as_bytes()),
+            false => ClientName::NONE,
+        };
         Client {
             name,
+            known_as,
             group,
             number,
             id: ClientId(random.draw()),

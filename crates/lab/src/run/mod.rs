@@ -257,6 +257,7 @@ impl<'w> Run<'w> {
             causal_kept_bytes_max: world.node.causal_kept_bytes_max,
             causal_resync_bytes_max: world.node.causal_resync_bytes_max,
             mirrors: world.node.mirrors,
+            equal_clients: false,
             log: storage::log::Options {
                 segment_bytes: world.node.log_segment_bytes,
                 grow_bytes: world.node.log_segment_bytes / 8,

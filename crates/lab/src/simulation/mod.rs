@@ -174,6 +174,8 @@ pub struct Settings {
     pub causal_kept_bytes_max: u64,
     /// About how much a chunk of causal keyspaces takes that a site gets anew.
     pub causal_resync_bytes_max: usize,
+    /// Each client of a group counts as much as any other in placement.
+    pub equal_clients: bool,
     /// The log's files.
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
@@ -202,6 +204,7 @@ impl Default for Settings {
             mirrors: true,
             causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
+            equal_clients: false,
             // Small segments, so that a short run sees many.
             log: storage::log::Options {
                 segment_bytes: 8 << 10,

@@ -230,6 +230,7 @@ impl Node {
             causal_resync_bytes_max: settings.causal_resync_bytes_max,
             mirrors: settings.mirrors,
             profiles_max: PROFILES_MAX,
+            equal_clients: settings.equal_clients,
             planted: settings.planted,
             rare_permille: settings.rare_permille,
             ..Options::new(NodeId(self.id), client, seed)

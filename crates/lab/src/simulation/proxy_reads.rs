@@ -3,7 +3,9 @@
 
 use super::node::Process;
 use super::{NodeIndex, Simulation};
-use model::{Answer, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time};
+use model::{
+    Answer, ClientName, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time,
+};
 use protocol::global::accesses::{Asker, Entry};
 use protocol::global::proxy_reads::{Came, answer_reads};
 use protocol::site::{Input, Ticket};
@@ -19,9 +21,9 @@ impl Process {
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
-        entry: Entry,
+        (entry, client): (Entry, ClientName),
     ) -> Option<Result<Answer, Failure>> {
-        let asker = Asker { entry, sampler: &self.sampler };
+        let asker = Asker { entry, client, sampler: &self.sampler };
         let reader = self.site.reader();
         self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, asker)
     }
@@ -87,12 +89,14 @@ impl<C> Simulation<C> {
         let process = self.nodes[node].process.as_mut()?;
         match message.content {
             Some(InterSite::Forward(Forward { mut requests })) => {
-                let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
-                    let failover = process.site.reader().served_failover(keyspace, query);
-                    let entry = Entry::Site(site);
-                    let outcome = process.answer_here(now, keyspace, query, consistency, entry)?;
-                    Some((outcome, failover))
-                });
+                let answers =
+                    answer_reads(&mut requests, |client, keyspace, query, consistency| {
+                        let failover = process.site.reader().served_failover(keyspace, query);
+                        let asker = (Entry::Site(site), client);
+                        let outcome =
+                            process.answer_here(now, keyspace, query, consistency, asker)?;
+                        Some((outcome, failover))
+                    });
                 let leader = if process.gate.leads() { own.0 } else { 0 };
                 if !answers.is_empty() {
                     let answered = InterSiteAnswers { answers, leader };

@@ -102,6 +102,7 @@ impl Connect {
             attempt_deadline: deadline.min(Options::default().attempt_deadline),
             credentials: self.credentials()?,
             tls: self.tls()?,
+            ..Options::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failed::cannot_serve)?;

@@ -88,6 +88,8 @@ impl From<ConnectError> for Failed {
             ConnectError::NoNode | ConnectError::Address { .. } => "--server",
             ConnectError::Credentials => "--user",
             ConnectError::Tls(_) => "--tls-ca, --tls-cert, --tls-key",
+            // No command gives one.
+            ConnectError::Name => "name",
         };
         Failed::usage(format!("{flag}: {error}"))
     }

@@ -113,6 +113,14 @@ fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
         }
         text += &format!("\n{users}\n");
     }
+    if !one.key_clients.is_empty() {
+        let mut clients = Table::new(["client", "last at", ">key, /s"]);
+        for client in &one.key_clients {
+            let (number, per_s) = (number(client), format!("{:.2}", client.per_s));
+            clients.row([number, client.site.clone(), per_s]);
+        }
+        text += &format!("\n{clients}\n");
+    }
     let mut candidates = Table::new(["candidate", ">mean, ms", ""]);
     for candidate in &one.candidates {
         let ms = candidate.mean_ms.map_or("unknown".to_owned(), |ms| format!("{ms:.2}"));
@@ -134,10 +142,17 @@ fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
     text
 }
 
+/// A client as it is shown.
+fn number(client: &v1::ClientRate) -> String {
+    format!("{:06x}", client.number)
+}
+
 fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::Value {
     let rates = |users: &[v1::SiteRate]| -> Vec<_> {
         users.iter().map(|user| json!({ "site": user.site, "per_s": user.per_s })).collect()
     };
+    let client =
+        |of: &v1::ClientRate| json!({ "client": number(of), "site": of.site, "per_s": of.per_s });
     let candidate = |of: &v1::PlacementCandidate| json!({ "site": of.site, "mean_ms": of.mean_ms, "barred": of.barred });
     let better = !one.better.is_empty();
     json!({
@@ -149,6 +164,7 @@ fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::
         "bytes": one.bytes,
         "key_users": rates(&one.key_users),
         "slot_users": rates(&one.slot_users),
+        "key_clients": one.key_clients.iter().map(client).collect::<Vec<_>>(),
         "candidates": one.candidates.iter().map(candidate).collect::<Vec<_>>(),
         "alone_ms": one.alone_ms,
         "reason": one.reason,

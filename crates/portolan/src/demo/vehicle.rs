@@ -313,7 +313,10 @@ impl Vehicle {
                 let endpoint = self.shared.roster.endpoint(site, self.node);
                 let endpoint = endpoint.ok_or(std::io::ErrorKind::AddrNotAvailable)?;
                 self.radio.set_target(endpoint.address);
-                Connection::open(self.radio.addr()).await?
+                let connection = Connection::open(self.radio.addr()).await?;
+                // Its records follow it at once, and not when its use of the last site has faded.
+                let name = format!("vehicle-{}", self.index);
+                connection.call(&["CLIENT", "SETNAME", &name]).await?.0
             }
         };
         let (connection, reply) = connection.call(command).await?;

@@ -3,7 +3,8 @@
 //! A read is answered on a front's thread, on the links' thread for another site, or by the core; a write enters
 //! by the core of any node. All of them pass [`Accesses::note`], once each, at the node of the owner that takes
 //! them in: threads that read by [`crate::replica::ReadGate::answer`], the core by `Site::carry_out`. It notes the
-//! group of the first key (all keys of a request are of one slot) and the site that the request came from.
+//! group of the first key (all keys of a request are of one slot), the site that the request came from, and the
+//! client, if that has a name ([`model::ClientName`]): a group follows its client at the first access from elsewhere.
 //!
 //! Only keyspaces with a [`model::Placement`] other than `off` count. While there is none, an access costs one
 //! relaxed load. Else one of N is noted, in proportion to the load of the node ([`crate::placement::Sampler`]). What is noted waits
@@ -14,21 +15,26 @@
 //! reaches the owner from wherever it is.
 //!
 //! Left out: such a request that this site has to forward, as it does not know the owner for the moment or has just
-//! handed its slot over, counts by this site. And which client of a site asks. A bare connection counts by its site.
+//! handed its slot over, counts by this site. So does a write that a lost leader may have done, whatever its client.
+//! A connection without a name has none: it is no longer than the connection, so many short ones of one user (behind a
+//! proxy, say) would take the places of a profile from each other.
 
 pub use crate::origin::{Asker, Entry};
-use crate::placement::{GroupKey, Sampler};
-use model::{Body, Bytes, Catalog, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag};
+use crate::placement::{Client, GroupKey};
+use model::{
+    Body, Bytes, Catalog, ClientName, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag,
+};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Accesses of one group from one site.
+/// Accesses of one group by one client from one site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Access {
     pub(crate) group: GroupKey,
+    pub(crate) client: ClientName,
     /// `None`: this one.
     pub(crate) site: Option<SiteId>,
     pub(crate) count: f32,
@@ -83,15 +89,15 @@ impl Accesses {
             return;
         }
         if let Some(weight) = asker.sampler.take() {
-            self.keep(asker.sampler, site, weight, what());
+            self.keep(asker, site, weight, what());
         }
     }
 
-    fn keep(&self, sampler: &Sampler, site: Option<SiteId>, weight: f32, what: Option<Accessed>) {
-        sampler.set_load(self.per_s.load(Relaxed));
+    fn keep(&self, asker: Asker<'_>, site: Option<SiteId>, weight: f32, what: Option<Accessed>) {
+        asker.sampler.set_load(self.per_s.load(Relaxed));
         let access = what.map(|Accessed { keyspace, may_be_lent, key, bytes }| {
             let group = self.group_of(keyspace, may_be_lent, &key);
-            Access { group, site, count: weight, bytes }
+            Access { group, client: asker.client, site, count: weight, bytes }
         });
         let mut noted = self.lock();
         noted.seen += f64::from(weight);
@@ -111,21 +117,38 @@ impl Accesses {
         if may_be_lent { GroupKey::lendable(slot, hash) } else { GroupKey::new(slot, hash) }
     }
 
-    /// What was noted in the time since the last call, each group and site once; and how many accesses found no
-    /// room.
+    /// A client as the profiles of this site have it: with the secret, so that no name can be chosen to be taken
+    /// for another.
+    pub(crate) fn client_of(&self, name: ClientName) -> Client {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.secret.load(Relaxed));
+        hasher.write_u64(name.number());
+        Client::of_hash(hasher.finish())
+    }
+
+    /// What was noted in the time since the last call, each group, client and site once; and how many accesses found
+    /// no room. A name that was at several sites in this time counts by site: it is no client with a place.
     pub(crate) fn take(&self, elapsed: Duration) -> (Vec<Access>, u64) {
         let Noted { mut accesses, seen, dropped } = std::mem::take(&mut *self.lock());
         let per_s = seen / elapsed.as_secs_f64().max(0.001);
         self.per_s.store(per_s as u64, Relaxed);
-        accesses.sort_by_key(|one| (one.group, one.site));
+        let place = |one: &Access| (one.group, one.client, one.site);
+        accesses.sort_unstable_by_key(place);
         accesses.dedup_by(|next, kept| {
-            let is_same = (next.group, next.site) == (kept.group, kept.site);
+            let is_same = place(next) == place(kept);
             if is_same {
                 kept.count += next.count;
                 kept.bytes = kept.bytes.max(next.bytes);
             }
             is_same
         });
+        for of_client in accesses.chunk_by_mut(|a, b| (a.group, a.client) == (b.group, b.client)) {
+            if of_client.len() > 1 {
+                of_client.iter_mut().for_each(|one| one.client.name = 0);
+                // Where clients count alike its user has one vote, where most of its accesses come from.
+                of_client.sort_by(|a, b| a.count.total_cmp(&b.count));
+            }
+        }
         (accesses, dropped)
     }
 
@@ -189,6 +212,7 @@ pub(crate) fn accessed<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::Sampler;
     use model::{Keyspace, Placement, Query, ReadConsistency};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -199,21 +223,31 @@ mod tests {
     }
 
     fn note(accesses: &Accesses, sampler: &Sampler, site: Option<SiteId>, key: &'static str) {
+        note_of(accesses, sampler, (ClientName::NONE, site), key);
+    }
+
+    fn note_of(
+        accesses: &Accesses,
+        sampler: &Sampler,
+        (client, site): (ClientName, Option<SiteId>),
+        key: &'static str,
+    ) {
         let (keyspace, key) = (KeyspaceId(1), key.into());
         let what = Accessed { keyspace, may_be_lent: false, key, bytes: 7 };
         let entry = site.map_or(Entry::Here, Entry::Site);
-        accesses.note(Asker { entry, sampler }, || Some(what));
+        accesses.note(Asker { entry, client, sampler }, || Some(what));
     }
 
     #[test]
     fn nothing_is_noted_unless_a_keyspace_asks_for_it() {
         let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
         let must_not = || -> Option<Accessed> { panic!("the key is not looked at") };
-        accesses.note(Asker { entry: Entry::Here, sampler: &sampler }, must_not);
+        let asker = |entry| Asker { entry, client: ClientName::NONE, sampler: &sampler };
+        accesses.note(asker(Entry::Here), must_not);
         accesses.follow(&catalog(Placement::Off), 5);
-        accesses.note(Asker { entry: Entry::Here, sampler: &sampler }, must_not);
+        accesses.note(asker(Entry::Here), must_not);
         accesses.follow(&catalog(Placement::Advise), 5);
-        accesses.note(Asker { entry: Entry::Unknown, sampler: &sampler }, must_not);
+        accesses.note(asker(Entry::Unknown), must_not);
         note(&accesses, &sampler, None, "car:7");
         accesses.follow(&catalog(Placement::Off), 5);
         assert_eq!(accesses.take(SECOND), (Vec::new(), 0));
@@ -241,6 +275,33 @@ mod tests {
         assert!(group(1, true).is_lendable() && !group(1, false).is_lendable());
         let as_it_travels = GroupKey::of_number(group(1, true).number());
         assert_eq!(as_it_travels, group(1, true));
+    }
+
+    #[test]
+    fn a_name_at_several_sites_within_a_second_counts_by_site() {
+        let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
+        accesses.follow(&catalog(Placement::Advise), 5);
+        let [car, service] =
+            ["car-7", "shop"].map(|name| ClientName::of(Some("ann"), name.as_bytes()));
+        let east = Some(SiteId(2));
+        for (client, site) in [(service, None), (car, east), (service, east), (service, None)] {
+            note_of(&accesses, &sampler, (client, site), "x{a}");
+            note_of(&accesses, &sampler, (car, east), "b");
+        }
+        let a = accesses.group_of(KeyspaceId(1), false, b"{a}");
+        let (taken, _) = accesses.take(SECOND);
+        let of_a = taken.iter().filter(|one| one.group == a);
+        let mut found: Vec<_> = of_a.map(|one| (one.client, one.site, one.count)).collect();
+        found.sort_by_key(|one| (one.0, one.1));
+        let unnamed = ClientName { name: 0, ..service };
+        assert_eq!(found, [(unnamed, None, 2.0), (unnamed, east, 1.0), (car, east, 1.0)]);
+        let of_b = taken.iter().find(|one| one.group != a).unwrap();
+        assert_eq!((of_b.client, of_b.count), (car, 4.0));
+        // Names are told apart by a secret.
+        let before = accesses.client_of(car);
+        assert_ne!(before, accesses.client_of(service));
+        accesses.follow(&catalog(Placement::Advise), 6);
+        assert_ne!(before, accesses.client_of(car));
     }
 
     #[test]

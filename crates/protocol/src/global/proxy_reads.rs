@@ -35,8 +35,8 @@ use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit
 use crate::origin::Ticket;
 use crate::replica::ReadGate;
 use model::{
-    Ballot, Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, KeyspaceSpec, NodeId,
-    Query, ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,
+    Ballot, Body, Cache, Catalog, ClientId, ClientName, Epoch, Failure, KeyspaceId, KeyspaceSpec,
+    NodeId, Query, ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -274,9 +274,9 @@ impl ProxyReads {
     ) -> ForwardedRequest {
         self.last_id += 1;
         let id = self.last_id | PROXY;
-        let encoded = entry::encode_request(&request);
+        let (encoded, client) = (entry::encode_request(&request), request.client.number());
         self.asked.insert(id, Sent { ticket, request, place, since: now });
-        ForwardedRequest { id, request: encoded, ..ForwardedRequest::default() }
+        ForwardedRequest { id, request: encoded, client, ..ForwardedRequest::default() }
     }
 
     /// Takes the answers to proxy reads out of a message of another site's node. Whether there
@@ -376,12 +376,12 @@ impl ProxyReads {
 
 // ---- at the site that is asked ---------------------------------------------------------------------
 
-/// Answers the reads that requests from another site begin with, for as long as `answer` can; it also gives
-/// the failover under which the slot is served ([`crate::site::machine::Reader::served_failover`]). What it
+/// Answers the reads that requests from another site begin with, each of a client, for as long as `answer` can; it
+/// also gives the failover under which the slot is served ([`crate::site::machine::Reader::served_failover`]). What it
 /// cannot stays in `requests`, as does all behind a write: that may be the same client's.
 pub fn answer_reads(
     requests: &mut Vec<ForwardedRequest>,
-    mut answer: impl FnMut(KeyspaceId, &Query, ReadConsistency) -> Option<(Outcome, Ballot)>,
+    mut answer: impl FnMut(ClientName, KeyspaceId, &Query, ReadConsistency) -> Option<(Outcome, Ballot)>,
 ) -> Vec<InterSiteAnswer> {
     let mut answers = Vec::new();
     for request in requests.iter() {
@@ -393,7 +393,9 @@ pub fn answer_reads(
         let Ok(Request { body: Body::Read { keyspace, query, consistency }, .. }) = decoded else {
             break;
         };
-        let Some((outcome, failover)) = answer(keyspace, &query, consistency) else { break };
+        let client = ClientName::of_number(request.client);
+        let answered = answer(client, keyspace, &query, consistency);
+        let Some((outcome, failover)) = answered else { break };
         let (id, outcome) = (request.id, entry::encode_reply(&outcome));
         let served = put_failover(failover);
         answers.push(InterSiteAnswer { id, outcome, served, ..InterSiteAnswer::default() });
@@ -561,7 +563,7 @@ mod tests {
         let all = [(1, get("a")), (2, write), (3, get("a"))];
         let mut requests: Vec<_> = all.iter().map(|(id, one)| forwarded(*id, one)).collect();
         let mut asked = 0;
-        let answers = answer_reads(&mut requests, |_, _, _| {
+        let answers = answer_reads(&mut requests, |_, _, _, _| {
             asked += 1;
             Some((Ok(Answer::Integer(1)), Ballot { round: 3, ..Ballot::FIRST }))
         });
@@ -570,7 +572,7 @@ mod tests {
         assert_eq!(answers.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[1]));
         assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[2, 3]));
         assert_eq!(asked, 1);
-        let none = answer_reads(&mut requests.split_off(1), |_, _, _| None);
+        let none = answer_reads(&mut requests.split_off(1), |_, _, _, _| None);
         assert_eq!(none, []);
     }
 }

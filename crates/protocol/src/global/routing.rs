@@ -384,8 +384,8 @@ impl Routing {
         };
         let encoded = entry::encode_request(&request);
         one.body = request.body;
-        let id = self.id_there(id);
-        Some(ForwardedRequest { id, request: encoded, ..Default::default() })
+        let (client, id) = (one.origin.client_name().number(), self.id_there(id));
+        Some(ForwardedRequest { id, request: encoded, client, ..Default::default() })
     }
 
     /// What is asked by a stale read.

@@ -6,6 +6,10 @@
 //! unknown place. From time to time it tries clients again, as those of a group change: the count of a site is
 //! then that of the first client that is seen there.
 //!
+//! A name that is at several sites at once is no client with a place: that of a service, whose processes all give
+//! the same, or one that another client has taken. Where a counting in three finds it at another site than the one
+//! before, the profile counts by site, as without names.
+//!
 //! Counts fade with e^(−t/τ); a count over τ is a rate.
 //!
 //! Where clients count alike, whatever they claim, it has [`super::votes`] instead, of eight clients.
@@ -23,22 +27,39 @@ const REST_MAX: f32 = 0.1;
 const LEAST: f32 = 0.05;
 /// A profile by site is tried by client again after so many τ.
 const RETRY_TAUS: f32 = 8.0;
+/// Of which share of a client's last eight countings or so the site was another than before, in 256ths: what one
+/// such adds, from where on the client has no place, and what is assumed of one that is tried again.
+const JUMP: u32 = 32;
+const JUMPS_MAX: u32 = 80;
+const JUMPS_RETRIED: u32 = 40;
 /// A vote counts as so many accesses a second.
 const VOTE_HZ: f32 = 1.0;
 
-/// A session or a user, as the origin's site numbers them.
+/// A client as profiles distinguish them: a number below 2^24.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(pub u32);
 
+const CLIENT_BITS: u32 = 24;
+/// Clients without a name, of each site.
+const UNNAMED: u32 = 0xFF_0000;
+/// Some client at the site of its entry: the first one that is seen there.
+const ANY_CLIENT: u32 = UNNAMED - 1;
+
 impl Client {
-    /// A bare connection: all of a site's count as one client that never moves.
+    /// A client without a name: all of a site's count as one that never moves.
     pub fn of_site(site: Site) -> Client {
-        Client(u32::MAX - u32::from(site.0))
+        Client(UNNAMED | u32::from(site.0))
+    }
+
+    /// A client with a name, by a hash of that.
+    pub fn of_hash(hash: u64) -> Client {
+        Client((hash % u64::from(ANY_CLIENT)) as u32)
+    }
+
+    fn has_name(self) -> bool {
+        self.0 < ANY_CLIENT
     }
 }
-
-/// Some client at the site of its entry: the first one that is seen there.
-const ANY_CLIENT: u32 = u32::MAX - 65_536;
 
 /// Time in steps of 10 ms, modulo 124 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,11 +172,27 @@ impl Profile {
         }
     }
 
-    fn client_at(&self, index: usize) -> u32 {
-        self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index]
+    /// By client: which it is, and above that how often it jumps.
+    fn client_at(&self, index: usize) -> Client {
+        Client(self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index] & ((1 << CLIENT_BITS) - 1))
     }
 
-    fn set(&mut self, index: usize, client: Client, site: Site, count: f32) {
+    fn jumps_at(&self, index: usize) -> u32 {
+        self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index] >> CLIENT_BITS
+    }
+
+    /// How often a client jumps that is seen at a site now.
+    fn jumps_by_now(&self, index: usize, site: Site) -> u32 {
+        let (jumps, has_jumped) = (self.jumps_at(index), self.site_at(index) != site.0);
+        jumps - jumps.div_ceil(8) + if has_jumped { JUMP } else { 0 }
+    }
+
+    fn set_client(&mut self, index: usize, client: Client, jumps: u32) {
+        let client = client.0 & ((1 << CLIENT_BITS) - 1);
+        self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index] = client | jumps << CLIENT_BITS;
+    }
+
+    fn set(&mut self, index: usize, (client, jumps): (Client, u32), site: Site, count: f32) {
         if self.is_by_site() {
             self.words[index] = u32::from(site.0);
             return self.set_units(index, count);
@@ -164,7 +201,7 @@ impl Profile {
         let word = &mut self.words[CLIENTS_MAX + index / 2];
         let shift = index % 2 * 16;
         *word = *word & !(0xFFFF << shift) | u32::from(site.0) << shift;
-        self.words[CLIENTS_MAX + CLIENTS_MAX / 2 + index] = client.0;
+        self.set_client(index, client, jumps);
     }
 
     /// What a count by site is in.
@@ -248,15 +285,27 @@ impl Profile {
         let own = if self.is_by_site() {
             (0..SITES_MAX).find(|index| used(index) && is_here(index))
         } else {
-            let is = |index: &usize, id: u32| used(index) && self.client_at(*index) == id;
-            let same = (0..CLIENTS_MAX).find(|index| is(index, client.0));
-            same.or_else(|| (0..CLIENTS_MAX).find(|index| is(index, ANY_CLIENT) && is_here(index)))
+            let is = |index: &usize, id: Client| used(index) && self.client_at(*index) == id;
+            let same = (0..CLIENTS_MAX).find(|index| is(index, client));
+            let any = |index: &usize| is(index, Client(ANY_CLIENT)) && is_here(index);
+            same.or_else(|| (0..CLIENTS_MAX).find(any))
         };
         let free = || (0..self.len()).find(|index| !used(index));
+        let jumps = match own {
+            Some(index) if !self.is_by_site() => self.jumps_by_now(index, site),
+            _ => 0,
+        };
+        if let Some(index) = own.filter(|_| jumps >= JUMPS_MAX) {
+            // At which of its sites it made which accesses is not known any more.
+            let half = self.count_at(index) / 2.0;
+            self.words[index] = half.to_bits();
+            self.turn_by_site();
+            return self.count(now, tau_s, client, site, half + weight);
+        }
         match own.or_else(free) {
             Some(index) => {
                 let before = if own.is_some() { self.count_at(index) } else { 0.0 };
-                self.set(index, client, site, before + weight);
+                self.set(index, (client, jumps), site, before + weight);
             }
             None => self.count_rest(client, site, weight),
         }
@@ -270,7 +319,7 @@ impl Profile {
         let count = self.count_at(index);
         if self.rest > count {
             self.rest += count - weight;
-            self.set(index, client, site, weight);
+            self.set(index, (client, 0), site, weight);
         }
         if !self.is_by_site() && self.rest > REST_MAX * self.total() {
             self.turn_by_site();
@@ -293,7 +342,7 @@ impl Profile {
         for (site, count) in entries {
             let same = (0..free).find(|index| self.site_at(*index) == site);
             let (index, before) = same.map_or((free, 0.0), |index| (index, self.count_at(index)));
-            self.set(index, Client::default(), Site(site), before + count);
+            self.set(index, (Client::default(), 0), Site(site), before + count);
             free += usize::from(same.is_none());
         }
     }
@@ -308,7 +357,7 @@ impl Profile {
         let entries = self.take_entries();
         self.set_form(Form::Clients);
         for (index, (site, count)) in entries.into_iter().take(CLIENTS_MAX).enumerate() {
-            self.set(index, Client(ANY_CLIENT), Site(site), count);
+            self.set(index, (Client(ANY_CLIENT), JUMPS_RETRIED), Site(site), count);
         }
     }
 
@@ -324,12 +373,22 @@ impl Profile {
         for index in (0..other.len()).filter(|index| other.count_at(*index) > 0.0) {
             let site = Site(other.site_at(index));
             let client = match other.form() {
-                Form::Clients => Client(other.client_at(index)),
+                Form::Clients => other.client_at(index),
                 _ => Client::of_site(site),
             };
             self.count(now, tau_s, client, site, other.count_at(index));
         }
         self.rest += other.rest;
+    }
+
+    /// The clients with a name, while it counts by client: each with the site that it was last at, and its accesses
+    /// per second.
+    pub fn clients(&self, tau_s: f32) -> impl Iterator<Item = (Client, Site, f32)> + '_ {
+        let by_client = (self.form() == Form::Clients).then_some(0..CLIENTS_MAX);
+        let entries = by_client.into_iter().flatten().map(move |index| {
+            (self.client_at(index), Site(self.site_at(index)), self.count_at(index) / tau_s)
+        });
+        entries.filter(|(client, _, rate)| client.has_name() && *rate > 0.0)
     }
 
     /// The accesses per second of each site, one vote as one. The remainder is of unknown place and not among

@@ -37,7 +37,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let answer = peer::ForwardedAnswer { id, outcome, members, token };
                     self.replica.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Site { site, node, id, in_doubt, slot, lent } => {
+                Origin::Site { site, node, id, in_doubt, slot, lent, .. } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     let token = token.map(SessionToken::into_bytes);
                     self.answer_site((site, node), (id, slot, lent), outcome, token);

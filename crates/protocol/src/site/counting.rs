@@ -3,13 +3,17 @@
 //! Each second every node takes what its threads have noted ([`crate::global::accesses`]). The leader counts it in
 //! profiles; another node sends it to the leader, which counts it like its own. A new leader begins with nothing
 //! counted: profiles are volatile, and wrong without harm.
+//!
+//! By the number of accesses, a client weighs what it asks, whatever names it has: its names decide only what moves
+//! when it does. Where clients weigh alike ([`crate::Options::equal_clients`]), a client is a user, as names can
+//! be made up: all of one user's are one vote.
 
 use super::Site;
 use crate::global::accesses::{Access, Accesses, Asker, Entry, accessed};
 use crate::origin::Origin;
 use crate::placement::trial::Planted;
 use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
-use model::{Body, SiteId, Slot, limits};
+use model::{Body, ClientName, SiteId, Slot, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -33,33 +37,54 @@ pub(super) struct Counting {
     groups: usize,
     /// Accesses that were noted and not counted.
     dropped: u64,
+    /// Whether each client of a group counts as much as any other.
+    has_votes: bool,
 }
 
 impl Counting {
-    /// Nothing is counted. `groups`: the number of profiles to keep.
-    pub(super) fn new(seed: u64, groups: usize) -> Counting {
+    /// Nothing is counted. `groups`: the number of profiles to keep. `has_votes`: each client counts alike.
+    pub(super) fn new(seed: u64, groups: usize, has_votes: bool) -> Counting {
         let (last_take, counter, dropped) = (Duration::ZERO, None, 0);
-        Counting { sampler: Sampler::new(seed), last_take, counter, groups, dropped }
+        Counting { sampler: Sampler::new(seed), last_take, counter, groups, dropped, has_votes }
+    }
+
+    /// Who an access is by; `None`: a client without a name.
+    fn counted_as(&self, client: ClientName) -> Option<ClientName> {
+        let ClientName { user, name } = client;
+        match self.has_votes {
+            true if user != 0 => Some(ClientName { user, name: 0 }),
+            _ => (name != 0).then_some(client),
+        }
     }
 
     /// Counts accesses of the groups of a site.
-    fn count(&mut self, now: Duration, own: SiteId, accesses: &[Access]) {
+    fn count(
+        &mut self,
+        now: Duration,
+        own: SiteId,
+        accesses: &[Access],
+        client_of: impl Fn(ClientName) -> Client,
+    ) {
         let (now, Some(own)) = (tick(now), place(own)) else { return };
-        let groups = self.groups;
-        let counter = || Counter::new(own, groups, MEMORY_S, Planted::none());
-        let counter = self.counter.get_or_insert_with(counter);
+        let (groups, has_votes) = (self.groups, self.has_votes);
+        let mut counter = self.counter.take().unwrap_or_else(|| {
+            let counter = Counter::new(own, groups, MEMORY_S, Planted::none());
+            if has_votes { counter.with_votes() } else { counter }
+        });
         for one in accesses {
             let Some(site) = one.site.map_or(Some(own), place) else {
                 self.dropped += 1;
                 continue;
             };
-            counter.count(now, one.group, Client::of_site(site), Arrival::By(site), one.count);
+            let client = self.counted_as(one.client).map_or(Client::of_site(site), &client_of);
+            counter.count(now, one.group, client, Arrival::By(site), one.count);
             if one.bytes > 0
                 && let Some(profile) = counter.profile(now, one.group)
             {
                 profile.bytes = profile.bytes.max(one.bytes);
             }
         }
+        self.counter = Some(counter);
     }
 
     /// Nothing is counted any more.
@@ -67,9 +92,13 @@ impl Counting {
         self.counter = None;
     }
 
-    /// Groups that have a profile.
-    pub(super) fn groups(&self) -> usize {
-        self.counter.as_ref().map_or(0, |counter| counter.groups().count())
+    /// Groups that have a profile; and those of them that follow clients with a name.
+    pub(super) fn groups(&self) -> (u64, u64) {
+        let profiles = self.counter.iter().flat_map(Counter::groups);
+        profiles.fold((0, 0), |(all, by_client), (_, profile)| {
+            let is_by_client = profile.clients(MEMORY_S).next().is_some();
+            (all + 1, by_client + u64::from(is_by_client))
+        })
     }
 
     /// Accesses that were noted and not counted.
@@ -83,6 +112,19 @@ impl Counting {
         let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
         profile.into_iter().for_each(|profile| users.add(profile));
         users.rates
+    }
+
+    /// The clients with a name that access a group, by their numbers here: where each was last, and how often it
+    /// does in a second. Empty where they are too many to be counted one by one.
+    pub(super) fn clients(&mut self, now: Duration, group: GroupKey) -> Vec<(u32, SiteId, f32)> {
+        let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
+        let clients = profile.into_iter().flat_map(|profile| {
+            let clients = profile.clients(MEMORY_S);
+            clients.map(|(of, site, rate)| (of.0, SiteId(u32::from(site.0)), rate))
+        });
+        let mut clients: Vec<_> = clients.collect();
+        clients.sort_by(|a, b| b.2.total_cmp(&a.2));
+        clients
     }
 
     /// From which sites groups are accessed that may be lent by themselves; without those that only `but` accesses.
@@ -188,7 +230,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Origin::Client { .. } | Origin::Doubtful(_) | Origin::Node { .. } => Entry::Here,
             _ => return,
         };
-        let asker = Asker { entry, sampler: &self.jobs.place.counting.sampler };
+        let (client, sampler) = (origin.client_name(), &self.jobs.place.counting.sampler);
+        let asker = Asker { entry, client, sampler };
         self.accesses().note(asker, || accessed(body, |keyspace| self.machine.spec(keyspace)));
     }
 
@@ -207,7 +250,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.jobs.place.counting.dropped += dropped;
         let own = self.machine.membership().map(|member| member.own);
         match (self.leads(), own, self.replica.raft.leader()) {
-            (true, Some(own), _) => self.jobs.place.counting.count(now, own, &noted),
+            (true, Some(own), _) => self.count_accesses(own, &noted),
             (false, _, Some(leader)) if !noted.is_empty() => {
                 self.send(leader, Content::Accesses(sent(&noted)));
             }
@@ -219,9 +262,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_accesses(&mut self, counted: &CountedAccesses) {
         let Some(own) = self.machine.membership().map(|member| member.own) else { return };
         if self.leads() && self.accesses().is_on() {
-            let taken = taken(counted);
-            self.jobs.place.counting.count(self.now.monotonic, own, &taken);
+            self.count_accesses(own, &taken(counted));
         }
+    }
+
+    fn count_accesses(&mut self, own: SiteId, accesses: &[Access]) {
+        let (now, noted) = (self.now.monotonic, self.machine.accesses());
+        self.jobs.place.counting.count(now, own, accesses, |name| noted.client_of(name));
     }
 }
 
@@ -231,15 +278,18 @@ fn sent(noted: &[Access]) -> CountedAccesses {
         sites: noted.iter().map(|one| one.site.map_or(0, |site| site.0)).collect(),
         counts: noted.iter().map(|one| one.count).collect(),
         bytes: noted.iter().map(|one| one.bytes).collect(),
+        clients: noted.iter().map(|one| one.client.number()).collect(),
     }
 }
 
 /// What makes sense of a message.
 fn taken(counted: &CountedAccesses) -> Vec<Access> {
-    let CountedAccesses { groups, sites, counts, bytes } = counted;
-    let each = groups.iter().zip(sites).zip(counts.iter().zip(bytes));
-    let access = |((group, site), (count, bytes)): ((&u64, &u32), (&f32, &u32))| Access {
+    let CountedAccesses { groups, sites, counts, bytes, clients } = counted;
+    let each = groups.iter().zip(clients).zip(sites).zip(counts.iter().zip(bytes));
+    type Each<'a> = (((&'a u64, &'a u64), &'a u32), (&'a f32, &'a u32));
+    let access = |(((group, client), site), (count, bytes)): Each<'_>| Access {
         group: GroupKey::of_number(*group),
+        client: ClientName::of_number(*client),
         site: (*site != 0).then_some(SiteId(*site)),
         count: *count,
         bytes: *bytes,
@@ -255,25 +305,78 @@ mod tests {
     const OWN: SiteId = SiteId(1);
     const EAST: SiteId = SiteId(2);
 
+    fn numbered(client: ClientName) -> Client {
+        Client::of_hash(client.number())
+    }
+
+    /// From where a group is accessed after one access each second at home by a client, for a while, and then one
+    /// by another client elsewhere.
+    fn users_of(clients: [ClientName; 2], has_votes: bool) -> BTreeMap<SiteId, f32> {
+        let group = GroupKey::new(7, 99 << 20);
+        let mut counting = Counting::new(1, 16, has_votes);
+        let last = Duration::from_secs(30);
+        for second in 0..=last.as_secs() {
+            let is_last = second == last.as_secs();
+            let (site, client) =
+                if is_last { (Some(EAST), clients[1]) } else { (None, clients[0]) };
+            let access = Access { group, client, site, count: 1.0, bytes: 0 };
+            counting.count(Duration::from_secs(second), OWN, &[access], numbered);
+        }
+        counting.users(last, group)
+    }
+
+    #[test]
+    fn a_client_is_where_its_name_or_user_was_last() {
+        let of = |user, name: &str| ClientName::of(user, name.as_bytes());
+        let (car, bare) = (of(None, "car-7"), ClientName::NONE);
+        let (ann, anns_car) = (of(Some("ann"), ""), of(Some("ann"), "car-7"));
+        let anns_other = of(Some("ann"), "car-8");
+        for (clients, has_votes, has_left) in [
+            ([car, car], false, true),
+            ([anns_car, anns_car], false, true),
+            // The name of another user, and no name, are no name of this client.
+            ([bare, bare], false, false),
+            ([ann, ann], false, false),
+            ([anns_car, car], false, false),
+            ([anns_car, anns_other], false, false),
+            // Where clients count alike a user is one, whatever names it makes up.
+            ([anns_car, anns_other], true, true),
+            ([ann, ann], true, true),
+            ([car, car], true, true),
+            ([car, anns_car], true, false),
+            ([bare, bare], true, false),
+        ] {
+            let users = users_of(clients, has_votes);
+            let sites: Vec<_> = users.keys().copied().collect();
+            let expected = if has_left { vec![EAST] } else { vec![OWN, EAST] };
+            assert_eq!(sites, expected, "{clients:?}, alike: {has_votes}");
+        }
+    }
+
     #[test]
     fn what_another_node_sends_counts_like_its_own() {
         let group = GroupKey::new(7, 99 << 20);
-        let access = |site, count, bytes| Access { group, site, count, bytes };
+        let access = |site, count, bytes| {
+            let client = ClientName::NONE;
+            Access { group, client, site, count, bytes }
+        };
         let noted = [access(None, 20.0, 0), access(Some(EAST), 60.0, 512)];
         assert_eq!(taken(&sent(&noted)), noted);
+        let named = Access { client: ClientName { user: 3, name: 9 }, ..noted[0] };
+        assert_eq!(taken(&sent(&[named])), [named]);
         let mut odd = sent(&noted);
         odd.counts[0] = f32::NAN;
         odd.bytes.push(1);
         assert_eq!(taken(&odd), noted[1..], "what makes no sense is left out");
-        let mut counting = Counting::new(1, 16);
-        counting.count(Duration::from_secs(5), OWN, &noted);
+        let mut counting = Counting::new(1, 16, false);
+        counting.count(Duration::from_secs(5), OWN, &noted, numbered);
         let far = Access { site: Some(SiteId(1 << 16)), ..noted[0] };
-        counting.count(Duration::from_secs(5), OWN, &[far]);
+        counting.count(Duration::from_secs(5), OWN, &[far], numbered);
         assert_eq!(counting.dropped(), 1, "a site without a number that fits");
         let rates = BTreeMap::from([(OWN, 2.0), (EAST, 6.0)]);
         assert_eq!(counting.users(Duration::from_secs(5), group), rates);
         let slots = counting.slots(Duration::from_secs(5));
         assert_eq!((&slots[&7].rates, slots[&7].mean_bytes()), (&rates, Some(512)));
-        assert_eq!((slots.len(), counting.groups()), (1, 1));
+        assert_eq!((slots.len(), counting.groups()), (1, (1, 0)));
     }
 }

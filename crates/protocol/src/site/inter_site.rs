@@ -13,7 +13,8 @@ use crate::bugs::Bug;
 use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, HeldAnswer, PATIENCE, may_cross_sites};
 use model::{
-    Answer, Ballot, Body, Bytes, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId, Slot, limits,
+    Answer, Ballot, Body, Bytes, ClientName, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId,
+    Slot, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -271,7 +272,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // It has followed all failovers up to this version, of the slot's owner and its own.
         let lent = lent.and_then(|_| Some(self.machine.registry()?.version));
         let id = request.id;
-        let origin = Origin::Site { site, node, id, in_doubt: false, slot, lent };
+        let client = ClientName::of_number(request.client);
+        let origin = Origin::Site { site, node, id, in_doubt: false, slot, lent, client };
         if let Err(failure) = self.session_begins(origin, request.token) {
             return self.settle(vec![(origin, Err(failure))]);
         }

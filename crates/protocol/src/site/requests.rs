@@ -23,7 +23,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_request(&mut self, ticket: Ticket, request: Request) {
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
         let deadline = self.now.monotonic + deadline;
-        let origin = Origin::Client { ticket, direct: request.direct };
+        let Request { direct, client, .. } = request;
+        let origin = Origin::Client { ticket, direct, client };
         self.sessions.begin(origin, request.token);
         if self.replica.removed {
             let failure = Failure::NotServing("it was removed from its site");

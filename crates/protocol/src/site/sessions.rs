@@ -160,7 +160,8 @@ mod tests {
     fn a_request_that_came_twice_has_its_token_until_the_last_answer() {
         let mut sessions = Sessions::default();
         let (site, node, id) = (SiteId(1), NodeId(2), 3);
-        let origin = Origin::Site { site, node, id, in_doubt: false, slot: None, lent: None };
+        let (slot, lent, client) = (None, None, model::ClientName::NONE);
+        let origin = Origin::Site { site, node, id, in_doubt: false, slot, lent, client };
         sessions.begin(origin, token("a"));
         sessions.begin(origin, token("a"));
         sessions.answered(origin, token("b"));

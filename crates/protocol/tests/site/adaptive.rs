@@ -3,8 +3,8 @@
 use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, Command, Group, GroupExplained, JobName, KeyspaceSpec, LoanPart, LoansLedger,
-    Placement, PlacementReason, Query, ReadConsistency, RegistryChange, SiteId, Write,
+    Answer, Body, ClientName, Command, Group, GroupExplained, JobName, KeyspaceSpec, LoanPart,
+    LoansLedger, Placement, PlacementReason, Query, ReadConsistency, RegistryChange, SiteId, Write,
 };
 use std::time::Duration;
 
@@ -94,6 +94,76 @@ fn a_group_follows_its_users_there_and_back() {
         let found = explained(&mut sites, EAST, &key);
         assert_eq!((found.placed.owner, found.home), (OF_WEST, OF_WEST));
     }
+}
+
+/// Whether a group is lent to the site where its client has been for three seconds, after half a minute at home.
+fn is_lent_to_new_place(name: &str, answer_at_front: bool) -> bool {
+    let mut sites = sites(2, answer_at_front);
+    sites.client = ClientName::of(None, name.as_bytes());
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "x");
+    read_for(&mut sites, WEST, &key, 30);
+    read_for(&mut sites, EAST, &key, 3);
+    part(&sites.lab, EAST, &group(&sites, &key)) == LoanPart::Held
+}
+
+#[test]
+fn a_group_follows_a_client_with_a_name_at_once() {
+    for answer_at_front in [false, true] {
+        assert!(is_lent_to_new_place("car-7", answer_at_front));
+        // By site it stays: what was counted at home has to fade first.
+        assert!(!is_lent_to_new_place("", answer_at_front));
+    }
+}
+
+#[test]
+fn a_name_that_is_at_both_sites_moves_nothing() {
+    let mut sites = sites(2, true);
+    sites.client = ClientName::of(None, b"shop");
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "x");
+    for _ in 0..300 {
+        sites.get(WEST, &key);
+        sites.get(EAST, &key);
+        sites.lab.run(MS * 80);
+    }
+    assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 0);
+}
+
+/// Whether groups stay with their honest client, which reads each ten times in ten seconds or so, when a liar at the other
+/// site reads them ten times as often, each time under another name.
+fn stay_with_honest(groups: usize, equal_clients: bool) -> bool {
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    let settings = Settings { answer_at_front: true, equal_clients, ..Settings::default() };
+    let spec = KeyspaceSpec { placement: Placement::Adaptive, ..spec };
+    let mut sites = Sites::of_sites(2, settings, spec);
+    let keys: Vec<_> =
+        (0..groups).map(|number| sites.key_at(WEST, &format!("{number}-"))).collect();
+    sites.client = ClientName::of(Some("ann"), b"car-7");
+    keys.iter().for_each(|key| sites.put(WEST, key, "x"));
+    let read = |sites: &Sites, key: &String| {
+        sites.read(Query::Get { key: bytes(key) }, ReadConsistency::Linearizable)
+    };
+    for round in 0..150 {
+        let all: Vec<_> = keys.iter().map(|key| read(&sites, key)).collect();
+        if round % 10 == 0 {
+            sites.client = ClientName::of(Some("ann"), b"car-7");
+            sites.ask_all(WEST, all.clone());
+        }
+        sites.client = ClientName::of(Some("liar"), format!("car-{round}").as_bytes());
+        sites.ask_all(EAST, all);
+        sites.lab.run(MS * 80);
+    }
+    let is_lent = |key: &String| part(&sites.lab, EAST, &group(&sites, key)) == LoanPart::Held;
+    !keys.iter().any(is_lent)
+}
+
+#[test]
+fn a_liar_with_many_names_moves_nothing_where_users_weigh_alike() {
+    for groups in [1, 40] {
+        assert!(stay_with_honest(groups, true), "{groups} groups");
+    }
+    assert!(!stay_with_honest(1, false), "by accesses the loud one has it");
 }
 
 #[test]

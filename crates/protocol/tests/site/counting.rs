@@ -3,9 +3,10 @@
 use super::pair::{EAST, MS, Sites, WEST, bytes};
 use lab::simulation::Settings;
 use model::{
-    Answer, Body, Cache, Command, KeyspaceSpec, Placement, PlacementExplained, PlacementLedger,
-    PlacementReason, Query, ReadConsistency, SiteId, Slot, Step, Write,
+    Answer, Body, Cache, ClientName, Command, KeyspaceSpec, Placement, PlacementExplained,
+    PlacementLedger, PlacementReason, Query, ReadConsistency, SiteId, Slot, Step, Write,
 };
+use std::collections::BTreeSet;
 
 const OF_WEST: SiteId = SiteId(1);
 const OF_EAST: SiteId = SiteId(2);
@@ -55,6 +56,38 @@ fn an_access_counts_once_wherever_it_is_answered() {
         let found = counted(&mut sites, WEST, &key);
         assert_eq!(found, [(OF_WEST, 5), (OF_EAST, 7)], "answered at fronts: {answer_at_front}");
         assert_eq!(counted(&mut sites, EAST, &key).len(), 2, "the owner is asked, from any site");
+    }
+}
+
+/// The clients of a key by their sites, as its owner shows them; a name each.
+fn clients(sites: &mut Sites, at: usize, key: &str) -> Vec<(SiteId, u32)> {
+    sites.lab.run(MS * 1_100);
+    let clients = explained(sites, at, key).key_clients;
+    let numbers: BTreeSet<u32> = clients.iter().map(|client| client.number).collect();
+    assert_eq!(numbers.len(), clients.len());
+    let count = |per_1000_s: u64| (per_1000_s as f32 * 0.0107).round() as u32;
+    clients.into_iter().map(|client| (client.site, count(client.per_1000_s))).collect()
+}
+
+#[test]
+fn an_access_counts_for_its_client_whichever_way_it_takes() {
+    let copies = Cache::of("validated", None, None).unwrap();
+    for (answer_at_front, cache) in [(false, Cache::Off), (true, Cache::Off), (true, copies)] {
+        let mut sites = sites(Placement::Advise, cache, answer_at_front);
+        let key = sites.key_at(WEST, "a");
+        sites.put(WEST, &key, "x");
+        sites.client = ClientName::of(None, b"car-7");
+        (0..2).for_each(|_| sites.put(WEST, &key, "x"));
+        (0..3).for_each(|_| drop(sites.get(WEST, &key)));
+        sites.client = ClientName::of(None, b"car-8");
+        (0..3).for_each(|_| sites.put(EAST, &key, "y"));
+        (0..4).for_each(|_| drop(sites.get(EAST, &key)));
+        // The first put has no name.
+        let found = clients(&mut sites, EAST, &key);
+        assert_eq!(found, [(OF_EAST, 7), (OF_WEST, 5)], "{cache:?}, at fronts: {answer_at_front}");
+        sites.get(WEST, &key);
+        let found = clients(&mut sites, EAST, &key);
+        assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [OF_WEST; 2], "it has moved");
     }
 }
 
@@ -168,7 +201,9 @@ fn accesses_at_a_follower_count_at_its_leader() {
     let leader = sites.lab.leader(WEST).expect("a leader");
     let follower = *others.iter().find(|node| **node != leader).expect("another node");
     sites.lab.run(MS * 1_000);
+    sites.client = ClientName::of(None, b"car-7");
     (0..2).for_each(|_| sites.put(follower, &key, "x"));
     (0..4).for_each(|_| drop(sites.get(follower, &key)));
     assert_eq!(counted(&mut sites, follower, &key), [(OF_WEST, 6)]);
+    assert_eq!(explained(&mut sites, follower, &key).key_clients.len(), 1);
 }

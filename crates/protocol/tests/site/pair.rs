@@ -3,9 +3,9 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, Bytes, Cache, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
-    Failure, GlobalCommand, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency,
-    RegistryChange, Request, SiteEntry, SiteId, SiteName, Slot, SourceStep, Write,
+    Answer, Body, Bytes, Cache, ClientName, Command, Condition, DeploymentCommand, DeploymentId,
+    Expiry, Failure, GlobalCommand, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query,
+    ReadConsistency, RegistryChange, Request, SiteEntry, SiteId, SiteName, Slot, SourceStep, Write,
 };
 use protocol::site::Status;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub(super) const WAY: Duration = Duration::from_millis(20);
 pub(super) struct Sites {
     pub(super) lab: Simulation,
     pub(super) keyspace: KeyspaceId,
+    /// Who asks from now on.
+    pub(super) client: ClientName,
 }
 
 fn entry(site: usize) -> SiteEntry {
@@ -66,7 +68,7 @@ impl Sites {
         }
         lab.set_site_links(|_, _| Link::constant(10.0));
         assert!(lab.run_until(MS * 5_000, |lab| (0..count).all(|site| lab.is_whole(site))));
-        let mut sites = Sites { lab, keyspace: KeyspaceId(0) };
+        let mut sites = Sites { lab, keyspace: KeyspaceId(0), client: ClientName::NONE };
         sites.write(
             WEST,
             Command::Deployment(DeploymentCommand::Found {
@@ -120,7 +122,8 @@ impl Sites {
         bodies: Vec<Body>,
     ) -> (Vec<Result<Answer, Failure>>, Duration) {
         let began = self.lab.now();
-        let request = |body| Request::new(body);
+        let client = self.client;
+        let request = |body| Request { client, ..Request::new(body) };
         let asked = bodies.into_iter().map(|body| self.lab.ask(site, request(body)).unwrap());
         let tickets: Vec<_> = asked.collect();
         let is_done = |lab: &Simulation| {

@@ -92,7 +92,9 @@
 //! keepalive_s = 300
 //! reserved_percent = 10               # of connections_max, for clients that are logged in
 //!
-//! [placement]                         # latencies that no request has measured; where a keyspace has a placement
+//! [placement]                         # where a keyspace has a placement
+//! weights = "accesses"                # or "clients": each user of a key counts as much as any other
+//! # latencies to other sites that no request has measured:
 //! probe_nearest = 5                   # sites that are measured each ten seconds
 //! probe_change_percent = 20           # all sites are, when one of these has changed by more
 //! ```

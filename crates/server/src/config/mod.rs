@@ -32,7 +32,7 @@ pub use error::ConfigError;
 pub use layer::Layer;
 pub use listen::{Listen, Ports};
 pub use peers::{PeersConfig, Secrets};
-pub use placement::PlacementConfig;
+pub use placement::{PlacementConfig, Weights};
 
 use crate::users::UserConfig;
 use model::{KeyspaceSpec, NodeId, SiteName};
@@ -89,7 +89,7 @@ pub struct Config {
     pub front: FrontConfig,
     /// The timeouts of its clients.
     pub clients: ClientsConfig,
-    /// How it measures latencies to other sites.
+    /// How it measures latencies to other sites, and how accesses are weighed.
     pub placement: PlacementConfig,
 }
 

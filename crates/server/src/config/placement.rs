@@ -1,17 +1,31 @@
-//! `[placement]`: how a site measures the latencies to other sites that placement goes by.
+//! `[placement]`: what placement goes by at this site: how accesses are weighed, and how the latencies to other
+//! sites are measured.
 
 use super::ConfigError;
 use protocol::placement::probing::Rule;
 use serde::{Deserialize, Serialize};
 
-/// Which sites are probed beside what requests measure. Only where a keyspace has a placement.
+/// How a site places the keys that it serves. Only where a keyspace has a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlacementConfig {
-    /// The nearest sites, whose latency is measured each ten seconds.
+    /// What a client of a key weighs.
+    pub weights: Weights,
+    /// The nearest sites, whose latency is measured each ten seconds, beside what requests measure.
     pub probe_nearest: usize,
     /// All sites are measured again when the latency of a near one has changed by more than this.
     pub probe_change_percent: u32,
+}
+
+/// What a client of a key weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// What it asks.
+    #[default]
+    Accesses,
+    /// As much as any other, whatever it asks: a user; where there are no users, a client's name.
+    Clients,
 }
 
 /// The most sites that can be measured each ten seconds: a site sends three questions a second.
@@ -21,6 +35,7 @@ impl Default for PlacementConfig {
     fn default() -> PlacementConfig {
         let rule = Rule::default();
         PlacementConfig {
+            weights: Weights::default(),
             probe_nearest: rule.nearest,
             probe_change_percent: (rule.change * 100.0).round() as u32,
         }

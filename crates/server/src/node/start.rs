@@ -10,7 +10,7 @@ use super::join::{become_member, cluster_address, own_entry};
 use super::{Batchers, Event, Node, StartError};
 use crate::background;
 use crate::clock::Clock;
-use crate::config::{Config, Engine};
+use crate::config::{Config, Engine, Weights};
 use crate::disk_loop::DiskLoop;
 use crate::engine::Opened;
 use crate::handle::{Gate, Shared};
@@ -248,6 +248,7 @@ fn options(config: &Config, own: &Identity, described: &SiteEntry) -> Result<Opt
         cluster_address: cluster_address(config),
         handover_bytes_per_s_max: config.handover_bytes_per_s_max,
         probing: config.placement.rule(),
+        equal_clients: config.placement.weights == Weights::Clients,
         ..Options::new(config.node, ClientId(random()?), random()?)
     })
 }

@@ -5,8 +5,8 @@ use super::compact::{Code, Input, Tagged as _, code_enum, code_struct};
 use model::{
     AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobName,
     JobStatus, KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementCandidate,
-    PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow, Refusal, SessionError,
-    Versioned,
+    PlacementClient, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
+    Refusal, SessionError, Versioned,
 };
 
 code_enum!(Answer as "answer" {
@@ -97,11 +97,13 @@ code_struct!(PlacementExplained {
     owner,
     bytes,
     key_users,
+    key_clients,
     slot_users,
     candidates,
     alone_us,
     why,
 });
+code_struct!(PlacementClient { number, site, per_1000_s });
 code_struct!(PlacementCandidate { site, mean_us, barred });
 code_enum!(PlacementReason as "reason of a placement" {
     1 => Unused,

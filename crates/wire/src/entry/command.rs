@@ -154,7 +154,7 @@ impl Code for Request {
     fn put(&self, out: &mut Vec<u8>) {
         // Whether the client wants to be redirected is for the node that it asked. A token travels beside
         // the request: an earlier version would not decode one within.
-        let Request { body, deadline_ms, redirect: _, direct: _, token: _ } = self;
+        let Request { body, deadline_ms, redirect: _, direct: _, client: _, token: _ } = self;
         body.put(out);
         deadline_ms.put(out);
     }

@@ -626,6 +626,11 @@ fn answers_about_placement_survive_the_way() {
         owner: a,
         bytes: 5_000,
         key_users: vec![(b, 48_810)],
+        key_clients: vec![model::PlacementClient {
+            number: 0xFD_0007,
+            site: b,
+            per_1000_s: 48_810,
+        }],
         slot_users: vec![(b, 50_000), (a, 7)],
         candidates: vec![candidate(b, Some(1_530)), candidate(a, None)],
         alone_us: 0,

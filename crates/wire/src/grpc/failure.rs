@@ -7,6 +7,8 @@ use tonic::{Code, Status};
 pub const FAILURE_KEY: &str = "portolan-failure";
 /// The metadata key of a session's token, in requests and in answers.
 pub const SESSION_KEY: &str = "portolan-session-bin";
+/// The metadata key of the name of the client: the same wherever it is attached. Placement follows it.
+pub const CLIENT_KEY: &str = "portolan-client";
 /// The metadata key of the site at which a numbered put of a session was tried first. Empty: it is tried for the first time, and
 /// may be sent to another site later.
 pub const TRIED_KEY: &str = "portolan-tried";

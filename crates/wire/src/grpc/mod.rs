@@ -8,7 +8,9 @@ mod failure;
 mod kv;
 
 pub use cluster::{keyspace, keyspace_spec, placement};
-pub use failure::{FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY, status};
+pub use failure::{
+    CLIENT_KEY, FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY, status,
+};
 pub use kv::*;
 
 /// What `cargo xtask generate` makes of the definitions; the documents are in the `.proto` files.

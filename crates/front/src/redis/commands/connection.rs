@@ -9,13 +9,13 @@ use crate::redis::session::Session;
 use crate::redis::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
 use crate::redis::table::{CommandSpec, Family, Own};
 use bytes::Bytes;
-use model::ReadConsistency;
+use model::{ReadConsistency, limits};
 use server::users::Right;
 use wire::resp::{Encoder, Frame, Version, parse_i64};
 
 const FLAGS: u16 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 /// The longest name that a client can set.
-const LABEL_BYTES_MAX: usize = 256;
+const LABEL_BYTES_MAX: usize = limits::CLIENT_NAME_BYTES_MAX;
 
 #[rustfmt::skip]
 pub(super) static FAMILY: Family = Family {
@@ -108,7 +108,7 @@ fn client(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
         }
         () if is(what, "setname") => {
             takes("setname", 3)?;
-            session.labels.name = label(frame.arg(2), CLIENT_NAMES)?;
+            session.set_name(label(frame.arg(2), CLIENT_NAMES)?);
             out.ok();
         }
         () if is(what, "setinfo") => {

@@ -6,6 +6,7 @@ mod counting;
 mod deciding;
 mod explaining;
 mod finding;
+mod naming;
 mod probing;
 mod staying;
 mod trailing;

@@ -21,12 +21,12 @@ use crate::origin::Origin;
 use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
 use crate::placement::stability::Stability;
-use crate::placement::{Explanation, Rules, Site as Place};
+use crate::placement::{Explanation, GroupKey, Rules, Site as Place};
 use advice::Advice;
 use measuring::Measuring;
 use model::{
-    Answer, Group, KeyspaceId, Placement, PlacementCandidate, PlacementExplained, PlacementLedger,
-    PlacementReason, PlacementWindow, Refusal, SiteId, Slot, limits,
+    Answer, Group, KeyspaceId, Placement, PlacementCandidate, PlacementClient, PlacementExplained,
+    PlacementLedger, PlacementReason, PlacementWindow, Refusal, SiteId, Slot, limits,
 };
 use moves::Moves;
 use sites::Sites;
@@ -76,6 +76,8 @@ pub(super) struct Placing {
 pub struct PlacementCounts {
     /// Groups with a profile of their own.
     pub groups: u64,
+    /// Those of them that follow clients with a name.
+    pub by_client: u64,
     /// Accesses that found no room to be counted.
     pub dropped: u64,
     /// Messages that were sent to other sites for the time of their answers alone.
@@ -107,7 +109,7 @@ fn asks<S: State>(view: &View<'_, S>, placement: Placement) -> bool {
 impl Placing {
     pub(super) fn new(options: &super::Options) -> Placing {
         Placing {
-            counting: Counting::new(options.seed, options.profiles_max),
+            counting: Counting::new(options.seed, options.profiles_max, options.equal_clients),
             sites: Sites::new(Measuring::new(options.probing, options.seed)),
             advice: Advice::default(),
             moves: Moves::default(),
@@ -182,9 +184,11 @@ impl Placing {
             if !is_home && !view.machine.serves_borrowed(&group) {
                 return None;
             }
-            let explained =
-                self.moves.explain(view, place, (&self.sites, &mut self.counting), &group);
-            return explained.map(|one| Answer::GroupPlacement(Box::new(one)));
+            let mut explained =
+                self.moves.explain(view, place, (&self.sites, &mut self.counting), &group)?;
+            let key = view.machine.accesses().group_of(keyspace, true, &group.tag);
+            explained.placed.key_clients = self.clients(view.now, key);
+            return Some(Answer::GroupPlacement(Box::new(explained)));
         }
         let slot = Slot::of_key(key);
         if !view.machine.serves(slot) {
@@ -195,14 +199,27 @@ impl Placing {
         let group = view.machine.accesses().group_of(keyspace, false, key);
         let of_key = self.counting.users(view.now, group).into_iter();
         explained.key_users = of_key.map(|(site, rate)| (site, per_1000_s(rate))).collect();
+        explained.key_clients = self.clients(view.now, group);
         Some(Answer::Placement(Box::new(explained)))
+    }
+
+    fn clients(&mut self, now: Duration, group: GroupKey) -> Vec<PlacementClient> {
+        let clients = self.counting.clients(now, group).into_iter();
+        let shown = clients.map(|(number, site, rate)| PlacementClient {
+            number,
+            site,
+            per_1000_s: per_1000_s(rate),
+        });
+        shown.collect()
     }
 
     fn count<S: State>(&self, view: &View<'_, S>) -> PlacementCounts {
         let total = self.moves.ledger().total();
         let (advises, lends) = (asks(view, Placement::Advise), asks(view, Placement::Adaptive));
+        let (groups, by_client) = self.counting.groups();
         PlacementCounts {
-            groups: self.counting.groups() as u64,
+            groups,
+            by_client,
             dropped: self.counting.dropped(),
             probes: self.sites.measuring.probes(),
             latencies_dropped: self.sites.dropped(),
@@ -218,7 +235,7 @@ impl Placing {
 
     fn report<S: State>(&self, view: &View<'_, S>, own: SiteId) -> Answer {
         let (advised, windows) = self.advice.report(view.now, own);
-        let (groups, dropped) = (self.counting.groups() as u64, self.counting.dropped());
+        let (groups, dropped) = (self.counting.groups().0, self.counting.dropped());
         let ledger = PlacementLedger { advised, windows, groups, dropped };
         let machine = view.machine;
         let has_loans =
@@ -289,6 +306,7 @@ fn shown(
         owner: own,
         bytes: u64::from(bytes),
         key_users: users.clone(),
+        key_clients: Vec::new(),
         slot_users: users,
         candidates: candidates.collect(),
         alone_us: us(alone_ms),

@@ -49,7 +49,7 @@ pub enum Strategy {
     Portkey,
     /// Ours.
     Ours,
-    /// The same, counted by the site that each client is attached to: what sites do today.
+    /// The same, counted by the site that each client is attached to: what sites do where clients have no names.
     OursBySite,
     /// Ours, and all clients of a key are counted in place of four.
     OursWhole,

@@ -192,8 +192,7 @@ pub struct Goal {
     pub equal: bool,
     /// All clients of a group are counted, in place of four: what the bounded profile costs.
     pub whole: bool,
-    /// The sites of a group's clients are counted, in place of these: a bare connection does not show which client
-    /// it is of.
+    /// The sites of a group's clients are counted, in place of these, as owners do where clients have no names.
     pub by_site: bool,
 }
 

@@ -145,7 +145,7 @@ fn of_workloads(results: &Results, size: Size) -> Vec<Bar> {
     let mut all = |of: &dyn Fn(Workload) -> Option<Bar>| {
         bars.extend(Workload::ALL.into_iter().filter_map(of));
     };
-    // Counted by client, and by site, as sites do today.
+    // Counted by client, and by site, as sites do where clients have no names.
     for ours in [Strategy::Ours, Strategy::OursBySite] {
         let of = |workload: Workload| format!("{}, {}", workload.name(), ours.name());
         all(&|workload| {
