@@ -58,7 +58,7 @@ impl<S: State> Applying<'_, S> {
                     ordered.insert(own_site, (write.revision, *position));
                     self.settle_own(&write, bytes);
                     if *position > known_upto {
-                        self.follow_retries(*position, &write);
+                        self.follow_retries(*position, own_site, &write);
                     }
                 }
                 Import::Other { position, site, write }
@@ -69,12 +69,12 @@ impl<S: State> Applying<'_, S> {
                     ordered.insert(own_site, (write.revision, *position));
                     self.settle_own(&write, bytes);
                     if *position > known_upto {
-                        self.follow_retries(*position, &write);
+                        self.follow_retries(*position, own_site, &write);
                     }
                 }
                 Import::Other { position, site, write } => {
                     if *position > known_upto {
-                        self.follow_retries(*position, write);
+                        self.follow_retries(*position, *site, write);
                     }
                     let way = self.give_way(*position, write);
                     retried.extend(way.map(|number| (number, write.keyspace)));

@@ -78,7 +78,7 @@ impl<S: State> Applying<'_, S> {
         causal.head.order_bytes += row.len() as u64;
         causal.is_dirty = true;
         self.overlay.put(rows::of_position(at), row);
-        self.follow_retries(at, write);
+        self.follow_retries(at, site, write);
         at
     }
 

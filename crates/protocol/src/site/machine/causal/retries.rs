@@ -51,11 +51,19 @@ pub(super) struct Open {
     pub(super) over: Revision,
 }
 
+/// A numbered write that has its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) at: Position,
+    /// This site's own revision of it; 0: another site has made it.
+    pub(super) version: Revision,
+}
+
 /// What is known of numbered writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Retries {
-    /// The places of those that have one.
-    pub(super) placed: BTreeMap<Number, Position>,
+    /// Those that have a place.
+    pub(super) placed: BTreeMap<Number, Placed>,
     pub(super) numbers: BTreeMap<Position, Number>,
     /// Of all behind this place the numbers are known.
     pub(super) known_after: Position,
@@ -159,8 +167,8 @@ impl<S: State> Applying<'_, S> {
         let place = self.causal_begin(keyspace)?;
         let retries = &self.modes.causal.retries;
         let number = (request.client, request.sequence);
-        if retries.placed.contains_key(&number) || retries.pending.contains_key(&number) {
-            let version = retries.pending.get(&number).copied().unwrap_or_default();
+        let placed = retries.placed.get(&number).map(|placed| placed.version);
+        if let Some(version) = retries.pending.get(&number).copied().or(placed) {
             return Ok(Answer::Put { applied: true, version, old: None });
         }
         if retries.pending.len() >= limits::CAUSAL_NUMBERS_KEPT_MAX {
@@ -197,7 +205,9 @@ impl<S: State> Applying<'_, S> {
         self.order_own(epoch)?;
         let number = (request.client, request.sequence);
         let known = self.modes.causal.retries.placed.get(&number).copied();
-        if let Some(at) = known.filter(|_| !self.modes.planted.is(Bug::RetryForgotten)) {
+        if let Some(Placed { at, .. }) =
+            known.filter(|_| !self.modes.planted.is(Bug::RetryForgotten))
+        {
             return Ok(Answer::Placed(at));
         }
         if since < self.modes.causal.retries.known_after {
@@ -284,7 +294,9 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A write has a place: what that says of numbers. At the root when it is ordered, elsewhere when it is imported.
-    pub(super) fn follow_retries(&mut self, at: Position, write: &CausalWrite) {
+    pub(super) fn follow_retries(&mut self, at: Position, site: SiteId, write: &CausalWrite) {
+        let is_own = self.member().is_ok_and(|member| member.own == site);
+        let version = if is_own { write.revision } else { Revision(0) };
         for effect in &write.effects {
             let (client, sequence) = match effect {
                 Effect::Numbered { client, sequence }
@@ -293,7 +305,7 @@ impl<S: State> Applying<'_, S> {
                 _ => continue,
             };
             if !matches!(effect, Effect::Matched { .. }) {
-                self.know((client, sequence), at);
+                self.know((client, sequence), Placed { at, version });
             }
         }
         if !write.effects.iter().any(Effect::is_mark) {
@@ -310,14 +322,16 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    fn know(&mut self, number: Number, at: Position) {
+    fn know(&mut self, number: Number, placed: Placed) {
+        let at = placed.at;
         let retries = &mut self.modes.causal.retries;
         if retries.placed.contains_key(&number) || retries.numbers.contains_key(&at) {
             return;
         }
-        retries.placed.insert(number, at);
+        retries.placed.insert(number, placed);
         retries.numbers.insert(at, number);
-        self.overlay.put(retry_rows::of_number(at), row::encode(&number));
+        let row = row::encode(&(number, placed.version));
+        self.overlay.put(retry_rows::of_number(at), row);
         while self.modes.causal.retries.numbers.len() > limits::CAUSAL_NUMBERS_KEPT_MAX
             && let Some((at, number)) = self.modes.causal.retries.numbers.pop_first()
         {
@@ -435,7 +449,7 @@ impl<S: State> Applying<'_, S> {
             self.put_open(number);
             // A late attempt is known, though its place lies before what is known of others.
             let at = self.modes.causal.retries.open[&number].at;
-            self.know(number, at);
+            self.know(number, Placed { at, version: Revision(0) });
         }
         let Causal { retries, pending, .. } = &mut self.modes.causal;
         retries.cover(pending);

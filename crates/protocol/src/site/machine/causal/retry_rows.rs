@@ -2,7 +2,7 @@
 
 use super::super::tables::CAUSAL;
 use super::MachineError;
-use super::retries::{Number, Open, Retries};
+use super::retries::{Number, Open, Placed, Retries};
 use super::rows::{DAMAGED, number_of, numbered};
 use model::{ClientId, Position};
 use std::collections::BTreeMap;
@@ -73,8 +73,8 @@ pub(super) fn load_retries(read: &impl Read) -> Result<Retries, MachineError> {
     let mut is_damaged = false;
     read.scan(&[CAUSAL, NUMBERS], Some(&[CAUSAL, NUMBERS + 1]), &mut |key, row| {
         match number_at(&key).zip(row::decode(&row)) {
-            Some((at, number)) => {
-                retries.placed.insert(number, at);
+            Some((at, (number, version))) => {
+                retries.placed.insert(number, Placed { at, version });
                 retries.numbers.insert(at, number);
             }
             None => is_damaged = true,
@@ -92,8 +92,9 @@ mod tests {
     #[test]
     fn the_rows_stay_as_they_are() {
         let number = (ClientId(5), 300);
-        let (at, row) = (of_number(Position(7)), row::encode(&number));
-        assert_eq!((&at[..], &row[..]), (&b"Kn\0\0\0\0\0\0\0\x07"[..], &b"\x01\x05\xac\x02"[..]));
+        let (at, row) = (of_number(Position(7)), row::encode(&(number, Revision(9))));
+        assert_eq!(at, b"Kn\0\0\0\0\0\0\0\x07");
+        assert_eq!(row, b"\x01\x05\xac\x02\x09");
         assert_eq!(number_at(&at), Some(Position(7)));
         assert_eq!(row::encode(&Position(300)), b"\x01\xac\x02");
         let open = Open {

@@ -74,16 +74,21 @@ fn a_write_that_has_its_place_is_not_ordered_again() {
     sites[1].causal(numbered(1, "x", "u")).unwrap();
     let revision = sites[1].machine.causal().last_revision();
     assert!(revision > Revision(0), "it is a write of its own");
-    let again = sites[1].causal(numbered(1, "x", "u"));
-    assert!(matches!(again, Ok(Answer::Put { applied: true, .. })), "{again:?}");
+    let made = |version| Ok(Answer::Put { applied: true, version, old: None });
+    assert_eq!(sites[1].causal(numbered(1, "x", "u")), made(revision));
     settle(&mut sites);
+    assert_eq!(sites[1].causal(numbered(1, "x", "u")), made(revision), "it has its place");
+    sites[1].reopen();
+    assert_eq!(sites[1].causal(numbered(1, "x", "u")), made(revision));
+    assert_eq!(sites[2].causal(numbered(1, "x", "u")), made(Revision(0)), "another one made it");
     let end = sites[0].machine.causal().order_last();
     assert_eq!(sites[0].causal(retry(1, B, "x", "u")), Ok(Answer::Placed(end)));
     // At the root's own site, where it has no place yet.
-    sites[0].causal(numbered(2, "y", "u")).unwrap();
+    let first = sites[0].causal(numbered(2, "y", "u"));
     let own = sites[0].causal(retry(2, A, "y", "u")).unwrap();
     assert_eq!(own, Answer::Placed(sites[0].machine.causal().order_last()));
     assert_eq!(sites[0].causal(retry(2, A, "y", "u")), Ok(own), "any number of times");
+    assert_eq!(sites[0].causal(numbered(2, "y", "u")), first);
     settle(&mut sites);
     shows(&sites, "y", "u");
 }
