@@ -571,9 +571,11 @@ fn a_put_that_is_sent_to_two_sites_is_made_once() {
         while keys.get("car:1").await.unwrap().is_none_or(|found| &found.value[..] != b"v") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        for at in [&mut at_pier, &mut at_quay] {
-            let again = at.put(put("u", Some("quay"), Some(number))).await.unwrap().into_inner();
-            assert!(again.applied && again.version == 0, "{again:?}");
+        let again = at_pier.put(put("u", Some("quay"), Some(number))).await.unwrap().into_inner();
+        assert!(again.applied && again.version == 0, "{again:?}");
+        for tried in ["quay", ""] {
+            let again = at_quay.put(put("u", Some(tried), Some(number))).await.unwrap();
+            assert_eq!(again.into_inner(), first, "it is known there");
         }
         assert_eq!(
             &keys.get("car:1").await.unwrap().unwrap().value[..],
@@ -590,5 +592,11 @@ fn a_put_that_is_sent_to_two_sites_is_made_once() {
         assert!(nowhere.is_err(), "{nowhere:?}");
         let unnumbered = at_quay.put(put("x", Some(""), None)).await.unwrap_err();
         assert_eq!(unnumbered.code(), tonic::Code::InvalidArgument, "{unnumbered:?}");
+        for tried in ["", "pier"] {
+            let mut request = put("x", Some(tried), Some(other));
+            request.get_mut().keyspace.clear();
+            let elsewhere = at_quay.put(request).await.unwrap_err();
+            assert_eq!(elsewhere.code(), tonic::Code::InvalidArgument, "{elsewhere:?}");
+        }
     });
 }

@@ -67,10 +67,8 @@ impl v1::kv_server::Kv for Callee {
             let tried = tried(&request)?;
             let command = convert::put(keyspace.id, request.into_inner())?;
             let command = match tried {
-                Some(tried) if keyspace.spec.is_causal() => {
-                    self.retriable(command, &keyspace, &tried)?
-                }
-                _ => command,
+                Some(tried) => self.retriable(command, &keyspace, &tried)?,
+                None => command,
             };
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
             Ok((convert::was_put(answer), session))

@@ -6,7 +6,7 @@ use model::{CausalCommand, Command, Condition, Expiry, Keyspace, NO_SITE, Positi
 use tonic::{Request, Status};
 use wire::grpc::{Invalid, TRIED_KEY};
 
-/// Where a call says that it was tried first; empty: this is the first attempt. `None`: it is sent to one site only.
+/// Where a call says that it is tried first; empty: at the asked site. `None`: it is sent to one site only.
 pub(super) fn tried<T>(request: &Request<T>) -> Result<Option<String>, Status> {
     let Some(name) = request.metadata().get(TRIED_KEY) else { return Ok(None) };
     let name = name.to_str().map_err(|_| invalid("it is not a name"))?;
@@ -25,7 +25,7 @@ impl Callee {
         keyspace: &Keyspace,
         tried: &str,
     ) -> Result<Command, Status> {
-        let is_everywhere = keyspace.spec.sites.is_empty();
+        let is_everywhere = keyspace.spec.is_causal() && keyspace.spec.sites.is_empty();
         let (request, pair) = match command {
             Command::Write {
                 request: Some(request),
@@ -40,17 +40,22 @@ impl Callee {
                 ..
             } if is_everywhere => (request, (key, value)),
             _ => {
-                let what = "it goes with a put that has a number, without a condition, an expiry and the old value, in a keyspace that all sites hold";
+                let what = "it goes with a put that has a number, without a condition, an expiry and the old value, in a causal keyspace that all sites hold";
                 return Err(invalid(what));
             }
         };
         let (keyspace, pairs) = (keyspace.id, vec![pair]);
-        if tried.is_empty() {
-            return Ok(Command::Causal(CausalCommand::Numbered { request, keyspace, pairs }));
-        }
         let status = self.handle.status();
-        let registry = status.deployment.as_ref().map(|deployment| &deployment.registry);
-        let tried = registry.map_or(Ok(NO_SITE), |registry| site_named(registry, tried))?;
+        let first = match &status.deployment {
+            _ if tried.is_empty() => None,
+            Some(member) => {
+                Some(site_named(&member.registry, tried)?).filter(|site| *site != member.own)
+            }
+            None => Some(NO_SITE),
+        };
+        let Some(tried) = first else {
+            return Ok(Command::Causal(CausalCommand::Numbered { request, keyspace, pairs }));
+        };
         let since = Position(0);
         Ok(Command::Causal(CausalCommand::Retry { request, tried, since, keyspace, pairs }))
     }
