@@ -2,7 +2,7 @@
 //! and which error it returns in the end. The nodes are scripted, so that each failure happens
 //! exactly when a test needs it; the sockets between are real.
 
-use client::{Client, Error, Options, ScanRange, v1};
+use client::{Client, Error, Options, Roaming, RoamingError, ScanRange, Sites, v1};
 use model::{KeyspaceSpec, Revision};
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::Reason;
+use wire::grpc::{Reason, TRIED_KEY};
 
 /// A scripted node's reaction to a call.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,8 @@ struct Node {
     script: Arc<Mutex<VecDeque<Step>>>,
     /// The ids of the received writes, in order.
     asked: Arc<Mutex<Vec<v1::RequestId>>>,
+    /// Of the received puts: the site that they say is tried first.
+    tried: Arc<Mutex<Vec<Option<String>>>>,
     /// The start positions of the received stream requests.
     begins: Arc<Mutex<Vec<String>>>,
     /// A second handle to each connection, to cut it.
@@ -72,6 +74,7 @@ impl Node {
             done: done.clone(),
             script: Arc::new(Mutex::new(script.iter().copied().collect())),
             asked: Arc::default(),
+            tried: Arc::default(),
             begins: Arc::default(),
             connections: Arc::default(),
         };
@@ -88,6 +91,10 @@ impl Node {
         let serving = Server::builder().add_service(service);
         tokio::spawn(serving.serve_with_incoming(ReceiverStream::new(incoming)));
         node
+    }
+
+    fn tried(&self) -> Vec<Option<String>> {
+        self.tried.lock().unwrap().clone()
     }
 
     fn asked(&self) -> Vec<v1::RequestId> {
@@ -148,6 +155,8 @@ impl v1::kv_server::Kv for Node {
         request: Request<v1::PutRequest>,
     ) -> Result<Response<v1::PutResponse>, Status> {
         assert!(request.metadata().contains_key("grpc-timeout"), "every call has a deadline");
+        let tried = request.metadata().get(TRIED_KEY).map(|name| name.to_str().unwrap().to_owned());
+        self.tried.lock().unwrap().push(tried);
         let version = self.play(request.into_inner().request).await?;
         Ok(Response::new(v1::PutResponse { applied: true, version, old: None }))
     }
@@ -526,4 +535,61 @@ async fn a_broken_stream_goes_on_where_it_was() {
     let error = watch.next().await.unwrap_err();
     assert!(matches!(error, Error::Refused { reason: Reason::ChangesTrimmed, .. }), "{error:?}");
     assert_eq!(*second.begins.lock().unwrap(), ["None", "Some(5)", "Some(9)"]);
+}
+
+/// Two sites of one node each.
+fn two_sites(a: &Node, b: &Node) -> Sites {
+    let limit = Duration::from_secs(60);
+    let roaming = Roaming {
+        nearer: false,
+        deadline: limit,
+        attempt_deadline: limit,
+        settle: limit,
+        ..Roaming::default()
+    };
+    let addresses = [("a", vec![&a.address]), ("b", vec![&b.address])];
+    Sites::connect(addresses, &Options::default(), roaming).unwrap()
+}
+
+#[tokio::test]
+async fn a_put_without_an_answer_goes_on_at_another_site_as_one_write() {
+    let done = Done::default();
+    let away = Step::Refuse(Reason::NotServing);
+    let a = Node::start(&done, &[Step::LoseAnswer, away]).await;
+    let b = Node::start(&done, &[away, Step::Refuse(Reason::Session), Step::Do]).await;
+    let session = two_sites(&a, &b).session();
+    assert_eq!(session.keyspace("cars").put("car:1", "1").await, Ok(Revision(1)));
+    let both = [a.asked(), b.asked()].concat();
+    assert!(one_id(&both) >= 4, "{both:?}");
+    let tried = [a.tried(), b.tried()].concat();
+    assert!(tried.iter().all(|name| name.as_deref() == Some("a")), "{tried:?}");
+    assert_eq!((done.count(), session.site().await.as_deref()), (1, Some("b")));
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_not_made_leaves_the_next_site_the_first_one() {
+    let done = Done::default();
+    let a = Node::start(&done, &[Step::Refuse(Reason::NoLeader)]).await;
+    let b = Node::start(&done, &[Step::Do]).await;
+    let session = two_sites(&a, &b).session();
+    assert_eq!(session.keyspace("cars").put("car:1", "1").await, Ok(Revision(1)));
+    assert_eq!(b.tried(), [Some("b".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_put_that_may_not_go_elsewhere_is_one_like_any_other() {
+    let done = Done::default();
+    let a = Node::start(&done, &[Step::Refuse(Reason::Invalid), Step::Do]).await;
+    let b = Node::start(&done, &[Step::Do]).await;
+    let cars = two_sites(&a, &b).session().keyspace("cars");
+    assert_eq!(cars.put("car:1", "1").await, Ok(Revision(1)));
+    assert_eq!(cars.put("car:1", "2").await, Ok(Revision(2)));
+    assert_eq!(a.tried(), [Some("a".to_owned()), None, None], "the keyspace is remembered");
+
+    // Of another write no other site knows anything.
+    let lost = Node::start(&done, &[Step::LoseAnswer, Step::Refuse(Reason::Denied)]).await;
+    let cars = two_sites(&lost, &b).session().keyspace("cars");
+    let unknown = cars.delete("car:1").await;
+    assert!(matches!(unknown, Err(RoamingError::Unknown(_))), "{unknown:?}");
+    assert!(b.asked().is_empty(), "it was made nowhere else");
 }

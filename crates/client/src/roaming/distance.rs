@@ -33,6 +33,9 @@ pub struct Roaming {
     pub attempt_deadline: Duration,
     /// For how long a write that was sent is asked for at its site, before its outcome is unknown.
     pub settle: Duration,
+    /// Whether a put that was sent goes on at other sites then, and is made once. Each put takes some tens of bytes at every site
+    /// for that, of the last 65,536.
+    pub elsewhere: bool,
 }
 
 impl Default for Roaming {
@@ -47,6 +50,7 @@ impl Default for Roaming {
             deadline: Duration::from_secs(5),
             attempt_deadline: Duration::from_secs(2),
             settle: Duration::from_secs(2),
+            elsewhere: true,
         }
     }
 }

@@ -13,9 +13,9 @@
 //! | `sites` | the sites, and the task that measures them |
 //! | `session` | what an application calls |
 //!
-//! A write that was sent is asked for again at the same site only: that site knows it by its number, and no site has
-//! a record of what another one was asked. The rules and their numbers are those of the packages for other languages
-//! (docs/causal.md), except that their writes have no number.
+//! A put that was sent and gets no answer is sent to other sites: the root knows whether it was made, by its number. Any other
+//! write is asked for again at the same site only, as no other one has a record of it. The rules and their numbers are those of
+//! the packages for other languages (docs/causal.md), except that their writes have no number.
 
 mod distance;
 mod error;

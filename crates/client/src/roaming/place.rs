@@ -3,6 +3,9 @@
 //! A call attaches to a site that the session is not at: it waits until that has what the session has seen, for half
 //! a second, before the next one is asked. So a request itself is sent only to a site that can answer it, and a write
 //! does not become unknown by waiting.
+//!
+//! A put that was sent in vain goes on at the other sites, under its number, and there without attaching: the root waits
+//! for what the session has seen. From then on every failure leaves its outcome unknown.
 
 use super::distance::{Distances, Roaming};
 use super::error::RoamingError;
@@ -35,6 +38,8 @@ pub(super) enum Failed {
     },
     /// A write was sent to it, and there is no answer.
     Unknown(String),
+    /// The same, and other sites may be asked for it.
+    Sent(String),
 }
 
 /// One call, as it is made at a site.
@@ -109,6 +114,7 @@ impl Place {
         let deadline = Instant::now() + rule.deadline;
         self.look(work, distances, rule).await;
         let (mut lack, mut why, mut silent) = (None, String::new(), None);
+        let mut sent: Option<String> = None;
         loop {
             let turn = lock(distances).in_turn(self.site, silent);
             for site in turn {
@@ -116,12 +122,21 @@ impl Place {
                 if left.is_zero() {
                     break;
                 }
-                let failed = match self.try_at(work, site, left, deadline, rule).await {
+                let tried = match &sent {
+                    Some(_) => self.ask_again(work, site, deadline, rule).await,
+                    None => self.try_at(work, site, left, deadline, rule).await,
+                };
+                let failed = match tried {
                     Ok(answer) => return Ok(answer),
                     Err(failed) => failed,
                 };
                 match failed {
-                    Failed::Final(error) => return Err(error),
+                    Failed::Final(error) if sent.is_none() => return Err(error),
+                    Failed::Final(error) => sent = Some(error.to_string()),
+                    Failed::Sent(why) => {
+                        self.leave(site, distances);
+                        (sent, silent) = (Some(why), silent.or(Some(site)));
+                    }
                     Failed::Unknown(why) => {
                         self.leave(site, distances);
                         return Err(RoamingError::Unknown(why));
@@ -139,7 +154,10 @@ impl Place {
                 self.stats.repeats += 1;
             }
             if Instant::now() + PAUSE >= deadline {
-                return Err(lack.unwrap_or(RoamingError::NoSite(why)));
+                return Err(match sent {
+                    Some(why) => RoamingError::Unknown(why),
+                    None => lack.unwrap_or(RoamingError::NoSite(why)),
+                });
             }
             sleep(PAUSE).await;
         }
@@ -164,6 +182,24 @@ impl Place {
         if !token.is_empty() {
             self.token = token;
         }
+        Ok(answer)
+    }
+
+    /// Asks a site for a put that was sent in vain. The session goes on there, and has yet to attach.
+    async fn ask_again<W: Work>(
+        &mut self,
+        work: &W,
+        site: usize,
+        deadline: Instant,
+        rule: &Roaming,
+    ) -> Result<W::Answer, Failed> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = left.min(rule.attempt_deadline);
+        let (answer, token) = work.send(site, &self.token, limit, deadline).await?;
+        if !token.is_empty() {
+            self.token = token;
+        }
+        (self.site, self.is_attached) = (Some(site), false);
         Ok(answer)
     }
 
@@ -200,7 +236,9 @@ impl Place {
                 Ok(())
             }
             Err(Failed::Final(error) | Failed::Lacks(error)) => Err(error),
-            Err(Failed::Away { why, .. } | Failed::Unknown(why)) => Err(RoamingError::NoSite(why)),
+            Err(Failed::Away { why, .. } | Failed::Unknown(why) | Failed::Sent(why)) => {
+                Err(RoamingError::NoSite(why))
+            }
         }
     }
 
@@ -236,8 +274,8 @@ impl Place {
     }
 }
 
-pub(super) fn lock(distances: &Mutex<Distances>) -> std::sync::MutexGuard<'_, Distances> {
-    distances.lock().expect("no panic while it is held")
+pub(super) fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().expect("no panic while it is held")
 }
 
 #[cfg(test)]
@@ -253,6 +291,8 @@ mod tests {
         Hangs,
         /// It takes a write, and there is no answer.
         LosesAnswers,
+        /// The same, of a write that other sites may be asked for.
+        LosesPuts,
         LostItsWrites,
     }
 
@@ -287,6 +327,7 @@ mod tests {
                     Err(silent())
                 }
                 Site::LosesAnswers => Err(Failed::Unknown("no answer".to_owned())),
+                Site::LosesPuts => Err(Failed::Sent("no answer".to_owned())),
                 Site::LostItsWrites => {
                     Err(Failed::Final(RoamingError::Lost("it is gone".to_owned())))
                 }
@@ -300,7 +341,7 @@ mod tests {
         async fn attach(&self, site: usize, token: &Bytes, limit: Duration) -> Result<(), Failed> {
             match self.at(site, token, limit).await {
                 // It is the write that gets no answer.
-                Ok(_) | Err(Failed::Unknown(_)) => Ok(()),
+                Ok(_) | Err(Failed::Unknown(_) | Failed::Sent(_)) => Ok(()),
                 Err(failed) => Err(failed),
             }
         }
@@ -413,6 +454,30 @@ mod tests {
         assert_eq!(tried.place.site, Some(0), "it was made nowhere else");
         tried.work.set(0, Site::Refuses);
         assert_eq!(tried.read().await, Ok(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_put_that_was_sent_in_vain_goes_on_at_the_other_sites() {
+        let mut tried = Tried::of(&[Site::Has(7, 1), Site::Refuses, Site::Has(7, 1)]);
+        assert_eq!(tried.read().await, Ok(7));
+        tried.work.set(0, Site::LosesPuts);
+        assert_eq!(tried.read().await, Ok(7), "one call");
+        assert_eq!((tried.place.site, tried.place.is_attached), (Some(2), false));
+        assert_eq!(tried.place.stats.attaches, 0, "it is not waited for there");
+        assert_eq!(tried.read().await, Ok(7));
+        assert_eq!((tried.place.is_attached, tried.place.stats.attaches), (true, 1));
+
+        // No other site answers for it: that it was perhaps made is not forgotten.
+        tried.work.set(0, Site::LostItsWrites);
+        tried.work.set(2, Site::LosesPuts);
+        let began = Instant::now();
+        let unknown = tried.read().await;
+        assert!(matches!(unknown, Err(RoamingError::Unknown(_))), "{unknown:?}");
+        assert!((4_900..=5_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+        // Its own site is asked again, too.
+        tried.work.set(0, Site::Refuses);
+        tried.work.set(2, Site::Has(9, 1));
+        assert_eq!(tried.read().await, Ok(9));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,18 +1,23 @@
 //! One request of a session to one site: to its nodes in turn, and what their answers mean for the session.
+//!
+//! A put may be of one site, or be sent to several ([`Elsewhere`]): then it has the number of the first one, and says in each
+//! attempt which one that is.
 
 use super::error::RoamingError;
-use super::place::{Failed, Work};
+use super::place::{Failed, Work, lock};
 use crate::call::{Caller, Repeat, Unanswered, kv};
 use crate::error::{Verdict, judge};
+use crate::sequence::Begun;
 use crate::{Error, v1};
 use model::Bytes;
 use std::future::Future;
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
-use wire::grpc::{Lack, Reason, SESSION_KEY};
+use wire::grpc::{Lack, Reason, SESSION_KEY, TRIED_KEY};
 
 /// The key that is read to attach to a site and to measure it. Nothing need be there.
 const ATTACH_KEY: &[u8] = b"portolan.attach";
@@ -28,9 +33,48 @@ pub(super) struct Call<'a, Make, Ask> {
     pub(super) repeat: Repeat,
     /// For how long a write that was sent is asked for.
     pub(super) settle: Duration,
+    /// Of a put that other sites may be asked for.
+    pub(super) elsewhere: Option<Elsewhere<'a>>,
     /// The message; with the number of a write, which is the site's.
     pub(super) make: Make,
     pub(super) ask: Ask,
+}
+
+/// A put that other sites may be asked for once it was sent in vain.
+pub(super) struct Elsewhere<'a> {
+    /// The names of all sites.
+    pub(super) names: &'a [MetadataValue<Ascii>],
+    /// Where it is tried first.
+    pub(super) first: Mutex<Option<First<'a>>>,
+}
+
+pub(super) struct First<'a> {
+    site: usize,
+    number: Begun<'a>,
+    /// It may have been made there. Until then another site can be the first one.
+    was_sent: bool,
+}
+
+impl<'a> Elsewhere<'a> {
+    /// The number of an attempt at a site, and which site is tried first.
+    fn attempt(
+        &self,
+        site: usize,
+        sites: &'a [Caller],
+    ) -> (v1::RequestId, &'a MetadataValue<Ascii>) {
+        let mut first = lock(&self.first);
+        if first.as_ref().is_none_or(|first| !first.was_sent && first.site != site) {
+            *first = Some(First { site, number: sites[site].sequence.begin(), was_sent: false });
+        }
+        let first = first.as_ref().expect("it was just set");
+        (first.number.id(), &self.names[first.site])
+    }
+
+    fn was_sent(&self) {
+        if let Some(first) = lock(&self.first).as_mut() {
+            first.was_sent = true;
+        }
+    }
 }
 
 impl<Make, Ask, M, R, F> Work for Call<'_, Make, Ask>
@@ -46,7 +90,8 @@ where
     /// The answer's token is dropped: it has seen all that the site shows, and the application none of that.
     async fn attach(&self, site: usize, token: &Bytes, limit: Duration) -> Result<(), Failed> {
         let get = |channel, request| async move { kv(channel).get(request).await };
-        let read = Round { caller: &self.sites[site], token, repeat: Repeat::Read, limit };
+        let (caller, repeat) = (&self.sites[site], Repeat::Read);
+        let read = Round { caller, token, repeat, tried: None, limit };
         let message = a_read(self.keyspace, v1::Consistency::Linearizable);
         match read.ask(message, &get, Instant::now() + limit, self.settle).await {
             Ok(_) => Ok(()),
@@ -63,11 +108,18 @@ where
         limit: Duration,
         late: Instant,
     ) -> Result<(R, Bytes), Failed> {
-        let caller = &self.sites[site];
-        let number = (self.repeat == Repeat::Numbered).then(|| caller.sequence.begin());
-        let message = (self.make)(number.as_ref().map(|number| number.id()));
-        let round = Round { caller, token, repeat: self.repeat, limit };
-        let response = round.ask(message, &self.ask, late, self.settle).await?;
+        let (caller, repeat) = (&self.sites[site], self.repeat);
+        let of_site = self.elsewhere.is_none() && repeat == Repeat::Numbered;
+        let number = of_site.then(|| caller.sequence.begin());
+        let attempt = self.elsewhere.as_ref().map(|put| put.attempt(site, self.sites));
+        let id = attempt.map(|(id, _)| id).or(number.as_ref().map(|number| number.id()));
+        let tried = attempt.map(|(_, first)| first);
+        let round = Round { caller, token, repeat, tried, limit };
+        let asked = round.ask((self.make)(id), &self.ask, late, self.settle).await;
+        if let (Some(put), Err(Failed::Sent(_))) = (&self.elsewhere, &asked) {
+            put.was_sent();
+        }
+        let response = asked?;
         let token = token_of(response.metadata());
         Ok((response.into_inner(), token))
     }
@@ -78,11 +130,14 @@ struct Round<'a> {
     caller: &'a Caller,
     token: &'a Bytes,
     repeat: Repeat,
+    /// The name of the site where it is tried first, if it may be tried elsewhere.
+    tried: Option<&'a MetadataValue<Ascii>>,
     limit: Duration,
 }
 
 impl Round<'_> {
-    /// Every node once, within the limit; after a write was sent, until its outcome is known or it took too long.
+    /// Every node once, within the limit; after a write was sent, until its outcome is known or it took too long. One that
+    /// may be sent elsewhere is asked for once more at each node that answers.
     async fn ask<M, R, F>(
         &self,
         message: M,
@@ -97,16 +152,26 @@ impl Round<'_> {
         let in_session = |channel, mut request: Request<M>| {
             let token = MetadataValue::from_bytes(self.token);
             request.metadata_mut().insert_bin(SESSION_KEY, token);
+            if let Some(tried) = self.tried {
+                request.metadata_mut().insert(TRIED_KEY, tried.clone());
+            }
             ask(channel, request)
         };
         let nodes = self.caller.nodes();
         let (mut ends, mut was_sent) = (late.min(Instant::now() + self.limit), false);
+        let mut asked_again = 0;
         let mut last = Failed::Away { why: "no node has answered".to_owned(), is_silent: false };
         for tried in 0usize.. {
             let left_nodes = nodes.len().saturating_sub(tried);
             let left = ends.saturating_duration_since(Instant::now());
             if left.is_zero() || left_nodes == 0 && !was_sent {
                 break;
+            }
+            if was_sent && self.tried.is_some() {
+                if asked_again == nodes.len() {
+                    break;
+                }
+                asked_again += 1;
             }
             if left_nodes == 0 {
                 sleep(PAUSE.min(left)).await;
@@ -123,10 +188,10 @@ impl Round<'_> {
             let address = nodes.address(at);
             nodes.leave(at);
             last = match judged(&failed, Instant::now() + TIMER >= this_late) {
-                Meant::Done(error) if !was_sent || error.settles() => {
+                Meant::Done(error) if !was_sent || self.tried.is_none() && error.settles() => {
                     return Err(Failed::Final(RoamingError::Refused(error)));
                 }
-                Meant::Done(error) => return Err(Failed::Unknown(error.to_string())),
+                Meant::Done(error) => return Err(self.without_answer(error.to_string())),
                 Meant::Overloaded(error) if !was_sent => {
                     return Err(Failed::Final(RoamingError::Refused(error)));
                 }
@@ -139,15 +204,24 @@ impl Round<'_> {
                     if self.repeat == Repeat::Numbered && !was_sent {
                         (was_sent, ends) = (true, late.min(Instant::now() + settle));
                     }
+                    if was_sent && is_silent && self.tried.is_some() {
+                        // The others need not be so slow.
+                        return Err(self.without_answer(format!("{address}: {why}")));
+                    }
                     away(address, &why, is_silent)
                 }
             };
         }
         Err(match last {
-            Failed::Away { why, .. } if was_sent => Failed::Unknown(why),
-            Failed::Lacks(error) if was_sent => Failed::Unknown(error.to_string()),
+            Failed::Away { why, .. } if was_sent => self.without_answer(why),
+            Failed::Lacks(error) if was_sent => self.without_answer(error.to_string()),
             last => last,
         })
+    }
+
+    /// A write was sent, and there is no answer.
+    fn without_answer(&self, why: String) -> Failed {
+        if self.tried.is_some() { Failed::Sent(why) } else { Failed::Unknown(why) }
     }
 }
 

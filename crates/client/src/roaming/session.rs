@@ -1,15 +1,15 @@
 //! A session as an application has it.
 
 use super::error::RoamingError;
-use super::place::{Place, SessionStats};
-use super::reach::Call;
+use super::place::{Place, SessionStats, Work};
+use super::reach::{Call, Elsewhere};
 use super::sites::Inner;
 use crate::batch::{Batch, BatchOutcome};
 use crate::call::{Repeat, kv};
 use crate::keyspace::{Found, found, versioned};
 use crate::stream::{ScanRange, item};
 use crate::{Error, v1};
-use model::{Bytes, Item, Revision, Versioned};
+use model::{Bytes, Item, Revision, Versioned, limits};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl RoamingSession {
 
 /// A keyspace in a roaming session. Cheap to clone.
 ///
-/// Reads are repeated at other sites. A write is repeated at the site that it was sent to, under its number, and
-/// never made at another one then: [`RoamingError::Unknown`].
+/// Reads are repeated at other sites. A put that gets no answer is sent to other sites under its number, and made once. Any
+/// other write is repeated at the site that it was sent to, and never made at another one then: [`RoamingError::Unknown`].
 #[derive(Clone)]
 pub struct RoamingKeyspace {
     session: RoamingSession,
@@ -95,7 +95,7 @@ impl RoamingKeyspace {
         self.call(Repeat::Read, make, get).await
     }
 
-    /// Puts a string. Returns its version at the site.
+    /// Puts a string. Returns its version at the site; 0: it got no answer there, and was made by way of another one.
     pub async fn put(
         &self,
         key: impl Into<Bytes>,
@@ -112,7 +112,26 @@ impl RoamingKeyspace {
             request,
         };
         let put = |channel, request| async move { kv(channel).put(request).await };
-        Ok(Revision(self.call(Repeat::Numbered, make, put).await?.version))
+        let sites = &self.session.sites;
+        let mut refused = None;
+        if key.len() <= limits::CAUSAL_NUMBERED_KEYS_BYTES_MAX && sites.go_elsewhere(&self.name) {
+            let elsewhere = Some(Elsewhere { names: &sites.tried, first: Default::default() });
+            let call = Call { elsewhere, ..self.of(Repeat::Numbered, make, put) };
+            match self.roam(&call).await {
+                Ok(response) => return Ok(Revision(response.version)),
+                // The keyspace may be of another kind, the site have another name or too many numbers that wait: it is a put
+                // like any other then.
+                Err(RoamingError::Refused(
+                    error @ (Error::Invalid(_) | Error::Refused { .. } | Error::Exhausted(_)),
+                )) => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let response = self.call(Repeat::Numbered, make, put).await?;
+        if let Some(Error::Invalid(_)) = refused {
+            sites.stays_there(&self.name);
+        }
+        Ok(Revision(response.version))
     }
 
     /// Removes a key. Returns whether it existed at the site.
@@ -159,7 +178,8 @@ impl RoamingKeyspace {
     fn of<Make, Ask>(&self, repeat: Repeat, make: Make, ask: Ask) -> Call<'_, Make, Ask> {
         let sites = &self.session.sites;
         let settle = sites.rule.settle;
-        Call { sites: &sites.callers, keyspace: &self.name, repeat, settle, make, ask }
+        let (keyspace, elsewhere) = (&self.name[..], None);
+        Call { sites: &sites.callers, keyspace, repeat, settle, elsewhere, make, ask }
     }
 
     /// One call, at whatever site serves it.
@@ -174,10 +194,13 @@ impl RoamingKeyspace {
         F: Future<Output = Result<Response<R>, Status>> + Send,
         R: Send,
     {
+        self.roam(&self.of(repeat, make, ask)).await
+    }
+
+    async fn roam<W: Work>(&self, call: &W) -> Result<W::Answer, RoamingError> {
         let sites = &self.session.sites;
         sites.measure(&self.name);
-        let call = self.of(repeat, make, ask);
-        self.session.place.lock().await.roam(&call, &sites.distances, &sites.rule).await
+        self.session.place.lock().await.roam(call, &sites.distances, &sites.rule).await
     }
 }
 

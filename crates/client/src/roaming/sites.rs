@@ -8,10 +8,12 @@ use super::session::RoamingSession;
 use crate::call::Caller;
 use crate::{ConnectError, Options};
 use model::Bytes;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
+use tonic::metadata::{Ascii, MetadataValue};
 
 /// The time limit of a ping.
 const PING_DEADLINE: Duration = Duration::from_secs(1);
@@ -28,11 +30,16 @@ pub(super) struct Inner {
     pub(super) callers: Vec<Caller>,
     pub(super) distances: Mutex<Distances>,
     pub(super) rule: Roaming,
+    /// The names as calls say them; fewer than sites: one of them cannot be a site's name.
+    pub(super) tried: Vec<MetadataValue<Ascii>>,
+    /// Keyspaces whose puts are not sent elsewhere: they are not causal, or not at all sites.
+    stay: Mutex<BTreeSet<String>>,
     is_measuring: AtomicBool,
 }
 
 impl Sites {
-    /// Sites by name, each with the gRPC ports of its nodes as `host:port`. Connects on first use. The deadlines are
+    /// Sites by their names in the deployment (`portolan site list`), each with the gRPC ports of its nodes as `host:port`: under
+    /// other names a put that gets no answer is not sent to another site. Connects on first use. The deadlines are
     /// those of `roaming`; `options` has credentials and TLS.
     pub fn connect<N: Into<String>, S: AsRef<str>>(
         sites: impl IntoIterator<Item = (N, Vec<S>)>,
@@ -49,8 +56,10 @@ impl Sites {
             return Err(ConnectError::NoNode.into());
         }
         let distances = Mutex::new(Distances::new(names.len()));
-        let is_measuring = AtomicBool::new(false);
-        Ok(Sites { inner: Arc::new(Inner { names, callers, distances, rule, is_measuring }) })
+        let tried = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let (stay, is_measuring) = (Mutex::default(), AtomicBool::new(false));
+        let inner = Inner { names, callers, distances, rule, tried, stay, is_measuring };
+        Ok(Sites { inner: Arc::new(inner) })
     }
 
     /// A session that has seen nothing.
@@ -72,6 +81,20 @@ impl Sites {
 impl Inner {
     pub(super) fn find(&self, site: &str) -> Option<usize> {
         self.names.iter().position(|name| name == site)
+    }
+
+    /// Whether puts of this keyspace may be sent to another site.
+    pub(super) fn go_elsewhere(&self, keyspace: &str) -> bool {
+        let names_all = self.tried.len() == self.names.len();
+        self.rule.elsewhere
+            && self.names.len() > 1
+            && names_all
+            && !lock(&self.stay).contains(keyspace)
+    }
+
+    /// They may not.
+    pub(super) fn stays_there(&self, keyspace: &str) {
+        lock(&self.stay).insert(keyspace.to_owned());
     }
 
     /// Measures from now on, if there is something to choose. What is read for that is a key of this keyspace.
