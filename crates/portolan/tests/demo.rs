@@ -52,10 +52,14 @@ impl Played {
         assert!(self.operation("look").0 > 0, "{}", self.stdout);
         assert!(self.operation("report").0 > 0, "{}", self.stdout);
         assert!(self.operation("attach").0 >= 24, "{}", self.stdout);
+        assert!(self.operation("trip-save").0 > 0, "{}", self.stdout);
+        assert!(self.operation("trip-read").0 > 0, "{}", self.stdout);
         for said in [
             "reports read back: 0 lost",
             "own records read back: 0 lost",
             "times a vehicle read an own record after moving: 0 wrong",
+            " reads, 0 anomalies\n",
+            "acknowledged trips read back: 0 lost",
             "mission joined and was given ",
             "downtown loses its leader",
             "pacific-heights handed over ",

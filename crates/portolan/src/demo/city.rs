@@ -35,7 +35,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{distance, picture::Role, records::Kind, roster::Endpoint};
+use super::{distance, picture::Role, records::Kind, roster::Endpoint, trips};
 
 /// How long a site may take to have all its nodes as voters and a leader, and to have the deployment.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -366,7 +366,7 @@ impl Up {
 
 /// The keyspaces of what vehicles keep beside the hazards.
 fn keyspaces() -> Vec<KeyspaceSpec> {
-    Kind::BOTH.map(Kind::keyspace).into()
+    Kind::BOTH.map(Kind::keyspace).into_iter().chain([trips::keyspace()]).collect()
 }
 
 /// Starts the nodes of one site one after the other: the first joins by the peer ports given, or begins

@@ -15,7 +15,7 @@ pub(super) struct Lines {
     last_event: Option<Duration>,
     counted_at_s: u64,
     /// What calls for a line at once when it changes.
-    alarms: [u64; 4],
+    alarms: [u64; 5],
 }
 
 /// Counts are printed at least so often.
@@ -48,8 +48,9 @@ impl Lines {
             last.p99_ms,
             picture.vehicles.len(),
         )?;
-        let found = picture.found;
-        let alarms = [counters.elections, counters.retries, counters.errors, found.wrong];
+        let (found, (trips, attach)) = (picture.found, picture.trips);
+        let alarms =
+            [counters.elections, counters.retries, counters.errors, found.wrong, trips.anomalies];
         if alarms == self.alarms && seconds < self.counted_at_s + COUNTED_EVERY_S {
             return Ok(());
         }
@@ -64,6 +65,8 @@ impl Lines {
             "{seconds:>5} s  so far: own records read after moving {}, wrong {}",
             found.after_moving, found.wrong
         )?;
+        let [waits, anomalies] = trips.text(&attach);
+        writeln!(out, "{seconds:>5} s  {waits}{} reads, {anomalies}", trips.reads)?;
         writeln!(out, "{seconds:>5} s  {}", comparison::headline(&picture.sides))?;
         let parts = picture.sides.map(|side| side.cells()[2].clone());
         writeln!(
@@ -93,6 +96,8 @@ mod tests {
         let first = second(1, &mut picture);
         assert!(first.lines().all(|line| line.chars().count() <= 80), "{first}");
         assert!(first.contains("so far: moves 12345, elections"), "{first}");
+        let trips = "trips: attach p50 12, p99 1234 ms; 12345 reads, 0 anomalies";
+        assert!(first.contains(trips), "{first}");
         assert!(first.contains("data that follows: p50 10 ms; placed by hash: 1041 ms"), "{first}");
         assert!(first.contains("at the own site 83 % and 9 %; 12345 moves of 1.18 MiB"), "{first}");
         assert_eq!(second(1, &mut picture), "", "once a second");

@@ -4,7 +4,7 @@
 //! as the world's links. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
 //! share the hazards of the zone they are in, which are its site's business, keep two records of their own,
 //! which are global keys, and move on. One of the two follows them, the other is placed by hash; the view
-//! shows both side by side. Meanwhile a site joins, the site with most nodes loses its leader,
+//! shows both side by side. The records of their trips are causal keys, and what they read of these is judged as it comes. Meanwhile a site joins, the site with most nodes loses its leader,
 //! and a site leaves; what the vehicles notice of it is measured, shown, and judged at the end by reading
 //! back what was acknowledged.
 //!
@@ -13,7 +13,7 @@
 //! | [`plan`] | what will be played: world, tracks, clock, from the arguments |
 //! | [`city`] | the sites in this process; [`distance`]: how far apart their nodes are |
 //! | [`roster`] | which of them serve now |
-//! | [`vehicle`] | one client on its way; [`resp`] is its protocol, [`hazards`] and [`records`] its data |
+//! | [`vehicle`] | one client on its way; [`resp`] is its protocol, [`hazards`], [`records`] and [`trips`] its data |
 //! | [`comparison`] | both kinds of records side by side; [`loans`]: what moving them brings |
 //! | [`director`] | what is done meanwhile; [`script`] has the times, [`story`] the results |
 //! | [`scene`] | what is seen; [`picture`] is one moment of it, [`operation`] the kinds that are counted |
@@ -41,6 +41,7 @@ mod roster;
 mod scene;
 mod script;
 mod story;
+mod trips;
 mod vehicle;
 mod view;
 
@@ -82,7 +83,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Sites run in this process with real disks and sockets; all links are delayed by distance.
 /// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps two records
 /// of its own, global keys that it reads wherever it goes: one follows it from site to site, the other is
-/// where the hash of its key puts it. Meanwhile a site joins, the site of three
+/// where the hash of its key puts it. A record of its trip is a causal key, which every site holds; it takes its
+/// session along, and each read is judged. Meanwhile a site joins, the site of three
 /// nodes loses its leader, and another site hands its slots over and leaves.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
@@ -201,6 +203,15 @@ pub(crate) enum DemoError {
         /// How many.
         reads: u64,
     },
+    /// A vehicle saw a trip that was older than what its session had seen. The report has been written.
+    #[error(
+        "{anomalies} times a vehicle read a trip that was older than what its session had seen, which must never \
+         happen: please report it"
+    )]
+    Anomalies {
+        /// How many.
+        anomalies: u64,
+    },
     /// What the vehicles saw cannot be explained. The report has been written.
     #[error("what the vehicles saw was not {promise}, which must never happen: please report it")]
     Broken {
@@ -297,11 +308,15 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     history.write(BufWriter::new(file)).map_err(cannot)?;
     outcome::point_at(&page, io::stdout().lock())
         .map_err(DemoError::io("cannot write the result"))?;
-    let wrong = shared.scene.lock().records.found().wrong;
-    match (audit.lost(), wrong, outcome.broken()) {
-        (0, 0, None) => Ok(()),
-        (0, 0, Some(promise)) => Err(DemoError::Broken { promise }),
-        (0, reads, _) => Err(DemoError::Stale { reads }),
+    let (wrong, anomalies) = {
+        let seen = shared.scene.lock();
+        (seen.records.found().wrong, seen.trips.found().anomalies)
+    };
+    match (audit.lost(), wrong, anomalies, outcome.broken()) {
+        (0, 0, 0, None) => Ok(()),
+        (0, 0, 0, Some(promise)) => Err(DemoError::Broken { promise }),
+        (0, 0, anomalies, _) => Err(DemoError::Anomalies { anomalies }),
+        (0, reads, ..) => Err(DemoError::Stale { reads }),
         (writes, ..) => Err(DemoError::Lost { writes }),
     }
 }

@@ -21,16 +21,38 @@ pub(super) enum Operation {
     FixedSave,
     /// Read a record of that keyspace.
     FixedRead,
+    /// Have the session of trips admitted at another site.
+    TripAttach,
+    /// Write the own trip, a causal key.
+    TripSave,
+    /// Read a trip.
+    TripRead,
 }
 
 impl Operation {
     /// Names by index.
-    pub(super) const NAMES: [&str; 8] =
-        ["look", "report", "clear", "attach", "car-save", "car-read", "fixed-save", "fixed-read"];
+    pub(super) const NAMES: [&str; 11] = [
+        "look",
+        "report",
+        "clear",
+        "attach",
+        "car-save",
+        "car-read",
+        "fixed-save",
+        "fixed-read",
+        "trip-attach",
+        "trip-save",
+        "trip-read",
+    ];
 
     /// Place in [`Operation::NAMES`].
     pub(super) fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether it belongs to the session of a vehicle's trips.
+    pub(super) fn is_in_session(self) -> bool {
+        matches!(self, Self::TripSave | Self::TripRead)
     }
 
     /// To write an own record.
@@ -55,6 +77,7 @@ impl Operation {
             Self::CarSave | Self::CarRead => Some(Kind::Car),
             Self::FixedSave | Self::FixedRead => Some(Kind::Fixed),
             Self::Look | Self::Report | Self::Clear | Self::Attach => None,
+            Self::TripAttach | Self::TripSave | Self::TripRead => None,
         }
     }
 }

@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use wire::resp::Reply;
 
 use super::{
-    comparison::{self, Sides},
-    hazards,
+    comparison, hazards,
     plan::Plan,
     recorder::Command,
     records::{Finding, Found, Kind, Record},
     resp::Connection,
-    scene::STALL,
+    scene::{STALL, Seen},
     story::{Kill, Story},
+    trips,
     vehicle::Shared,
 };
 
@@ -33,13 +33,15 @@ const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after the kill in which its effect is looked for.
 const AFTERMATH_S: usize = 10;
 
-/// What was acknowledged, read back: reports that were not cleared, and vehicles' own records.
+/// What was acknowledged, read back: reports that were not cleared, vehicles' own records, and their trips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Audit {
     /// Reports.
     pub(super) reports: Count,
     /// Records.
     pub(super) records: Count,
+    /// Trips, each at every site.
+    pub(super) trips: Count,
 }
 
 /// Things read back.
@@ -63,11 +65,11 @@ impl Count {
 impl Audit {
     /// All that is lost.
     pub(super) fn lost(self) -> usize {
-        self.reports.lost + self.records.lost
+        self.reports.lost + self.records.lost + self.trips.lost
     }
 
     fn unread(self) -> usize {
-        self.reports.unread + self.records.unread
+        self.reports.unread + self.records.unread + self.trips.unread
     }
 }
 
@@ -79,7 +81,8 @@ pub(super) async fn audit(shared: &Shared, before: Audit) -> Audit {
         lost: before.reports.lost + reports.lost,
         unread: before.reports.unread + reports.unread,
     };
-    Audit { reports, records: read_back_records(shared).await }
+    let (records, trips) = (read_back_records(shared).await, read_back_trips(shared).await);
+    Audit { reports, records, trips }
 }
 
 /// Reads back reports: of all sites, or of one.
@@ -122,6 +125,43 @@ async fn read_back_records(shared: &Shared) -> Count {
         }
     }
     records
+}
+
+/// Reads back every vehicle's trip in its session, at each site that serves.
+async fn read_back_trips(shared: &Shared) -> Count {
+    let mut trips = Count::default();
+    let vehicles = shared.scene.lock().trips.vehicles();
+    for (site, vehicle) in shared
+        .roster
+        .open_sites()
+        .into_iter()
+        .flat_map(|site| (0..vehicles).map(move |one| (site, one)))
+    {
+        let token = shared.scene.lock().trips.token(vehicle);
+        let Some(token) = token else { continue };
+        let reply = read_in_session(shared, site, &token, &trips::key(vehicle)).await;
+        match reply.map(|reply| shared.scene.lock().trips.is_kept(vehicle, &reply)) {
+            None => trips.unread += 1,
+            Some(Some(true)) => trips.kept += 1,
+            Some(Some(false)) => trips.lost += 1,
+            Some(None) => {}
+        }
+    }
+    trips
+}
+
+/// Has a session admitted at one of a site's nodes, and reads a key there.
+async fn read_in_session(shared: &Shared, site: usize, token: &str, key: &str) -> Option<Reply> {
+    for addr in shared.roster.addresses(site) {
+        let ask = async {
+            let connection = Connection::open(addr).await?;
+            connection.call_all([&["PORTOLAN.ATTACH", token], &["GET", key]]).await
+        };
+        if let Ok(Ok((_, [Reply::Simple(_), reply]))) = timeout(AUDIT_TIMEOUT, ask).await {
+            return Some(reply);
+        }
+    }
+    None
 }
 
 /// Asks a site's nodes in turn until one answers.
@@ -228,8 +268,17 @@ impl Outcome<'_> {
         if late > 0 {
             writeln!(out, "{late} times a write that had got no answer was seen later")?;
         }
-        let Audit { reports, records } = self.audit;
-        for (name, count) in [("reports", reports), ("own records", records)] {
+        let found = seen.trips.found();
+        let [waits, anomalies] = found.text(&seen.attach_waits());
+        writeln!(out, "{waits}{} reads, {anomalies}", found.reads)?;
+        if found.late > 0 {
+            writeln!(out, "{} times a trip showed a write that had got no answer", found.late)?;
+        }
+        if found.lost > 0 {
+            writeln!(out, "{} sessions of trips began anew, as a site was lost", found.lost)?;
+        }
+        let Audit { reports, records, trips } = self.audit;
+        for (name, count) in [("reports", reports), ("own records", records), ("trips", trips)] {
             let lost = count.lost;
             writeln!(out, "{} acknowledged {name} read back: {lost} lost", count.read())?;
         }
@@ -291,7 +340,7 @@ impl Outcome<'_> {
             notes.push(format!("Errors of failed attempts: {failures}."));
         }
         Report {
-            tiles: self.tiles(&measure, seen.records.found(), &seen.comparison.sides()),
+            tiles: self.tiles(&measure, &seen),
             verdicts: self.verdicts(),
             map: Some(map),
             notes,
@@ -356,13 +405,15 @@ impl Outcome<'_> {
         )
     }
 
-    fn tiles(&self, measure: &Measure, found: Found, sides: &Sides) -> Vec<Tile> {
+    fn tiles(&self, measure: &Measure, seen: &Seen) -> Vec<Tile> {
+        let (found, sides) = (seen.records.found(), seen.comparison.sides());
         let (all, counters) = (measure.summary(), measure.counters());
         let judged = |good: bool| if good { Tone::Good } else { Tone::Bad };
         let rate = all.count as f64 / self.length.as_secs_f64().max(1e-9);
         let (lost, unread) = (self.audit.lost(), self.audit.unread());
-        let read = self.audit.reports.read() + self.audit.records.read();
-        let mut tiles = comparison::tiles(sides);
+        let Audit { reports, records, trips } = self.audit;
+        let read = reports.read() + records.read() + trips.read();
+        let mut tiles = comparison::tiles(&sides);
         tiles.extend([
             Tile::new(
                 "answered",
@@ -404,6 +455,7 @@ impl Outcome<'_> {
             format!("of {} read after moving", found.after_moving),
             judged(found.wrong == 0),
         ));
+        tiles.push(trips_tile(seen));
         if let Some(kill) = &self.story.kill {
             let (value, tone) = match kill.leaderless {
                 Some(leaderless) => (format!("{} ms", leaderless.as_millis()), Tone::Plain),
@@ -446,6 +498,11 @@ impl Outcome<'_> {
              and use that is placed by the hash of its key. At the own site: the site that a vehicle \
              asked served the record, and asked no other one."
                 .to_owned(),
+            "trip-save and trip-read are writes and reads of causal keys, which every site holds, in the vehicle's session; \
+             trip-attach is how long a site that it comes to has its session wait. An anomaly is a read that is older than \
+             what its session has seen or written, or than the cause of that. These are judged as they come, and are \
+             not in the history."
+                .to_owned(),
             format!(
                 "Delays are one way and emulated by relays between real sockets, whose timers round \
                  up to whole milliseconds: {}; {}; {}. A connection's first bytes take one round \
@@ -463,6 +520,15 @@ impl Outcome<'_> {
             ),
         ]
     }
+}
+
+/// What was found in trips.
+fn trips_tile(seen: &Seen) -> Tile {
+    let (found, attach) = (seen.trips.found(), seen.attach_waits());
+    let (p50_ms, p99_ms) = (attach.p50_ms, attach.p99_ms);
+    let note = format!("of {} reads; attach p50 {p50_ms:.0}, p99 {p99_ms:.0} ms", found.reads);
+    let tone = if found.anomalies == 0 { Tone::Good } else { Tone::Bad };
+    Tile::new("anomalies in trips", found.anomalies.to_string(), note, tone)
 }
 
 fn print_row(out: &mut impl Write, name: &str, errors: u64, summary: &Summary) -> io::Result<()> {

@@ -10,7 +10,7 @@ use lab::{
 
 use super::{
     city::Holding, comparison::Sides, loans::Moved, operation::Operation, records::Found,
-    scene::Scene,
+    scene::Scene, trips,
 };
 
 /// Newest events shown.
@@ -102,6 +102,8 @@ pub(super) struct Picture {
     pub(super) waits_for: Option<&'static str>,
     /// What vehicles found in their own records.
     pub(super) found: Found,
+    /// What vehicles found in trips, and how long their sessions waited at the sites that they came to.
+    pub(super) trips: (trips::Found, Summary),
     /// Records that follow their users, and records placed by hash.
     pub(super) sides: Sides,
     /// What moving groups brought.
@@ -157,6 +159,7 @@ impl Picture {
             sites,
             waits_for,
             found: seen.records.found(),
+            trips: (seen.trips.found(), seen.attach_waits()),
             sides: seen.comparison.sides(),
             moved: seen.loans.moved(),
             vehicles,
@@ -229,6 +232,10 @@ pub(super) mod tests {
             sites: sites.collect(),
             waits_for: Some("a site that joins"),
             found: Found { after_moving: 31, late: 0, wrong: 0 },
+            trips: (
+                trips::Found { reads: 12_345, ..trips::Found::default() },
+                Summary { p50_ms: 12.5, p99_ms: 1_234.0, ..total },
+            ),
             sides: [
                 Side { latency: total, own_site_percent: Some(83) },
                 Side { latency: Summary { p50_ms: 1_041.2, ..total }, own_site_percent: Some(9) },

@@ -33,18 +33,37 @@ impl Connection {
     }
 
     /// Sends one command and waits for its reply. The caller sets the deadline.
-    pub(crate) async fn call(mut self, command: &[&str]) -> io::Result<(Self, Reply)> {
+    pub(crate) async fn call(self, command: &[&str]) -> io::Result<(Self, Reply)> {
+        let (connection, [reply]) = self.call_all([command]).await?;
+        Ok((connection, reply))
+    }
+
+    /// Sends some commands at once and waits for all replies. The caller sets the deadline.
+    pub(crate) async fn call_all<const N: usize>(
+        mut self,
+        commands: [&[&str]; N],
+    ) -> io::Result<(Self, [Reply; N])> {
         let mut request = BytesMut::new();
-        let mut encoder = Encoder::new(&mut request, Version::Resp2);
-        encoder.array(command.len());
-        for part in command {
-            encoder.bulk(part.as_bytes());
+        for command in commands {
+            let mut encoder = Encoder::new(&mut request, Version::Resp2);
+            encoder.array(command.len());
+            for part in command {
+                encoder.bulk(part.as_bytes());
+            }
         }
         self.stream.write_all(&request).await?;
+        let mut replies = [const { Reply::Null }; N];
+        for reply in &mut replies {
+            *reply = self.next().await?;
+        }
+        Ok((self, replies))
+    }
+
+    async fn next(&mut self) -> io::Result<Reply> {
         loop {
             let reply = self.parser.next(&mut self.received);
             match reply.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
-                Some(reply) => return Ok((self, reply)),
+                Some(reply) => return Ok(reply),
                 None if self.received.len() > REPLY_BYTES_MAX => {
                     let what = "the reply is longer than this client accepts";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, what));

@@ -11,13 +11,13 @@ use std::{
 
 use lab::{
     geo::Point,
-    measure::{Measure, Outcome},
+    measure::{Measure, Outcome, Summary},
     report::Stroke,
 };
 
 use super::{
     comparison::Comparison, hazards::Ledger, loans::Loans, operation::Operation,
-    recorder::Recorder, records::Records,
+    recorder::Recorder, records::Records, trips::Trips,
 };
 
 /// An answer later than this is a stall: what a driver would notice.
@@ -53,6 +53,8 @@ pub(super) struct Seen {
     pub(super) ledger: Ledger,
     /// What vehicles expect in their own records.
     pub(super) records: Records,
+    /// What vehicles have seen of trips.
+    pub(super) trips: Trips,
     /// Both kinds of records side by side.
     pub(super) comparison: Comparison,
     /// What sites lend to each other.
@@ -75,6 +77,7 @@ impl Scene {
             failures: BTreeMap::new(),
             ledger: Ledger::default(),
             records: Records::new(vehicles),
+            trips: Trips::new(vehicles),
             comparison: Comparison::new(STALL),
             loans: Loans::new(sites.len()),
             recorder: Recorder::new(sites, length),
@@ -128,6 +131,11 @@ impl Scene {
 }
 
 impl Seen {
+    /// The waits of sessions to be admitted at a site, so far.
+    pub(super) fn attach_waits(&self) -> Summary {
+        self.measure.operations()[Operation::TripAttach.index()].summary()
+    }
+
     /// Vehicles attached to a site.
     pub(super) fn attached(&self, site: usize) -> usize {
         self.vehicles.iter().flatten().filter(|(_, attached)| *attached == site).count()

@@ -1,5 +1,6 @@
 //! A vehicle: it drives, attaches to the nearest site that serves, looks for hazards and reports them,
-//! keeps two records of its own that it must find wherever it goes, and moves on.
+//! keeps two records of its own that it must find wherever it goes, and one of its trip in a session that it takes along, and
+//! moves on.
 //!
 //! It is an ordinary client that has only addresses. When an attempt fails it tries the site's next
 //! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What it
@@ -32,6 +33,7 @@ use super::{
     resp::Connection,
     roster::Roster,
     scene::Scene,
+    trips,
 };
 
 /// How long one attempt may take before the next node is tried.
@@ -40,6 +42,10 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Mean pause before trying again.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
+/// For so long a site is to wait for what a session has seen, of an attempt.
+const ATTACH_WITHIN_MS: &str = "700";
+/// Of three uses of records there is one of a trip.
+const RECORDS_PER_TRIP: f64 = 3.0;
 /// How often a vehicle that is off the road looks whether it is back.
 const OFF_ROAD_PAUSE: Duration = Duration::from_millis(200);
 
@@ -72,6 +78,12 @@ pub(super) struct Vehicle {
     site: Option<usize>,
     node: usize,
     connection: Option<Connection>,
+    /// Its session was admitted on this connection.
+    is_admitted: bool,
+    /// When it began to have its session admitted here.
+    admitting_since: Option<Instant>,
+    /// It has come to another site and not read its trip there.
+    to_read_trip: bool,
     reports: u64,
     /// By kind: it has come to another site and not read its own record there.
     to_recall: [bool; 2],
@@ -99,6 +111,9 @@ impl Vehicle {
             site: None,
             node: 0,
             connection: None,
+            is_admitted: false,
+            admitting_since: None,
+            to_read_trip: false,
             reports: 0,
             to_recall: [false; 2],
             attempts_failed: 0,
@@ -108,7 +123,8 @@ impl Vehicle {
     /// Drives until it is stopped; the operation in hand is finished first.
     pub(super) async fn drive(mut self, mut stop: watch::Receiver<bool>) {
         let rates = &self.shared.demo;
-        let think_s = 1.0 / (rates.look_hz + rates.report_hz + rates.record_hz);
+        let trip_hz = rates.record_hz / RECORDS_PER_TRIP;
+        let think_s = 1.0 / (rates.look_hz + rates.report_hz + rates.record_hz + trip_hz);
         while !*stop.borrow() {
             let pause = match self.whereabouts() {
                 Some((at, t_s)) => {
@@ -145,15 +161,21 @@ impl Vehicle {
                 self.recall_own(site, kind).await;
             }
         }
+        if std::mem::take(&mut self.to_read_trip) {
+            self.read_trip(trips::OWN).await;
+        }
         let shared = self.shared.clone();
         let rates = &shared.demo;
         let key = hazards::key(self.zones.zone(at));
-        let all_hz = rates.look_hz + rates.report_hz + rates.record_hz;
-        let draw_hz = self.rng.random::<f64>() * all_hz;
+        let trip_hz = rates.record_hz / RECORDS_PER_TRIP;
+        let own_hz = rates.report_hz + rates.record_hz;
+        let draw_hz = self.rng.random::<f64>() * (rates.look_hz + own_hz + trip_hz);
         if draw_hz < rates.report_hz {
             self.report(site, key, at, t_s).await;
-        } else if draw_hz < rates.report_hz + rates.record_hz {
+        } else if draw_hz < own_hz {
             self.use_records(site, at, t_s).await;
+        } else if draw_hz < own_hz + trip_hz {
+            self.use_trips(at, t_s).await;
         } else {
             self.look(site, key, rates.zone_max).await;
         }
@@ -169,8 +191,10 @@ impl Vehicle {
             shared.scene.lock().measure.moved();
             tracing::debug!(vehicle = self.index, from = before, to = site, "moved");
             self.connection = None;
-            let records = &shared.scene.lock().records;
-            self.to_recall = Kind::BOTH.map(|kind| records.has_written(self.own(kind)));
+            let seen = shared.scene.lock();
+            self.to_recall = Kind::BOTH.map(|kind| seen.records.has_written(self.own(kind)));
+            self.to_read_trip = seen.trips.token(self.index).is_some();
+            self.admitting_since = None;
         }
         if self.connection.is_none() {
             // Spreads the vehicles over the nodes of a site.
@@ -241,6 +265,37 @@ impl Vehicle {
         }
     }
 
+    /// Half of the time it writes its trip; else it reads it, or the trips of the vehicle that it follows and of the one which
+    /// that one follows.
+    async fn use_trips(&mut self, at: Point, t_s: f64) {
+        match self.rng.random_range(0..4) {
+            0 => self.read_trip(trips::OWN).await,
+            1 => {
+                self.read_trip(trips::FOLLOWED).await;
+                self.read_trip(trips::CAUSE).await;
+            }
+            _ => self.save_trip(at, t_s).await,
+        }
+    }
+
+    async fn save_trip(&mut self, at: Point, t_s: f64) {
+        let numbers = self.shared.scene.lock().trips.writing(self.index);
+        let (key, value) = (trips::key(self.index), trips::value(numbers, at, t_s));
+        if self.operate(Operation::TripSave, &["SET", &key, &value]).await.is_some() {
+            let trips = &mut self.shared.scene.lock().trips;
+            trips.acknowledged(self.index, numbers.0, self.attempts_failed == 0);
+        }
+    }
+
+    async fn read_trip(&mut self, which: usize) {
+        let whose = self.shared.scene.lock().trips.whose(self.index, which);
+        let reply = self.operate(Operation::TripRead, &["GET", &trips::key(whose)]).await;
+        let Some(reply) = reply else { return };
+        if !self.shared.scene.lock().trips.read(self.index, which, &reply) {
+            tracing::warn!(vehicle = self.index, whose, ?reply, "an anomaly");
+        }
+    }
+
     async fn look(&mut self, site: usize, key: String, zone_max: usize) {
         let Some(reply) = self.operate(Operation::Look, &["HGETALL", &key]).await else { return };
         let mut hazards = hazards::listed(&reply);
@@ -278,9 +333,19 @@ impl Vehicle {
         let words = Command { vehicle: Some(self.index), site, words: command };
         self.attempts_failed = 0;
         loop {
-            let asked = shared.scene.lock().recorder.asked(words, shared.scene.elapsed());
-            let attempt = timeout(ATTEMPT_TIMEOUT, self.attempt(site, command)).await;
-            let why = match attempt {
+            // What a session sees is judged as it comes.
+            let is_in_session = operation.is_in_session();
+            let asked = match is_in_session {
+                true => None,
+                false => shared.scene.lock().recorder.asked(words, shared.scene.elapsed()),
+            };
+            let attempt = async {
+                match is_in_session {
+                    true => self.attempt_in_session(site, command).await,
+                    false => self.attempt(site, command).await,
+                }
+            };
+            let why = match timeout(ATTEMPT_TIMEOUT, attempt).await {
                 Ok(Ok(Reply::Error(refusal))) => String::from_utf8_lossy(&refusal).into_owned(),
                 Ok(Ok(reply)) => {
                     if let Some(asked) = asked {
@@ -293,6 +358,9 @@ impl Vehicle {
                 Ok(Err(error)) => error.kind().to_string(),
                 Err(_) => "no answer in time".to_owned(),
             };
+            if is_in_session && why.starts_with("LOST") {
+                shared.scene.lock().trips.begin_anew(self.index);
+            }
             self.attempts_failed += 1;
             self.connection = None;
             self.node += 1;
@@ -307,20 +375,59 @@ impl Vehicle {
 
     /// One attempt; the connection is kept only when it was answered.
     async fn attempt(&mut self, site: usize, command: &[&str]) -> std::io::Result<Reply> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => {
-                let endpoint = self.shared.roster.endpoint(site, self.node);
-                let endpoint = endpoint.ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-                self.radio.set_target(endpoint.address);
-                let connection = Connection::open(self.radio.addr()).await?;
-                // Its records follow it at once, and not when its use of the last site has faded.
-                let name = format!("vehicle-{}", self.index);
-                connection.call(&["CLIENT", "SETNAME", &name]).await?.0
-            }
-        };
-        let (connection, reply) = connection.call(command).await?;
+        let (connection, reply) = self.connect(site).await?.call(command).await?;
         self.connection = Some(connection);
         Ok(reply)
+    }
+
+    /// One attempt in the session of its trips, which is admitted first where that is not done. It counts only with the next
+    /// token: so nothing is seen or written that the session would not take along.
+    async fn attempt_in_session(
+        &mut self,
+        site: usize,
+        command: &[&str],
+    ) -> std::io::Result<Reply> {
+        let mut connection = self.connect(site).await?;
+        if !self.is_admitted {
+            let since = *self.admitting_since.get_or_insert_with(Instant::now);
+            let token = self.shared.scene.lock().trips.token(self.index);
+            if let Some(token) = token {
+                let attach = ["PORTOLAN.ATTACH", &token, "WITHIN", ATTACH_WITHIN_MS];
+                let (same, reply) = connection.call(&attach).await?;
+                if let Reply::Error(_) = reply {
+                    return Ok(reply);
+                }
+                connection = same;
+                self.shared.scene.answered(site, Operation::TripAttach, since.elapsed());
+            }
+            (self.is_admitted, self.admitting_since) = (true, None);
+        }
+        let (connection, [reply, token]) =
+            connection.call_all([command, &["PORTOLAN.TOKEN"]]).await?;
+        match (&reply, token) {
+            (Reply::Error(_), _) => {}
+            (_, Reply::Bulk(token)) => {
+                let token = String::from_utf8_lossy(&token).into_owned();
+                self.shared.scene.lock().trips.carries(self.index, token);
+            }
+            _ => return Err(std::io::ErrorKind::InvalidData.into()),
+        }
+        self.connection = Some(connection);
+        Ok(reply)
+    }
+
+    /// Its connection, or another one, on which its session was not admitted yet.
+    async fn connect(&mut self, site: usize) -> std::io::Result<Connection> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
+        self.is_admitted = false;
+        let endpoint = self.shared.roster.endpoint(site, self.node);
+        let endpoint = endpoint.ok_or(std::io::ErrorKind::AddrNotAvailable)?;
+        self.radio.set_target(endpoint.address);
+        let connection = Connection::open(self.radio.addr()).await?;
+        // Its records follow it at once, and not when its use of the last site has faded.
+        let name = format!("vehicle-{}", self.index);
+        Ok(connection.call(&["CLIENT", "SETNAME", &name]).await?.0)
     }
 }

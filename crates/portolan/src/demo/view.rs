@@ -193,6 +193,7 @@ fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
         headline(picture),
         counters(picture),
         own_records(picture),
+        trips_line(picture),
         slots_line(picture),
         Line::from(format!(
             "{} of {} s{}",
@@ -333,7 +334,7 @@ fn draw_summary(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let last = &picture.all.0;
     let title =
         format!(" {} ops/s, p50 {:.1} ms, p99 {:.1} ms ", last.count, last.p50_ms, last.p99_ms);
-    let block = Block::bordered().title(title);
+    let block = Block::bordered().title(title).title_bottom(trips_title(picture));
     let [top, bottom] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(3)]).areas(block.inner(area));
     frame.render_widget(block, area);
@@ -382,6 +383,21 @@ fn own_records(picture: &Picture) -> Line<'static> {
     ])
 }
 
+/// How long sessions of trips waited at the sites that they came to, and whether they went back.
+fn trips_line(picture: &Picture) -> Line<'static> {
+    let (found, attach) = picture.trips;
+    let [waits, anomalies] = found.text(&attach);
+    let verdict = if found.anomalies > 0 { anomalies.red().bold() } else { anomalies.green() };
+    Line::from(vec![waits.into(), verdict])
+}
+
+fn trips_title(picture: &Picture) -> Line<'static> {
+    let mut line = trips_line(picture);
+    line.spans.insert(0, " ".into());
+    line.spans.push(" ".into());
+    line
+}
+
 /// Where global keys are.
 fn slots_line(picture: &Picture) -> Line<'static> {
     let (slots, moves) = picture.on_their_way();
@@ -398,7 +414,8 @@ fn slots_line(picture: &Picture) -> Line<'static> {
 /// Vehicles' records: how soon both kinds are answered, what moving them brings, and whether vehicles find
 /// their own.
 fn draw_records(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let block = Block::bordered().title(" records: global keys ");
+    let block =
+        Block::bordered().title(" records: global keys ").title_bottom(trips_title(picture));
     let [top, bottom] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(3)]).areas(block.inner(area));
     frame.render_widget(block, area);
@@ -497,7 +514,7 @@ mod tests {
     }
 
     /// What must be seen on every screen that has boxes.
-    const EVERYWHERE: [&str; 18] = [
+    const EVERYWHERE: [&str; 19] = [
         "×■□",
         "9 vehicles",
         "08:15:00",
@@ -508,6 +525,7 @@ mod tests {
         "placed by hash    1041.2   12.5     9 %",
         "12345 moves of 1.18 MiB saved 1234.6 s",
         "own records read after moving 31, 0 wrong",
+        " trips: attach p50 12, p99 1234 ms; 0 anomalies ",
         "slots at 9 sites, 312 on their way in 3 moves",
         "to come",
         "901 joins",
@@ -520,7 +538,7 @@ mod tests {
 
     #[test]
     fn the_screen_shows_sites_rates_and_events() {
-        let screen = screen(120, 40);
+        let screen = screen(120, 43);
         assert_shows(&screen, &EVERYWHERE);
         assert_shows(&screen, &["×■□ downtown", "answered", "fixed-read", "1234567"]);
     }
@@ -540,11 +558,12 @@ mod tests {
     #[test]
     fn a_little_room_shows_a_few_lines() {
         assert_shows(
-            &screen(60, 10),
+            &screen(60, 11),
             &[
                 "42 ops/s",
                 "moves 12345",
                 "0 wrong",
+                "0 anomalies",
                 "placed by hash: 1041 ms",
                 "15 of 60 s",
                 "80 columns",
