@@ -167,7 +167,7 @@ impl Run<'_> {
             let mut of_id = places.filter(|place| sessions.ids().of(*place, 0) == id);
             of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
         };
-        let mut ordering = Ordering::of(&self.lab.order, prefix_of);
+        let mut ordering = Ordering::of(&self.lab.order, &self.lab.own_writes, prefix_of);
         let unresolved =
             sessions.take_unresolved().into_iter().chain(std::mem::take(&mut self.unresolved));
         let unresolved: Vec<Unresolved> = unresolved.collect();

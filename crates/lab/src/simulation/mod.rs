@@ -53,7 +53,9 @@ mod view;
 use crate::link::Link;
 use crate::random::Random;
 use between::Between;
-use model::{Answer, Failure, NodeId, Request, SessionToken, SiteId, SlotEpochs, Time};
+use model::{
+    Answer, CausalWrite, Failure, NodeId, Request, Revision, SessionToken, SiteId, SlotEpochs, Time,
+};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use promoted::Promoted;
@@ -265,6 +267,8 @@ pub struct Simulation<C = ()> {
     pub held: Vec<Held>,
     /// The order of causal keys so far, if it is noted.
     pub order: Vec<region::Ordered>,
+    /// The causal writes of each site so far as it made them, if the order is noted.
+    pub own_writes: BTreeMap<(SiteId, Revision), CausalWrite>,
     /// Sites that were removed while they were lost: what they alone had of causal keys is gone.
     pub removed_lost: BTreeSet<SiteId>,
     /// Whether any site's pointers on the ring have changed since the last look.
@@ -316,6 +320,7 @@ impl<C> Simulation<C> {
             led: Vec::new(),
             held: Vec::new(),
             order: Vec::new(),
+            own_writes: BTreeMap::new(),
             removed_lost: BTreeSet::new(),
             ring_changed: false,
             loans_changed: false,

@@ -7,7 +7,8 @@
 use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{
-    Answer, CausalToken, CausalWrite, Failure, KeyspaceId, Position, Query, SessionToken, SiteId,
+    Answer, CausalToken, CausalWrite, Failure, KeyspaceId, Position, Query, Revision, SessionToken,
+    SiteId,
 };
 use protocol::bugs::Bug;
 use protocol::site::machine::causal::session::SessionRead;
@@ -60,6 +61,17 @@ impl<C> Simulation<C> {
     #[must_use]
     pub fn region_standing(&self, node: NodeIndex) -> Option<RegionStanding> {
         self.nodes[node].process.as_ref()?.site.region_standing()
+    }
+
+    /// Notes what a node's site has written, before it has any place in the order.
+    pub(super) fn note_own(&mut self, node: NodeIndex) {
+        let one = &self.nodes[node];
+        let Some(process) = &one.process else { return };
+        let Some(site) = self.sites[one.site].id else { return };
+        let mut noted = self.own_writes.range((site, Revision(0))..=(site, Revision(u64::MAX)));
+        let after = noted.next_back().map_or(Revision(0), |((_, revision), _)| *revision);
+        let own = process.site.region_own(after);
+        self.own_writes.extend(own.into_iter().map(|write| ((site, write.revision), write)));
     }
 
     /// Notes what a node of the root has of the order, beyond what is noted.

@@ -47,6 +47,7 @@ impl<C> Simulation<C> {
     /// Performs a core's effects, and wakes the core in time.
     pub(super) fn perform_all(&mut self, node: NodeIndex) {
         if self.settings.notes_order {
+            self.note_own(node);
             self.note_order(node);
         }
         while let Some(output) = self.process(node).and_then(|process| process.site.poll()) {

@@ -69,6 +69,9 @@ pub struct Causal {
     pub go: u32,
     /// Weight of new sessions; the next request follows at once.
     pub renew: u32,
+    /// Of the puts of whole strings so many have a number, by which they are sent to another site if they get no answer:
+    /// where all sites hold the keyspace.
+    pub numbered_permille: u64,
 }
 
 impl Default for Causal {
@@ -97,6 +100,7 @@ impl Default for Causal {
             attach: 3,
             go: 12,
             renew: 1,
+            numbered_permille: 500,
         }
     }
 }
@@ -194,6 +198,9 @@ impl Causal {
         }
         if self.weights()[..16].iter().all(|weight| *weight == 0) {
             return Err("causal: a request must have a weight above 0".to_owned());
+        }
+        if self.numbered_permille > 1_000 {
+            return Err("causal: numbered_permille is 0 to 1000".to_owned());
         }
         if self.weights().iter().any(|weight| *weight > WEIGHT_MAX) {
             return Err(format!("causal: a weight is at most {WEIGHT_MAX}"));

@@ -2,7 +2,7 @@
 //! it what clients were answered.
 
 use super::Site;
-use model::{CausalWrite, Position, SiteId};
+use model::{CausalWrite, Position, Revision, SiteId};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -48,5 +48,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// At the root: the whole order after a position, of what it still has.
     pub fn region_order(&self, after: Position) -> Vec<(Position, SiteId, CausalWrite)> {
         self.machine.ordered(after, usize::MAX).unwrap_or_default()
+    }
+
+    /// This site's own causal writes after a revision, with and without a place, of what it still has.
+    pub fn region_own(&self, after: Revision) -> Vec<CausalWrite> {
+        if self.machine.causal().last_revision() <= after {
+            return Vec::new();
+        }
+        self.machine.causal_own(after).unwrap_or_default()
     }
 }

@@ -337,7 +337,9 @@ impl Asked {
 
     /// What it has written, by its answer: a key that was absent does not expire, and a clear is known by its place.
     pub(super) fn note_written(&mut self, answer: &Answer) {
-        if let Answer::Placed(position) = answer {
+        if let Answer::Placed(position) = answer
+            && self.mark.is_none()
+        {
             self.mark = Some(mark_of_clear(position.0));
         }
         let [Assigned { register: Register::Expiry(key), .. }] = &self.writes[..] else {

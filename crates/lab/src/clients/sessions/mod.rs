@@ -4,28 +4,34 @@
 //! program does with our client or over a connection to a front. It goes to another site in between, by
 //! its workload or as it moves on the map, and asks there with the same token. What certainly was not done it asks
 //! again, at one node of the site after the other, until [`super::OPERATION_MAX`] has passed. A
-//! write without an answer it does not repeat: its outcome is unknown.
+//! write without an answer it does not repeat, as its outcome is unknown: but for puts of whole strings under a number, which it
+//! sends to any site again.
 //!
 //! | file | its one idea |
 //! | --- | --- |
 //! | `asking` | one request, and what its answer shows |
+//! | `attempts` | a put that may be sent to several sites |
 //! | `audit` | all keys, read once more in the end |
+//! | `retried` | which writes have given way to such puts, by the order |
 //! | `unresolved` | what goes into the history, once the order of the writes is known |
 
 mod asking;
+mod attempts;
 mod audit;
+mod retried;
 mod unresolved;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use model::{
-    Answer, Bytes, CausalToken, Failure, KeyspaceSpec, Miss, Refusal, Request, SessionError,
-    SessionToken, SiteId,
+    Answer, Bytes, CausalToken, Failure, KeyspaceSpec, Miss, Refusal, Request, RequestId,
+    SessionError, SessionToken, SiteId,
 };
 use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
+use self::attempts::Numbered;
 pub use self::audit::{Audit, audits};
 pub use self::unresolved::{Ordering, Unresolved, expiring, folded};
 use super::client::Client;
@@ -36,6 +42,9 @@ use crate::run::Call;
 use crate::workload::Spec;
 use crate::workload::causal::{Act, Causal};
 use crate::world::World;
+
+/// Of the next attempts at a put that may have been made: so many are at another site.
+const ELSEWHERE_PERMILLE: u64 = 800;
 
 /// A session's own events.
 #[derive(Debug)]
@@ -68,6 +77,10 @@ struct Came {
 /// A request under way.
 struct Doing {
     asked: Asked,
+    /// It is a put that any site may be asked for.
+    numbered: Option<Numbered>,
+    /// It has been made at a place of the order, and by no site.
+    is_placed: bool,
     call: Duration,
     deadline: Duration,
     /// It is refused as the rule of its keyspace says: nothing is to be judged.
@@ -249,7 +262,14 @@ impl<'w> Sessions<'w> {
             measure.moved();
         }
         let call = lab.now();
-        one.doing = Some(Doing { asked, call, deadline: call + OPERATION_MAX, is_by_rule: false });
+        one.doing = Some(Doing {
+            numbered: one.number_it(self.world, &asked),
+            asked,
+            is_placed: false,
+            call,
+            deadline: call + OPERATION_MAX,
+            is_by_rule: false,
+        });
         self.busy += 1;
         self.ask(lab, session);
     }
@@ -258,11 +278,12 @@ impl<'w> Sessions<'w> {
     fn ask(&mut self, lab: &mut Lab, session: usize) {
         let one = &mut self.sessions[session];
         let Some(doing) = &one.doing else { return };
-        // Nothing that may have been done is asked again, so it may go elsewhere at any time.
+        // What may have been done is not asked again, or may be asked again anywhere: so it may go elsewhere at any time.
         one.client.go_where_it_can(self.world, |site| lab.is_open(site));
         let (now, attempt) = (lab.now(), one.client.attempt);
         let left = doing.deadline.saturating_sub(now);
-        let patience = if doing.is_read() { left.min(ATTEMPT_MAX) } else { left };
+        let may_repeat = doing.is_read() || doing.numbered.is_some();
+        let patience = if may_repeat { left.min(ATTEMPT_MAX) } else { left };
         let delay = one.client.delay_up(now, doing.asked.bytes());
         let arrive = Due { session, what: What::Arrive { attempt } };
         lab.call_after(delay, Call::Session(arrive));
@@ -270,8 +291,8 @@ impl<'w> Sessions<'w> {
     }
 
     fn arrive(&mut self, lab: &mut Lab, session: usize, attempt: u32) {
-        let one = &self.sessions[session];
-        let Some(doing) = one.doing.as_ref().filter(|_| one.client.attempt == attempt) else {
+        let one = &mut self.sessions[session];
+        let Some(doing) = one.doing.as_mut().filter(|_| one.client.attempt == attempt) else {
             return;
         };
         let site = one.client.site;
@@ -279,14 +300,24 @@ impl<'w> Sessions<'w> {
             return;
         }
         let left = doing.deadline.saturating_sub(lab.now()).as_millis() as u64;
+        let numbered = doing.numbered.as_mut().zip(lab.sites[site].id);
+        let body = match &numbered {
+            Some((put, id)) => put.at(*id),
+            None => doing.asked.body.clone(),
+        };
         let request = Request {
             deadline_ms: Some(left.max(1)),
             token: Some(one.token.clone()),
-            ..Request::new(doing.asked.body.clone())
+            ..Request::new(body)
         };
         let node = lab.sites[site].nodes[one.client.node];
         match lab.ask(node, request) {
-            Some(ticket) => drop(self.asked.insert(ticket, (session, attempt))),
+            Some(ticket) => {
+                if let Some((put, id)) = numbered {
+                    put.came_to(id);
+                }
+                self.asked.insert(ticket, (session, attempt));
+            }
             None => {
                 let outcome = Err(Failure::NotServing("the node is down"));
                 self.send_back(lab, (session, attempt), Came { outcome, token: None });
@@ -326,6 +357,7 @@ impl<'w> Sessions<'w> {
             Ok(answer) => match (doing.asked.shown(&answer), came.token) {
                 (Some(shown), Some(token)) => {
                     doing.asked.note_written(&answer);
+                    doing.is_placed = matches!(answer, Answer::Placed(_));
                     one.token = token;
                     (Got::Done, shown)
                 }
@@ -338,9 +370,16 @@ impl<'w> Sessions<'w> {
                 }
             },
             Err(Failure::Unknown { why }) if !doing.is_read() => {
+                if let Some(put) = doing.numbered.as_mut().filter(|_| now < doing.deadline) {
+                    put.is_unsure = true;
+                    return self.ask_again(lab, session, measure);
+                }
                 (Got::Unknown { why: why.to_owned() }, Vec::new())
             }
             Err(failure) => {
+                if let Some(put) = &mut doing.numbered {
+                    put.was_not_made();
+                }
                 is_over = matches!(
                     failure,
                     Failure::Session(
@@ -356,24 +395,35 @@ impl<'w> Sessions<'w> {
                 }
                 let is_final = is_over || matches!(failure, Failure::Refused(_)) && !is_leaving;
                 if !is_final && now < deadline {
-                    let nodes = lab.sites[one.client.site].nodes.len();
-                    one.client.node = (one.client.node + 1) % nodes;
-                    let rest = one.client.random.between(BACKOFF);
-                    measure.retry(now.saturating_sub(self.began));
-                    lab.call_after(rest, Call::Session(Due { session, what: What::Ask }));
-                    return;
+                    return self.ask_again(lab, session, measure);
                 }
                 if is_over {
                     let name = one.name();
                     self.refused.get_or_insert(format!("{name} was refused for good: {failure}"));
                 }
-                (Got::Failed { why: failure.to_string() }, Vec::new())
+                let why = failure.to_string();
+                let is_unsure = one.doing.as_ref().is_some_and(Doing::is_unsure);
+                (if is_unsure { Got::Unknown { why } } else { Got::Failed { why } }, Vec::new())
             }
         };
         self.end(lab, session, got, shown, measure);
         if is_over {
             self.sessions[session].renew();
         }
+    }
+
+    /// The next attempt, at another node: of a put that may have been made mostly at another site.
+    fn ask_again(&mut self, lab: &mut Lab, session: usize, measure: &mut Measure) {
+        let one = &mut self.sessions[session];
+        let is_unsure = one.doing.as_ref().is_some_and(Doing::is_unsure);
+        if is_unsure && one.client.random.chance(ELSEWHERE_PERMILLE) && one.go(self.world, lab) {
+            measure.moved();
+        }
+        let nodes = lab.sites[one.client.site].nodes.len();
+        one.client.node = (one.client.node + 1) % nodes;
+        let rest = one.client.random.between(BACKOFF);
+        measure.retry(lab.now().saturating_sub(self.began));
+        lab.call_after(rest, Call::Session(Due { session, what: What::Ask }));
     }
 
     /// A request ends: it goes into the history, and the next one is planned.
@@ -412,7 +462,8 @@ impl<'w> Sessions<'w> {
                 write: None,
                 got,
             };
-            let written = CausalToken::of_session(&one.token).and_then(|token| token.written);
+            let token = CausalToken::of_session(&one.token).filter(|_| !doing.is_placed);
+            let written = token.and_then(|token| token.written);
             self.unresolved.push(Unresolved { line, marks, mark: doing.asked.mark, written });
         }
         let pace = self.world.clients[one.client.group].pace;
@@ -445,6 +496,11 @@ impl Doing {
     fn is_read(&self) -> bool {
         self.asked.writes.is_empty()
     }
+
+    /// Whether it may have been done, and is asked again.
+    fn is_unsure(&self) -> bool {
+        self.numbered.as_ref().is_some_and(|put| put.is_unsure)
+    }
 }
 
 impl Session {
@@ -454,6 +510,21 @@ impl Session {
             1 => self.client.name.clone(),
             number => format!("{}~{number}", self.client.name),
         }
+    }
+
+    /// Some puts get a number, where sites take them so.
+    fn number_it(&mut self, world: &World, asked: &Asked) -> Option<Numbered> {
+        let spec = &world.keyspaces[world.clients[self.client.group].keyspace?];
+        let client = &mut self.client;
+        let may = spec.is_causal() && spec.sites.is_empty();
+        if !may || !client.random.chance(self.causal.numbered_permille) {
+            return None;
+        }
+        let (client_id, sequence) = (client.id, client.sequence + 1);
+        let request = RequestId { client: client_id, sequence, acknowledged_below: 0 };
+        let numbered = Numbered::of(&asked.body, request)?;
+        client.sequence = sequence;
+        Some(numbered)
     }
 
     /// Begins anew, having seen nothing.

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{Bytes, CausalWrite, Effect, KeyspaceId, Revision, SiteId};
+use model::{Bytes, CausalWrite, Effect, KeyspaceId, NO_KEYSPACE, Revision, SiteId};
 
 use super::asking::{OF_MOMENT, mark_of, mark_of_clear, mark_of_moment, mark_of_write};
-use crate::history::{Got, Position, Register, Request, WriteId};
+use super::retried::Retried;
+use crate::history::{Got, Instead, Position, Register, Request, WriteId};
 use crate::simulation::region::Ordered;
 
 /// A request and what came of it, before it is known which writes it is about.
@@ -34,13 +35,19 @@ pub struct Ordering {
 }
 
 impl Ordering {
-    /// Of what the root gave.
+    /// Of what the root gave, and of what sites wrote.
     #[must_use]
-    pub fn of(order: &[Ordered], prefix_of: impl Fn(KeyspaceId) -> String) -> Ordering {
+    pub fn of(
+        order: &[Ordered],
+        own_writes: &BTreeMap<(SiteId, Revision), CausalWrite>,
+        prefix_of: impl Fn(KeyspaceId) -> String,
+    ) -> Ordering {
         let mut ordering = Ordering::default();
         let mut expiries = Expiries::default();
-        for (position, site, write) in order {
-            let (site, revision) = (site.to_string(), write.revision.0);
+        let mut retried = Retried::default();
+        for (position, of_site, write) in order {
+            let (site, revision) = (of_site.to_string(), write.revision.0);
+            retried.follow(*position, write);
             let id = WriteId { site: site.clone(), revision };
             if let Some(mark) = mark_of_write(write)
                 && let Some(before) = ordering.by_mark.insert(mark.clone(), id)
@@ -54,7 +61,7 @@ impl Ordering {
                 ordering.wrong.get_or_insert(format!("{position}: {why}"));
             }
             let mut removes = Vec::new();
-            for effect in &write.effects {
+            for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
                 let Some(key) = effect.key() else {
                     let id = WriteId { site: site.clone(), revision };
                     ordering.by_mark.insert(mark_of_clear(revision), id);
@@ -79,8 +86,28 @@ impl Ordering {
                 instead: Vec::new(),
                 removes,
             });
+            if write.keyspace == NO_KEYSPACE
+                && let Some(own) = own_writes.get(&(*of_site, write.revision))
+                && !retried.is_attempt(own)
+            {
+                ordering.gives_way(own, retried.instead_of(*of_site, own));
+            }
         }
         ordering
+    }
+
+    /// The last place is that of a write which a retry has come in the place of: on these registers it counts elsewhere. What
+    /// is left of it has the place before.
+    fn gives_way(&mut self, own: &CausalWrite, instead: Vec<Instead>) {
+        let Some(mark) = mark_of_write(own) else { return };
+        let last = self.positions.last().expect("it was just noted");
+        let id = WriteId { site: last.site.clone(), revision: last.revision };
+        // What is left of it has its identity already.
+        let id = self.by_mark.entry(mark).or_insert(id);
+        let of_id = |place: &&mut Position| place.site == id.site && place.revision == id.revision;
+        if let Some(place) = self.positions.iter_mut().rev().take(2).find(of_id) {
+            place.instead = instead;
+        }
     }
 
     /// Takes in what was acknowledged by sites that went for good before the order had it. What was read at another
@@ -195,7 +222,7 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
     let mut all: BTreeMap<KeyspaceId, BTreeMap<String, String>> = BTreeMap::new();
     for (_, _, write) in order {
         let keys = all.entry(write.keyspace).or_default();
-        for effect in &write.effects {
+        for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
             let Some(key) = effect.key().map(|key| text(key)) else {
                 keys.clear();
                 continue;

@@ -216,6 +216,14 @@ impl<S: State> Machine<S> {
         rows::own(&self.state, after.max(self.causal().own_ordered()), bytes_max)
     }
 
+    /// Own writes after a revision, in order, with and without a position, of what is kept.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn causal_own(&self, after: Revision) -> Result<Vec<CausalWrite>, MachineError> {
+        rows::own(&self.state, after, usize::MAX)
+    }
+
     /// At the root: the order after a position, of what it keeps: as many entries as fit so many bytes, and
     /// the first one whatever it takes. Ask for what lies after [`Causal::trimmed_upto`] only.
     ///

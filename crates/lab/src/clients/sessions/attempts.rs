@@ -1,0 +1,59 @@
+//! A put that may be sent to several sites: as one of them is asked for it, and what failures mean for it.
+
+use model::{
+    Body, Bytes, CausalCommand, Command, Condition, Expiry, KeyspaceId, Position, RequestId,
+    SiteId, Write,
+};
+
+/// A put under a number.
+#[derive(Debug, Clone)]
+pub(super) struct Numbered {
+    request: RequestId,
+    keyspace: KeyspaceId,
+    pairs: Vec<(Bytes, Bytes)>,
+    /// The site that was asked first, if that may have made it.
+    first: Option<SiteId>,
+    /// It may have been made.
+    pub(super) is_unsure: bool,
+}
+
+impl Numbered {
+    /// A request as such a put, if it is a put of whole strings and nothing else.
+    pub(super) fn of(body: &Body, request: RequestId) -> Option<Numbered> {
+        let Body::Write(Command::Write { keyspace, write, .. }) = body else { return None };
+        let pairs = match write {
+            Write::Put {
+                key,
+                value,
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                return_old: false,
+            } => vec![(key.clone(), value.clone())],
+            Write::PutMany { pairs, if_all_absent: false } => pairs.clone(),
+            _ => return None,
+        };
+        Some(Numbered { request, keyspace: *keyspace, pairs, first: None, is_unsure: false })
+    }
+
+    /// The attempt at a site.
+    pub(super) fn at(&self, site: SiteId) -> Body {
+        let Numbered { request, keyspace, pairs, first, .. } = self.clone();
+        let (tried, since) = (first.unwrap_or(site), Position(0));
+        Body::Write(Command::Causal(match tried == site {
+            true => CausalCommand::Numbered { request, keyspace, pairs },
+            false => CausalCommand::Retry { request, tried, since, keyspace, pairs },
+        }))
+    }
+
+    /// A node of this site has an attempt.
+    pub(super) fn came_to(&mut self, site: SiteId) {
+        self.first.get_or_insert(site);
+    }
+
+    /// The attempt was certainly not made. If no other one was, either, any site can be the first one.
+    pub(super) fn was_not_made(&mut self) {
+        if !self.is_unsure {
+            self.first = None;
+        }
+    }
+}
