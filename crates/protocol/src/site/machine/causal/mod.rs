@@ -22,7 +22,8 @@
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `roots` | another root: where an order ends, and goes on |
 //! | `standby` | what the root and its standby commit to |
-//! | `retries` | puts that a client may send to two sites
+//! | `retries` | puts that a client may send to two sites |
+//! | `settled` | own ones of them whose places are not known here |
 //! | `restored` | a site that was restored from a backup |
 //! | `import` | the order as it comes here |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
@@ -53,6 +54,7 @@ mod retry_rows;
 mod roots;
 mod rows;
 pub mod session;
+mod settled;
 mod standby;
 mod write;
 

@@ -12,6 +12,7 @@
 
 use super::super::Applying;
 use super::registers::Pending;
+use super::retries::number_of;
 use super::{Causal, Stopped, rows};
 use model::{CausalWrite, Revision, limits};
 use storage::state::State;
@@ -57,7 +58,12 @@ impl<S: State> Applying<'_, S> {
         let causal = &mut self.modes.causal;
         match write.revision <= causal.head.own_ordered {
             true => causal.kept_bytes -= bytes as u64,
-            false => causal.settle(write, bytes),
+            false => {
+                causal.settle(write, bytes);
+                if let Some(number) = number_of(write) {
+                    self.keep_settled(number, write.revision);
+                }
+            }
         }
         self.overlay.remove(rows::of_unordered(write.revision));
     }

@@ -25,6 +25,7 @@
 
 use super::super::{Applying, Machine};
 use super::registers::Pending;
+use super::settled::Settled;
 use super::{Causal, Stopped, retry_rows};
 use crate::bugs::Bug;
 use model::{
@@ -70,6 +71,7 @@ pub(super) struct Retries {
     /// This site's own without a place.
     pub(super) pending: BTreeMap<Number, Revision>,
     pub(super) open: BTreeMap<Number, Open>,
+    pub(super) settled: Settled,
 }
 
 impl Open {
@@ -84,7 +86,7 @@ impl Open {
 }
 
 /// The number that a write has at its site.
-fn number_of(write: &CausalWrite) -> Option<Number> {
+pub(super) fn number_of(write: &CausalWrite) -> Option<Number> {
     write.effects.iter().find_map(|effect| match effect {
         Effect::Numbered { client, sequence } => Some((*client, *sequence)),
         _ => None,
@@ -167,8 +169,10 @@ impl<S: State> Applying<'_, S> {
         let place = self.causal_begin(keyspace)?;
         let retries = &self.modes.causal.retries;
         let number = (request.client, request.sequence);
-        let placed = retries.placed.get(&number).map(|placed| placed.version);
-        if let Some(version) = retries.pending.get(&number).copied().or(placed) {
+        let own = retries.pending.get(&number).copied();
+        let own = own.or_else(|| retries.settled.revision(&number));
+        let placed = || retries.placed.get(&number).map(|placed| placed.version);
+        if let Some(version) = own.or_else(placed) {
             return Ok(Answer::Put { applied: true, version, old: None });
         }
         if retries.pending.len() >= limits::CAUSAL_NUMBERS_KEPT_MAX {
@@ -432,6 +436,11 @@ impl<S: State> Applying<'_, S> {
             self.overlay.remove(retry_rows::of_open(number));
         }
         self.modes.causal.retries.pending = old.pending;
+        self.modes.causal.retries.settled = old.settled;
+        for (number, placed) in old.placed.into_iter().filter(|(_, one)| one.version > Revision(0))
+        {
+            self.keep_settled(number, placed.version);
+        }
         self.know_after(upto);
         let last = self.modes.causal.head.last;
         let mut imported = Vec::new();

@@ -4,6 +4,7 @@ use super::super::tables::CAUSAL;
 use super::MachineError;
 use super::retries::{Number, Open, Placed, Retries};
 use super::rows::{DAMAGED, number_of, numbered};
+use super::settled;
 use model::{ClientId, Position};
 use std::collections::BTreeMap;
 use storage::state::Read;
@@ -66,7 +67,8 @@ pub(super) fn load_open(
 
 /// What is known of numbered writes, without own ones that have no place.
 pub(super) fn load_retries(read: &impl Read) -> Result<Retries, MachineError> {
-    let mut retries = Retries { open: load_open(read, RETRIES)?, ..Retries::default() };
+    let (open, settled) = (load_open(read, RETRIES)?, settled::load(read)?);
+    let mut retries = Retries { open, settled, ..Retries::default() };
     if let Some(row) = read.get(&KNOWN_AFTER)? {
         retries.known_after = row::decode(&row).ok_or(DAMAGED)?;
     }

@@ -12,6 +12,7 @@
 //! K w site       → as K s: what a resync has brought of that
 //! K z           → row of what a restored site lacks ([`Restored`])
 //! K n position  → row of the client and sequence of a numbered write
+//! K k revision  → row of the same of an own one whose place is not known (`settled`)
 //! K l           → row of the place behind which all numbers are known
 //! K p client sequence → row of a retried write (`retries`)
 //! K q client sequence → as K p: what a resync has brought of that

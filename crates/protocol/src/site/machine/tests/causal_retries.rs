@@ -143,3 +143,39 @@ fn a_resync_brings_the_retries_that_the_site_may_offer_to() {
     settle(&mut sites);
     assert_eq!(sites[0].machine.retries().iter().filter(is_open).count(), 0, "it is closed");
 }
+
+#[test]
+fn a_first_attempt_after_a_resync_is_not_a_new_write() {
+    let mut sites = three_sites();
+    let [a, b, c] = &mut sites;
+    let made = |version| Ok(Answer::Put { applied: true, version, old: None });
+    // The place of the first is known here; that of the second comes with a resync; the third has none.
+    let mut put = |b: &mut Site, sequence, key| {
+        b.causal(numbered(sequence, key, "u")).unwrap();
+        b.machine.causal().last_revision()
+    };
+    let first = put(b, 1, "x");
+    order(a, b);
+    import(a);
+    b.import_from(a).unwrap();
+    let second = put(b, 2, "y");
+    order(a, b);
+    import(a);
+    c.import_from(a).unwrap();
+    let third = put(b, 3, "z");
+    let start = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto: start }).unwrap();
+    let chunks = resync(a, b, start, start).unwrap();
+    let switch = CausalCommand::Resync(Resync::Switch { start, chunks, upto: start });
+    assert_eq!(b.causal(switch), Ok(Answer::Installed));
+    for _ in 0..2 {
+        for (sequence, key, version) in [(1, "x", first), (2, "y", second), (3, "z", third)] {
+            assert_eq!(b.causal(numbered(sequence, key, "late")), made(version), "{key}");
+        }
+        b.reopen();
+    }
+    settle(&mut sites);
+    for key in ["x", "y", "z"] {
+        shows(&sites, key, "u");
+    }
+}
