@@ -19,6 +19,7 @@
 //! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
 //! [`Effect::Numbered`], [`Effect::Retried`] and [`Effect::Matched`] assign no register: they say which request a write is.
+//! Nor does [`Effect::Fetched`], which brings a site what keys hold.
 //!
 //! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
 //! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
@@ -223,10 +224,22 @@ pub enum Effect {
         /// Which of its writes.
         sequence: u64,
     },
+    /// What keys hold right before its place, for a site that holds them on demand from there on. Only the root orders it.
+    Fetched {
+        /// The site.
+        site: SiteId,
+        /// The keys, each with its record; `None`: it is absent.
+        items: Vec<(Bytes, Option<Bytes>)>,
+    },
+}
+
+/// By what a place names a key, for sites that hold some keys on demand: FNV-1a, of 32 bits.
+pub fn key_hash(key: &[u8]) -> u32 {
+    key.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Effect {
-    /// Whether it says which request a write is, and assigns nothing.
+    /// Whether it assigns nothing.
     pub fn is_mark(&self) -> bool {
         self.key().is_none() && *self != Effect::Clear
     }
@@ -237,7 +250,8 @@ impl Effect {
             Effect::Clear
             | Effect::Numbered { .. }
             | Effect::Retried { .. }
-            | Effect::Matched { .. } => return None,
+            | Effect::Matched { .. }
+            | Effect::Fetched { .. } => return None,
             Effect::Put { key, .. }
             | Effect::Delete { key }
             | Effect::SetFields { key, .. }
@@ -264,6 +278,12 @@ impl Effect {
                     fields.iter().map(|(field, value)| field.len() + value.len()).sum()
                 }
                 Effect::DeleteFields { fields, .. } => fields.iter().map(Bytes::len).sum(),
+                Effect::Fetched { items, .. } => {
+                    let of_item = |(key, row): &(Bytes, Option<Bytes>)| {
+                        key.len() + row.as_ref().map_or(0, Bytes::len)
+                    };
+                    items.iter().map(of_item).sum()
+                }
             }
     }
 }

@@ -31,6 +31,8 @@ pub enum JobName {
     Distribute,
     /// Takes the region's order over.
     Import,
+    /// Fetches keys that this site holds on demand, and evicts others.
+    Fetch,
     /// Trims the region's order, and sends sites that lack it their keys anew.
     Resync,
     /// Brings the order of the region to another root.
@@ -41,7 +43,7 @@ pub enum JobName {
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 17] = [
+    pub const ALL: [JobName; 18] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -56,6 +58,7 @@ impl JobName {
         JobName::Export,
         JobName::Distribute,
         JobName::Import,
+        JobName::Fetch,
         JobName::Resync,
         JobName::Root,
         JobName::Standby,
@@ -78,6 +81,7 @@ impl JobName {
             JobName::Export => "export",
             JobName::Distribute => "distribute",
             JobName::Import => "import",
+            JobName::Fetch => "fetch",
             JobName::Resync => "resync",
             JobName::Root => "root",
             JobName::Standby => "standby",
@@ -93,7 +97,7 @@ impl JobName {
             JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
             JobName::Distribute | JobName::Import | JobName::Root | JobName::Standby => "writes",
-            JobName::Resync => "keys",
+            JobName::Resync | JobName::Fetch => "keys",
             JobName::Balance | JobName::Register => "",
         }
     }
@@ -130,6 +134,7 @@ impl JobName {
                 "has the standby in sync, at the root; takes over from a lost root, at the standby"
             }
             JobName::Import => "takes the region's order over, once it has the writes",
+            JobName::Fetch => "fetches causal keys that are held here on demand, and evicts others",
         }
     }
 }

@@ -59,6 +59,11 @@ pub enum Miss {
     Forward,
     /// It refuses it.
     Refuse,
+    /// It gets the keys that are asked for from the root, and holds them from then on: as many as fit.
+    Fetch {
+        /// Bytes of keys and what they hold that a site which is not named holds of the keyspace, about.
+        held_bytes_max: u64,
+    },
 }
 
 /// What a user states when creating a keyspace.
@@ -143,6 +148,16 @@ pub enum KeyspaceError {
          do not"
     )]
     SitesConsistency(String),
+    /// Some sites hold all of it.
+    #[error("keyspace {0:?} asks for miss fetch; name the sites that hold all of it, too")]
+    FetchSites(String),
+    /// What a site holds on demand is out of range.
+    #[error(
+        "keyspace {0:?} asks for miss fetch out of range: held_bytes_max is {bytes_min} to {bytes_max}",
+        bytes_min = limits::CAUSAL_HELD_BYTES_MIN,
+        bytes_max = limits::CAUSAL_HELD_BYTES_MAX
+    )]
+    HeldBytes(String),
     /// This version cannot serve the promise.
     #[error(
         "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
@@ -202,6 +217,14 @@ impl KeyspaceSpec {
         self.sites.is_empty() || self.sites.contains(&site)
     }
 
+    /// How many bytes of its keys a site holds on demand; `None`: it holds all of them, or none.
+    pub fn on_demand_at(&self, site: SiteId) -> Option<u64> {
+        match self.miss {
+            Miss::Fetch { held_bytes_max } if !self.is_held_by(site) => Some(held_bytes_max),
+            _ => None,
+        }
+    }
+
     /// Whether groups of its keys follow their users: they are lent to other sites.
     pub fn is_adaptive(&self) -> bool {
         self.is_global() && self.placement == Placement::Adaptive
@@ -257,6 +280,15 @@ impl KeyspaceSpec {
         let has_sites = !self.sites.is_empty() || self.miss != Miss::Forward;
         if has_sites && !self.is_causal() {
             return Err(KeyspaceError::SitesConsistency(self.name.clone()));
+        }
+        if let Miss::Fetch { held_bytes_max } = self.miss {
+            let range = limits::CAUSAL_HELD_BYTES_MIN..=limits::CAUSAL_HELD_BYTES_MAX;
+            if self.sites.is_empty() {
+                return Err(KeyspaceError::FetchSites(self.name.clone()));
+            }
+            if !range.contains(&held_bytes_max) {
+                return Err(KeyspaceError::HeldBytes(self.name.clone()));
+            }
         }
         match (self.consistency, self.scope) {
             (Consistency::Linearizable, Scope::Site) | (Consistency::Causal, Scope::Region)
@@ -323,6 +355,7 @@ impl fmt::Display for Miss {
         f.write_str(match self {
             Miss::Forward => "forward",
             Miss::Refuse => "refuse",
+            Miss::Fetch { .. } => "fetch",
         })
     }
 }
@@ -334,7 +367,8 @@ impl std::str::FromStr for Miss {
         Ok(match text {
             "forward" => Miss::Forward,
             "refuse" => Miss::Refuse,
-            _ => return Err(format!("{text:?} is no miss: use forward or refuse")),
+            "fetch" => Miss::Fetch { held_bytes_max: limits::CAUSAL_HELD_BYTES_DEFAULT },
+            _ => return Err(format!("{text:?} is no miss: use forward, refuse or fetch")),
         })
     }
 }
@@ -428,6 +462,17 @@ mod tests {
         let some = KeyspaceSpec { sites: vec![SiteId(2)], miss: Miss::Refuse, ..causal.clone() };
         assert_eq!((some.check(), some.is_held_by(SiteId(1))), (Ok(()), false));
         assert!(some.is_held_by(SiteId(2)) && causal.is_held_by(SiteId(1)));
+        let on_demand =
+            |held_bytes_max| KeyspaceSpec { miss: Miss::Fetch { held_bytes_max }, ..some.clone() };
+        let fetch = on_demand(limits::CAUSAL_HELD_BYTES_MIN);
+        assert_eq!(fetch.check(), Ok(()));
+        assert_eq!(
+            [1, 2].map(|site| fetch.on_demand_at(SiteId(site))),
+            [Some(limits::CAUSAL_HELD_BYTES_MIN), None]
+        );
+        assert!(matches!(on_demand(0).check(), Err(KeyspaceError::HeldBytes(_))));
+        let everywhere = KeyspaceSpec { sites: vec![], ..fetch };
+        assert!(matches!(everywhere.check(), Err(KeyspaceError::FetchSites(_))));
         for spec in [
             KeyspaceSpec { sites: vec![SiteId(2)], ..KeyspaceSpec::linearizable_site("c", "c:") },
             KeyspaceSpec { miss: Miss::Refuse, ..KeyspaceSpec::linearizable_global("c", "c:") },

@@ -48,7 +48,9 @@ pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
-pub use causal::{CausalToken, CausalWrite, Effect, Import, NO_KEYSPACE, NO_SITE, Offer, Position};
+pub use causal::{
+    CausalToken, CausalWrite, Effect, Import, NO_KEYSPACE, NO_SITE, Offer, Position, key_hash,
+};
 pub use change::{Change, ChangeKind};
 pub use client_name::ClientName;
 pub use command::{

@@ -163,6 +163,28 @@ pub const CAUSAL_NUMBERS_KEPT_MAX: usize = 65_536;
 pub const CAUSAL_RETRIES_OPEN_MAX: usize = 1_024;
 /// Bytes of the keys of a numbered put.
 pub const CAUSAL_NUMBERED_KEYS_BYTES_MAX: usize = 4 << 10;
+/// Bytes that a site holds on demand of one keyspace: what an operator may ask for, and what is meant otherwise.
+pub const CAUSAL_HELD_BYTES_MIN: u64 = 1 << 10;
+/// See [`CAUSAL_HELD_BYTES_MIN`].
+pub const CAUSAL_HELD_BYTES_MAX: u64 = 1 << 40;
+/// See [`CAUSAL_HELD_BYTES_MIN`].
+pub const CAUSAL_HELD_BYTES_DEFAULT: u64 = 64 << 20;
+/// Keys of one keyspace that a site holds on demand.
+pub const CAUSAL_HELD_KEYS_MAX: usize = 262_144;
+/// What a held key counts beside its own bytes and those of what it holds.
+pub const CAUSAL_HELD_KEY_OVERHEAD_BYTES: u64 = 128;
+/// Keys that one command fetches or evicts, and that a request may wait for.
+pub const CAUSAL_FETCHED_KEYS_MAX: usize = 256;
+/// Bytes of keys and what they hold in one place of the order (what exceeds the limit is left out, but not the first one).
+pub const CAUSAL_FETCHED_BYTES_MAX: usize = CAUSAL_IMPORT_BYTES_MAX;
+/// Fetches of one site in flight.
+pub const CAUSAL_FETCHES_INFLIGHT_MAX: usize = 8;
+/// Keys that a site waits for.
+pub const CAUSAL_WANTS_MAX: usize = 65_536;
+/// Keys of one write whose hashes are beside its place; the content of a write with more is sent to each site.
+pub const CAUSAL_PLACE_HASHES_MAX: usize = 16;
+/// Keys that a root takes one site to hold, to send it writes without being asked.
+pub const CAUSAL_HINTS_MAX: usize = 65_536;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
@@ -362,6 +384,9 @@ const _: () = {
     assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);
     assert!(CAUSAL_OFFER_BYTES_MAX + COMMAND_BYTES_MAX < ENTRY_BYTES_MAX);
     assert!(CAUSAL_IMPORT_BYTES_MAX + COMMAND_BYTES_MAX < ENTRY_BYTES_MAX);
+    assert!(CAUSAL_FETCHED_BYTES_MAX <= CAUSAL_IMPORT_BYTES_MAX);
+    assert!(CAUSAL_HELD_BYTES_MIN <= CAUSAL_HELD_BYTES_DEFAULT);
+    assert!(CAUSAL_HELD_BYTES_DEFAULT <= CAUSAL_HELD_BYTES_MAX);
     assert!(CAUSAL_PAYLOAD_BYTES_MAX + COMMAND_BYTES_MAX < PEER_FRAME_BYTES_MAX);
     assert!(CAUSAL_BATCH_PLACES_MAX as u64 <= CAUSAL_PLACES_INFLIGHT_MAX);
     assert!(ENTRY_BYTES_MAX + APPEND_BYTES_MAX <= PEER_FRAME_BYTES_MAX);

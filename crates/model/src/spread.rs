@@ -103,7 +103,7 @@ impl Query {
     }
 
     /// Its keys; none for one that is about a whole keyspace.
-    fn keys(&self) -> &[Bytes] {
+    pub fn keys(&self) -> &[Bytes] {
         match self {
             Query::Get { key }
             | Query::Expiry { key }
@@ -135,7 +135,7 @@ impl Query {
 
 impl Step {
     /// Its keys; none for one that is about a whole keyspace.
-    fn keys(&self) -> Box<dyn Iterator<Item = &Bytes> + '_> {
+    pub fn keys(&self) -> Box<dyn Iterator<Item = &Bytes> + '_> {
         match self {
             Step::Read(query) => Box::new(query.keys().iter()),
             Step::Write(write) => Box::new(write.keys()),

@@ -150,6 +150,14 @@ pub enum Bug {
     AnswersUnheld,
     /// A site that passes a session's request on leaves out what its answer says that the session has seen and written.
     ForwardedUnmerged,
+    /// What a fetch of causal keys brings lacks what the root has ordered and not imported.
+    FetchedUnfolded,
+    /// A site of causal keys takes what a fetch brings before its place.
+    FetchedOutside,
+    /// A site of causal keys takes places that touch what it holds on demand without their content.
+    CoveredFetched,
+    /// A site of causal keys answers reads of keys that it does not hold, of those that it could fetch.
+    AnswersUnfetched,
     /// The root of causal keys orders a retried write again that has a place.
     RetryForgotten,
     /// The site that was asked first has its own attempt, and what it overwrote there, ordered behind the retry.
@@ -158,7 +166,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 68] = [
+    pub const ALL: [Bug; 72] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -225,6 +233,10 @@ impl Bug {
         Bug::CoveredHeld,
         Bug::AnswersUnheld,
         Bug::ForwardedUnmerged,
+        Bug::FetchedUnfolded,
+        Bug::FetchedOutside,
+        Bug::CoveredFetched,
+        Bug::AnswersUnfetched,
         Bug::RetryForgotten,
         Bug::RetryUnmatched,
     ];
@@ -298,6 +310,10 @@ impl Bug {
             Bug::CoveredHeld => "covered-held",
             Bug::AnswersUnheld => "answers-unheld",
             Bug::ForwardedUnmerged => "forwarded-unmerged",
+            Bug::FetchedUnfolded => "fetched-unfolded",
+            Bug::FetchedOutside => "fetched-outside",
+            Bug::CoveredFetched => "covered-fetched",
+            Bug::AnswersUnfetched => "answers-unfetched",
             Bug::RetryForgotten => "retry-forgotten",
             Bug::RetryUnmatched => "retry-unmatched",
         }
@@ -348,6 +364,8 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::ResolvedUnreleased, causal::Bug::ResolvedUnreleased),
         (Bug::InSyncEarly, causal::Bug::InSyncEarly),
         (Bug::CoveredHeld, causal::Bug::CoveredHeld),
+        (Bug::FetchedOutside, causal::Bug::FetchedOutside),
+        (Bug::CoveredFetched, causal::Bug::CoveredFetched),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

@@ -19,6 +19,7 @@ use model::{
 use protocol::global::accesses::{Asker, Entry};
 use protocol::placement::Sampler;
 use protocol::site::machine::Reader;
+use protocol::site::machine::causal::HeldSize;
 use protocol::site::machine::causal::session::{CausalPoint, SessionRead};
 use protocol::site::{MapView, ReadGate, Status};
 use std::collections::BTreeMap;
@@ -132,6 +133,11 @@ impl Handle {
     /// How far this node is in its region's order.
     pub fn causal(&self) -> CausalPoint {
         self.shared.reader.causal()
+    }
+
+    /// What this node's site holds on demand of causal keyspaces.
+    pub fn held(&self) -> HeldSize {
+        self.shared.reader.held()
     }
 
     /// Sends a request of a session to the site and waits for its answer.

@@ -84,6 +84,8 @@ struct ReplicaGauges {
     mirror_age_ms: Gauge,
     mirrors_kept: Gauge,
     mirrored_keys: Gauge,
+    causal_held_keys: Gauge,
+    causal_held_bytes: Gauge,
 }
 
 impl Default for Metrics {
@@ -201,6 +203,12 @@ impl ReplicaGauges {
             ),
             ("mirrors_kept", "Other sites whose mirror is kept here", &self.mirrors_kept),
             ("mirrored_keys", "Keys of other sites that are mirrored here", &self.mirrored_keys),
+            (
+                "causal_held_keys",
+                "Keys that the site holds on demand of causal keyspaces",
+                &self.causal_held_keys,
+            ),
+            ("causal_held_bytes", "Bytes of those and what they hold", &self.causal_held_bytes),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -276,6 +284,8 @@ impl Metrics {
             (&replica.reads_waiting, status.reads_waiting as u64),
             (&replica.forwarded, status.forwarded as u64),
             (&replica.keys, handle.key_count()),
+            (&replica.causal_held_keys, handle.held().keys),
+            (&replica.causal_held_bytes, handle.held().bytes),
         ];
         for (gauge, number) in numbers {
             gauge.set(number as i64);

@@ -1329,6 +1329,8 @@ pub struct KeyspaceSpec {
     pub miss: ::prost::alloc::string::String,
     #[prost(bool, tag = "13")]
     pub was_adaptive: bool,
+    #[prost(uint64, tag = "14")]
+    pub held_bytes_max: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Keyspace {
@@ -2632,6 +2634,10 @@ pub struct ShowRegionResponse {
     pub standby_by_hand: bool,
     #[prost(bool, tag = "165")]
     pub standby_nearest: bool,
+    #[prost(uint64, tag = "180")]
+    pub held_keys: u64,
+    #[prost(uint64, tag = "181")]
+    pub held_bytes: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RebuiltRegion {

@@ -11,7 +11,7 @@ use model::{KeyspaceId, Position, Revision, SiteId, limits};
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CausalMessage {
     /// One step; `None`: one that is unknown to this version.
-    #[prost(oneof = "CausalStep", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "CausalStep", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub step: Option<CausalStep>,
 }
 
@@ -42,6 +42,23 @@ pub enum CausalStep {
     /// The sender is no leader, and the message before was for one. The leader of its site; 0: not known.
     #[prost(uint64, tag = "8")]
     LedBy(u64),
+    /// A node of a site asks its leader to fetch keys that are held on demand.
+    #[prost(message, tag = "9")]
+    Want(Keys),
+    /// Keys that a site holds on demand no more, from its leader to the root's.
+    #[prost(message, tag = "10")]
+    Drop(Keys),
+}
+
+/// Keys of a keyspace.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Keys {
+    /// Which keyspace.
+    #[prost(uint32, tag = "1")]
+    pub keyspace: u32,
+    /// The keys.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub keys: Vec<Bytes>,
 }
 
 /// Writes of a site.
@@ -101,10 +118,16 @@ pub struct Places {
     /// The keyspace of each. Empty, as in earlier versions: all sites hold all keyspaces.
     #[prost(uint32, repeated, tag = "6")]
     pub keyspaces: Vec<u32>,
+    /// How many of `hashes` belong to each. Empty: the site holds no keys on demand.
+    #[prost(uint32, repeated, tag = "7")]
+    pub hash_counts: Vec<u32>,
+    /// The keys of each, by [`model::key_hash`]. None of one: its content is needed, whatever the site holds.
+    #[prost(fixed32, repeated, tag = "8")]
+    pub hashes: Vec<u32>,
 }
 
 /// A place of the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceOf {
     /// Which one.
     pub position: Position,
@@ -114,6 +137,8 @@ pub struct PlaceOf {
     pub revision: Revision,
     /// Its keyspace, if that is named.
     pub keyspace: Option<KeyspaceId>,
+    /// Its keys, by their hashes: see [`Places::hashes`].
+    pub hashes: Vec<u32>,
 }
 
 /// Positions whose writes the sender lacks.
@@ -154,16 +179,24 @@ impl Places {
     pub fn entries(&self) -> Option<Vec<PlaceOf>> {
         let count = self.sites.len();
         let has_keyspaces = [0, count].contains(&self.keyspaces.len());
-        let has_all = count == self.revisions.len() && has_keyspaces;
+        let counts = &self.hash_counts;
+        let is_counted =
+            counts.iter().map(|count| *count as usize).sum::<usize>() == self.hashes.len();
+        let has_hashes = [0, count].contains(&counts.len()) && is_counted;
+        let has_all = count == self.revisions.len() && has_keyspaces && has_hashes;
         if !has_all || count > limits::CAUSAL_BATCH_PLACES_MAX {
             return None;
         }
         let all = self.sites.iter().zip(&self.revisions).zip(0u64..);
+        let mut hashes = self.hashes.iter().copied();
         let entry = |((site, revision), at): ((&u32, &u64), u64)| {
             let position = Position(self.first.checked_add(at)?);
             let keyspace = self.keyspaces.get(at as usize).copied().map(KeyspaceId);
             let (site, revision) = (SiteId(*site), Revision(*revision));
-            (position.0 > self.after).then_some(PlaceOf { position, site, revision, keyspace })
+            let count = counts.get(at as usize).copied().unwrap_or_default() as usize;
+            let hashes = hashes.by_ref().take(count).collect();
+            let is_behind = position.0 > self.after;
+            is_behind.then_some(PlaceOf { position, site, revision, keyspace, hashes })
         };
         all.map(entry).collect()
     }
@@ -210,7 +243,7 @@ mod tests {
                     first: 3,
                     sites: vec![4, 5],
                     revisions: vec![6, 7],
-                    keyspaces: vec![],
+                    ..Places::default()
                 }),
                 b"\x22\x0e\x08\x01\x10\x02\x18\x03\x22\x02\x04\x05\x2a\x02\x06\x07",
             ),
@@ -222,9 +255,24 @@ mod tests {
                     sites: vec![4, 5],
                     revisions: vec![6, 7],
                     keyspaces: vec![2, 3],
+                    ..Places::default()
                 }),
                 b"\x22\x12\x08\x01\x10\x02\x18\x03\x22\x02\x04\x05\x2a\x02\x06\x07\x32\x02\x02\x03",
             ),
+            (
+                CausalStep::Places(Places {
+                    sites: vec![4, 5],
+                    hash_counts: vec![0, 1],
+                    hashes: vec![6],
+                    ..Places::default()
+                }),
+                b"\x22\x0e\x22\x02\x04\x05\x3a\x02\x00\x01\x42\x04\x06\x00\x00\x00",
+            ),
+            (
+                CausalStep::Want(Keys { keyspace: 2, keys: vec!["k".into()] }),
+                b"\x4a\x05\x08\x02\x12\x01k",
+            ),
+            (CausalStep::Drop(Keys { keyspace: 2, keys: vec![] }), b"\x52\x02\x08\x02"),
             (CausalStep::Pull(Pull { positions: vec![8, 9] }), b"\x2a\x04\x0a\x02\x08\x09"),
             (CausalStep::Resolve(Resolve { site: 1, revision: 2 }), b"\x32\x04\x08\x01\x10\x02"),
             (
@@ -259,17 +307,23 @@ mod tests {
             let place = |((position, site, revision), keyspace): ((u64, u32, u64), Option<u32>)| {
                 let (position, site) = (Position(position), SiteId(site));
                 let (revision, keyspace) = (Revision(revision), keyspace.map(KeyspaceId));
-                PlaceOf { position, site, revision, keyspace }
+                PlaceOf { position, site, revision, keyspace, hashes: Vec::new() }
             };
             Some(all.map(place).collect())
         };
         assert_eq!(good.entries(), wanted([None, None]));
         let named = Places { keyspaces: vec![5, 6], ..good.clone() };
         assert_eq!(named.entries(), wanted([Some(5), Some(6)]));
+        let hashed = Places { hash_counts: vec![2, 0], hashes: vec![5, 6], ..good.clone() };
+        let hashes: Vec<Vec<u32>> =
+            hashed.entries().unwrap().into_iter().map(|one| one.hashes).collect();
+        assert_eq!(hashes, [vec![5, 6], vec![]]);
         let many = limits::CAUSAL_BATCH_PLACES_MAX + 1;
         for bad in [
             Places { revisions: vec![7], ..good.clone() },
             Places { keyspaces: vec![7], ..good.clone() },
+            Places { hash_counts: vec![2, 1], ..hashed.clone() },
+            Places { hash_counts: vec![2], ..hashed },
             Places { first: 2, ..good.clone() },
             Places { first: u64::MAX, ..good.clone() },
             Places { sites: vec![1; many], revisions: vec![1; many], ..good },

@@ -370,7 +370,7 @@ impl v1::deployment_server::Deployment for Callee {
             let Some(region) = registry.regions.last() else {
                 return Ok(v1::ShowRegionResponse::default());
             };
-            let here = self.handle.causal();
+            let (here, held) = (self.handle.causal(), self.handle.held());
             let (standby, rule) = (region.standby, region.standby_rule);
             Ok(v1::ShowRegionResponse {
                 id: u32::from(region.id.0),
@@ -391,6 +391,8 @@ impl v1::deployment_server::Deployment for Callee {
                 standby_in_sync: standby.is_some_and(|one| one.in_sync),
                 standby_by_hand: rule.by_hand,
                 standby_nearest: rule.choice == StandbyChoice::Nearest,
+                held_keys: held.keys,
+                held_bytes: held.bytes,
             })
         })
         .await

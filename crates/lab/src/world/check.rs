@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{KeyspaceSpec, Scope, SiteId, SiteName};
+use model::{KeyspaceSpec, Miss, Scope, SiteId, SiteName};
 
 use super::file::{
     AlsoFile, ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong,
@@ -225,6 +225,11 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         spec.lease_reads = keyspace.lease_reads;
         spec.rmw = keyspace.rmw.parse().map_err(|why: String| Wrong::at("rmw", why))?;
         spec.miss = keyspace.miss.parse().map_err(|why: String| Wrong::at("miss", why))?;
+        if let (Miss::Fetch { held_bytes_max }, Some(bytes)) =
+            (&mut spec.miss, keyspace.held_bytes_max)
+        {
+            *held_bytes_max = bytes;
+        }
         // Sites get their ids in the order in which they are written; spare ones join later.
         let inside = || written.site.iter().filter(|site| !site.spare);
         for name in &keyspace.sites {

@@ -243,9 +243,12 @@ pub struct KeyspaceFile {
     /// With consistency `causal`: the sites that hold it; all by default.
     #[serde(default)]
     pub sites: Vec<String>,
-    /// With consistency `causal`: what the others do with requests, `forward` or `refuse`.
+    /// With consistency `causal`: what the others do with requests, `forward`, `refuse` or `fetch`.
     #[serde(default = "forward")]
     pub miss: String,
+    /// With `fetch`: bytes that each of the others holds.
+    #[serde(default)]
+    pub held_bytes_max: Option<u64>,
     /// Copies that nodes keep of other sites' keys, with scope `global`: `off`, `validated` or `stale`.
     #[serde(default = "off")]
     pub cache: String,

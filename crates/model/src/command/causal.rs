@@ -82,6 +82,26 @@ pub enum CausalCommand {
         /// Each site's last revision with a position.
         sites: Vec<LastOrdered>,
     },
+    /// At the root: what keys hold at the next place of the order is content of that place, for a site that holds them on
+    /// demand. [`crate::Answer::Integer`]: the first so many of the keys are in it.
+    Fetch {
+        /// The epoch of the root: in another one it refuses.
+        epoch: u16,
+        /// The site that is to hold them.
+        site: SiteId,
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Which, each once.
+        keys: Vec<Bytes>,
+    },
+    /// At a site that holds keys on demand: it does so no more, unless it has written one and not imported its place.
+    /// [`crate::Answer::Done`].
+    Evict {
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Which.
+        keys: Vec<Bytes>,
+    },
     /// What the root, or its standby, commits to while the registry says nothing else of the standby: under another
     /// version it is refused, and ends. [`crate::Answer::Done`].
     Standby {
@@ -258,6 +278,13 @@ impl CausalCommand {
                 let bytes = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
                 Properties::new(true, true).carrying(bytes)
             }
+            // Once more it gets another place, where the keys are held already.
+            CausalCommand::Fetch { keys, .. } => {
+                Properties::new(true, true).carrying(keys.iter().map(Bytes::len).sum())
+            }
+            CausalCommand::Evict { keys, .. } => {
+                Properties::new(true, false).carrying(keys.iter().map(Bytes::len).sum())
+            }
             // Once more it would remove what was written in between.
             CausalCommand::Clear { .. } => Properties::new(false, true),
             CausalCommand::Ordered { sites, .. } => {
@@ -298,6 +325,13 @@ impl fmt::Display for CausalCommand {
                 write!(f, "retry {client:?} {sequence}, tried at {tried}")
             }
             CausalCommand::Clear { keyspace } => write!(f, "clear keyspace {keyspace}"),
+            CausalCommand::Fetch { epoch, site, keyspace, keys } => {
+                let count = keys.len();
+                write!(f, "fetch {count} keys of keyspace {keyspace} for {site} in epoch {epoch}")
+            }
+            CausalCommand::Evict { keyspace, keys } => {
+                write!(f, "evict {} keys of keyspace {keyspace}", keys.len())
+            }
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),
             CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {
                 write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")

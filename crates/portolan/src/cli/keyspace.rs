@@ -68,10 +68,14 @@ pub(crate) struct Create {
     /// root and its standby must be among them
     #[arg(long, value_name = "SITES", value_delimiter = ',')]
     sites: Vec<String>,
-    /// What the other sites do with requests for it: forward (to the root, or another site that holds it)
-    /// or refuse
+    /// What the other sites do with requests for it: forward (to the root, or another site that holds it),
+    /// refuse, or fetch (they get the keys that are asked for from the root, and hold them from then on)
     #[arg(long, value_name = "WORD", default_value = "forward")]
     miss: Miss,
+    /// With --miss fetch: bytes of keys and values that each of the other sites holds, about; what was read
+    /// least lately goes first. 64 MiB by default
+    #[arg(long, value_name = "BYTES")]
+    held_bytes_max: Option<u64>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -146,10 +150,13 @@ impl Create {
             lease_reads: self.lease_reads,
             placement: self.placement,
             rmw: self.rmw,
-            miss: self.miss,
+            miss: miss_of(self.miss, self.held_bytes_max)?,
             ..KeyspaceSpec::linearizable_site(self.name, self.prefix)
         };
-        spec.check().map_err(Failed::usage)?;
+        // The ids of the sites are not known yet.
+        let named = KeyspaceSpec { sites: vec![SiteId(1)], ..spec.clone() };
+        let stated = if self.sites.is_empty() || !spec.is_causal() { &spec } else { &named };
+        stated.check().map_err(Failed::usage)?;
         if !self.sites.is_empty() && spec.consistency != Consistency::Causal {
             return Err(Failed::usage(KeyspaceError::SitesConsistency(spec.name)));
         }
@@ -166,6 +173,17 @@ impl Create {
             client.cluster().create_keyspace(&KeyspaceSpec { sites, ..spec }).await?;
             Ok(())
         })
+    }
+}
+
+/// What is done elsewhere, with the bytes that a site holds if it fetches.
+fn miss_of(miss: Miss, bytes_max: Option<u64>) -> Result<Miss, Failed> {
+    match (miss, bytes_max) {
+        (Miss::Fetch { .. }, Some(held_bytes_max)) => Ok(Miss::Fetch { held_bytes_max }),
+        (miss, None) => Ok(miss),
+        (Miss::Forward | Miss::Refuse, Some(_)) => {
+            Err(Failed::usage("--held-bytes-max is for keyspaces with --miss fetch"))
+        }
     }
 }
 
@@ -246,7 +264,7 @@ impl Show {
             let of_causal = [
                 ("rmw", spec.rmw.to_string()),
                 ("sites", sites_words(&spec, &names)),
-                ("miss", spec.miss.to_string()),
+                ("miss", miss_words(spec.miss)),
             ];
             let of_causal =
                 of_causal.into_iter().filter(|_| spec.consistency == Consistency::Causal);
@@ -285,6 +303,13 @@ fn cache_words(cache: Cache) -> String {
     }
 }
 
+fn miss_words(miss: Miss) -> String {
+    match miss {
+        Miss::Fetch { held_bytes_max } => format!("fetch, {held_bytes_max} bytes a site"),
+        miss => miss.to_string(),
+    }
+}
+
 fn as_json(keyspace: &KeyspaceInfo, names: &BTreeMap<u32, String>) -> Value {
     let spec = &keyspace.spec;
     let mut object = Map::new();
@@ -300,6 +325,9 @@ fn as_json(keyspace: &KeyspaceInfo, names: &BTreeMap<u32, String>) -> Value {
     object.insert("rmw".into(), spec.rmw.to_string().into());
     object.insert("sites".into(), sites_of(spec, names).into());
     object.insert("miss".into(), spec.miss.to_string().into());
+    if let Miss::Fetch { held_bytes_max } = spec.miss {
+        object.insert("held_bytes_max".into(), held_bytes_max.into());
+    }
     if spec.cache.is_on() {
         object.insert("cache_bytes_max".into(), spec.cache.bytes_max().into());
     }

@@ -189,6 +189,8 @@ fn as_json(region: &v1::ShowRegionResponse) -> Value {
         "applied": applied(region),
         "last_revision": region.last_revision,
         "ordered_revision": region.ordered_revision,
+        "held_keys": region.held_keys,
+        "held_bytes": region.held_bytes,
         "rebuilding": region.rebuilt.as_ref().is_some_and(|rebuilt| rebuilt.is_open),
         "lost": lost(region).map(|(above, until)| json!({ "above": above, "until_epoch": until })),
     })
@@ -227,6 +229,10 @@ fn as_text(region: &v1::ShowRegionResponse) -> String {
             "\n\n{} asks the sites how far they have the order; until then it rests",
             region.root
         );
+    }
+    if region.held_keys > 0 {
+        let (keys, bytes) = (region.held_keys, region.held_bytes);
+        let _ = write!(text, "\n\nheld on demand: {keys} keys, {bytes} bytes");
     }
     if let Some((above, until)) = lost(region) {
         let _ = write!(text, "\n\nlost with a root: what was behind {above} before epoch {until}");
@@ -279,6 +285,8 @@ mod tests {
             standby_in_sync: true,
             standby_by_hand: false,
             standby_nearest: false,
+            held_keys: 3,
+            held_bytes: 500,
         };
         assert!(as_text(&region).contains("west (in sync)"), "{}", as_text(&region));
         assert_eq!(as_json(&region)["standby"]["in_sync"], true);
@@ -288,6 +296,7 @@ mod tests {
         assert!(as_text(&rebuilt).contains("behind 1.7 before epoch 65"), "{}", as_text(&rebuilt));
         assert_eq!(as_json(&rebuilt)["lost"]["above"], "1.7");
         assert_eq!(as_json(&region)["lost"], Value::Null);
+        assert!(as_text(&region).ends_with("held on demand: 3 keys, 500 bytes"));
         let text = as_text(&region);
         assert!(text.contains("pier, then west") && text.contains("1.7"), "{text}");
         assert_eq!(as_json(&region)["applied"], "1.7");

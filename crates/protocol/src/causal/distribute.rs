@@ -1,5 +1,6 @@
 //! The order on its way from the root to every site: the places, without the writes. Only of what no site has written
-//! ([`NO_SITE`]) the root sends the writes, too, ahead of their places.
+//! ([`NO_SITE`]), and of keys that a site holds on demand ([`super::hints`]), the root sends the writes, too, ahead of their
+//! places.
 //!
 //! The root's leader has a cursor for each site: where the site is, by its last report, and up to where places
 //! were sent. It sends what is new at once, so many places ahead of what the site has imported. A site that
@@ -7,10 +8,14 @@
 //! leadership begins. A site that lacks what the root keeps no more is sent nothing, and asked, until it has its
 //! keys anew ([`super::resync`]). What a site reports with [`Reached::again`] is answered even if there is nothing new.
 
+use super::hints::{Hints, fetched_for, hashes_of};
 use super::interest::Interest;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
-use model::{CausalWrite, NO_KEYSPACE, NO_SITE, NodeId, Position, SiteId, limits};
+use model::{
+    Bytes, CausalWrite, KeyspaceId, NO_KEYSPACE, NO_SITE, NodeId, Position, SiteId, key_hash,
+    limits,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Places, Reached, Where};
@@ -23,8 +28,8 @@ const READ_BYTES: usize = 256 << 10;
 pub(crate) enum Step {
     /// Places for a site's leader.
     Places(SiteId, NodeId, Places),
-    /// Writes of no site, for the same.
-    Writes(SiteId, NodeId, Vec<CausalWrite>),
+    /// Writes of a site, or of none, for the same.
+    Writes { to: SiteId, node: NodeId, of: SiteId, writes: Vec<CausalWrite> },
     /// A site is asked where it is. `again`: it has not answered the last time.
     Ask { to: SiteId, message: Where, again: bool },
 }
@@ -50,6 +55,7 @@ pub(crate) struct Distribute {
     trimmed: Position,
     epoch: u16,
     cursors: BTreeMap<SiteId, Cursor>,
+    hints: Hints,
 }
 
 impl Distribute {
@@ -74,6 +80,7 @@ impl Distribute {
         }
         self.trimmed = state.trimmed_upto();
         self.cursors.retain(|site, _| region.layout.sites.contains(site));
+        self.hints.retain(&region.layout.sites);
         let last = state.order_last();
         if last == Position::default() && self.cursors.values().all(|one| !one.wants_answer) {
             return steps;
@@ -98,12 +105,11 @@ impl Distribute {
                 continue;
             }
             let last = region.released_to(*site, last);
-            while let Some((places, writes)) =
-                cursor.next(state, last, epoch, &region.layout.interest)
-            {
-                let writes = region.layout.interest.select(*site, &writes);
-                if !writes.is_empty() {
-                    steps.push(Step::Writes(*site, node, writes));
+            let mut to =
+                To { site: *site, interest: &region.layout.interest, hints: &mut self.hints };
+            while let Some((places, content)) = cursor.next(state, last, epoch, &mut to) {
+                for (of, writes) in content {
+                    steps.push(Step::Writes { to: *site, node, of, writes });
                 }
                 if cursor.applied == cursor.sent {
                     cursor.since = now;
@@ -140,6 +146,17 @@ impl Distribute {
         cursor.wants_answer |= message.again;
     }
 
+    /// A site asks for the content of a write.
+    pub(crate) fn pulled(&mut self, site: SiteId, write: &CausalWrite) {
+        self.hints.learn(site, write.keyspace, hashes_of(write));
+    }
+
+    /// A site holds keys on demand no more.
+    pub(crate) fn dropped(&mut self, site: SiteId, keyspace: KeyspaceId, keys: &[Bytes]) {
+        let hashes: Vec<u32> = keys.iter().map(|key| key_hash(key)).collect();
+        self.hints.forget(site, keyspace, &hashes);
+    }
+
     /// A node leads its site no more: the site is asked where it is.
     pub(crate) fn turned(&mut self, site: SiteId, node: NodeId) {
         if let Some(cursor) = self.cursors.get_mut(&site).filter(|one| one.node == Some(node)) {
@@ -171,6 +188,41 @@ impl Distribute {
     }
 }
 
+/// Writes by their sites.
+type Content = BTreeMap<SiteId, Vec<CausalWrite>>;
+
+/// A site that places are sent to, and what it holds.
+struct To<'a> {
+    site: SiteId,
+    interest: &'a Interest,
+    hints: &'a mut Hints,
+}
+
+impl To<'_> {
+    /// By what keyspace and keys the site decides whether it needs a write. What another site fetches is no write here.
+    fn name(&mut self, of: SiteId, write: &CausalWrite) -> (KeyspaceId, Vec<u32>) {
+        match fetched_for(of, write) {
+            Some(site) if site == self.site => {
+                self.hints.learn_fetched(site, write);
+                (write.keyspace, Vec::new())
+            }
+            Some(_) => (NO_KEYSPACE, Vec::new()),
+            None if self.interest.on_demand(self.site, write.keyspace).is_some() => {
+                (write.keyspace, hashes_of(write))
+            }
+            None => (write.keyspace, Vec::new()),
+        }
+    }
+
+    /// Whether it needs the content, and no other site sends it.
+    fn needs(&self, of: SiteId, write: &CausalWrite, hashes: &[u32]) -> bool {
+        let is_of_none = of == NO_SITE && self.interest.holds(self.site, write.keyspace);
+        let is_part = self.interest.on_demand(self.site, write.keyspace).is_some();
+        let is_held = hashes.is_empty() || self.hints.holds_one(self.site, write.keyspace, hashes);
+        is_of_none || (is_part && of != self.site && is_held)
+    }
+}
+
 impl Cursor {
     /// Whether the site is known to be before what the root keeps.
     fn lacks(&self, trimmed: Position) -> bool {
@@ -183,14 +235,14 @@ impl Cursor {
         state: &impl Durable,
         last: Position,
         epoch: u32,
-        interest: &Interest,
-    ) -> Option<(Places, Vec<CausalWrite>)> {
+        to: &mut To<'_>,
+    ) -> Option<(Places, Content)> {
         let after = self.sent.0;
         let window = limits::CAUSAL_PLACES_INFLIGHT_MAX;
         let ahead = self.sent.count().saturating_sub(self.applied.count());
         let is_new = self.sent < last && ahead < window;
         let mut places = Places { epoch, after, first: 0, ..Places::default() };
-        let (mut of_no_site, mut has_void) = (Vec::new(), false);
+        let (mut content, mut has_void) = (Content::new(), false);
         if is_new {
             let room = (window - ahead).min(limits::CAUSAL_BATCH_PLACES_MAX as u64) as usize;
             let all = state.ordered(self.sent, READ_BYTES);
@@ -206,29 +258,36 @@ impl Cursor {
                 }
                 places.sites.push(site.0);
                 places.revisions.push(write.revision.0);
-                has_void |= write.keyspace == NO_KEYSPACE;
-                places.keyspaces.push(write.keyspace.0);
-                if site == NO_SITE {
-                    of_no_site.push(write);
+                let (keyspace, hashes) = to.name(site, &write);
+                has_void |= keyspace == NO_KEYSPACE;
+                places.keyspaces.push(keyspace.0);
+                places.hash_counts.push(hashes.len() as u32);
+                if keyspace != NO_KEYSPACE && to.needs(site, &write, &hashes) {
+                    content.entry(site).or_default().push(write);
                 }
+                places.hashes.extend(hashes);
             }
         }
-        if interest.is_everywhere() && !has_void {
+        if to.interest.is_everywhere() && !has_void {
             places.keyspaces.clear();
         }
-        (!places.sites.is_empty() || self.wants_answer).then_some((places, of_no_site))
+        if to.interest.all_on_demand(to.site).next().is_none() {
+            places.hash_counts.clear();
+        }
+        (!places.sites.is_empty() || self.wants_answer).then_some((places, content))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
 
     fn sent(steps: &[Step]) -> Vec<(u32, u64, usize)> {
         let of_step = |step: &Step| match step {
             Step::Places(site, _, places) => Some((site.0, places.after, places.sites.len())),
-            Step::Ask { .. } | Step::Writes(..) => None,
+            Step::Ask { .. } | Step::Writes { .. } => None,
         };
         steps.iter().filter_map(of_step).collect()
     }
@@ -274,6 +333,56 @@ mod tests {
         // It had lost the message.
         distribute.reached((SiteId(2), NodeId(6)), reached(2, 2, true), at(1_070));
         assert_eq!(sent(&distribute.poll(at(1_070), &store, &region)).len(), 1);
+    }
+
+    #[test]
+    fn of_keys_on_demand_a_site_is_sent_what_it_seems_to_hold() {
+        let mut distribute = Distribute::default();
+        let interest = Interest::of_rules(&[(2, &[1, 2])]).fetched(2, 1_000);
+        let layout = Layout::with((1..=3).map(SiteId).collect(), interest);
+        let region = Region { layout, ..region(1) };
+        let mut store = Store::of(1);
+        let key = Bytes::from("k\0");
+        let fetched = |site| {
+            let items = vec![(key.clone(), None)];
+            let effects = vec![model::Effect::Fetched { site: SiteId(site), items }];
+            CausalWrite { effects, ..write(1) }
+        };
+        store.order(SiteId(2), write(4));
+        store.order(NO_SITE, fetched(3));
+        store.order(SiteId(2), write(5));
+        store.order(NO_SITE, fetched(4));
+        distribute.poll(Duration::ZERO, &store, &region);
+        distribute.reached((SiteId(3), NodeId(7)), reached(0, 0, true), Duration::ZERO);
+        let steps = distribute.poll(Duration::ZERO, &store, &region);
+        let sent = |steps: &[Step]| {
+            let mut all = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Writes { of, writes, .. } => all.push((of.0, writes.len())),
+                    Step::Places(_, _, places) => {
+                        assert_eq!(places.hashes, [key_hash(&key); 2]);
+                        assert_eq!(places.hash_counts, [1, 0, 1, 0]);
+                        assert_eq!(places.keyspaces, [2, 2, 2, 0], "another site's is void");
+                    }
+                    Step::Ask { .. } => {}
+                }
+            }
+            all
+        };
+        assert_eq!(sent(&steps), [(0, 1), (2, 1)], "what it fetches, and the write behind");
+        // A site that holds all gets places alone.
+        distribute.reached((SiteId(2), NodeId(8)), reached(0, 0, true), Duration::ZERO);
+        let steps = distribute.poll(Duration::ZERO, &store, &region);
+        let [Step::Places(SiteId(2), _, places)] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!((&places.hashes[..], &places.hash_counts[..]), (&[][..], &[][..]));
+        assert_eq!(places.keyspaces, [2, 0, 2, 0]);
+        // What it holds no more it is not sent.
+        distribute.dropped(SiteId(3), KeyspaceId(2), &[key.clone()]);
+        distribute.reached((SiteId(3), NodeId(7)), reached(0, 0, true), Duration::ZERO);
+        distribute.pulled(SiteId(3), &write(9));
+        let again = sent(&distribute.poll(Duration::ZERO, &store, &region));
+        assert_eq!(again, [(0, 1), (2, 2)], "it asked for such a write");
     }
 
     #[test]

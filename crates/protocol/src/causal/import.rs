@@ -8,12 +8,13 @@
 //! A write that is missing for a while when its place is here is asked for: the root has all writes of its
 //! order. The root's own site takes both from its state.
 
+use super::hints::fetched_for;
 use super::interest::coverage;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
 use model::{
-    CausalCommand, CausalWrite, Import as Entry, KeyspaceId, NO_KEYSPACE, Position, Revision,
-    SiteId, limits,
+    CausalCommand, CausalWrite, Effect, Import as Entry, KeyspaceId, NO_KEYSPACE, Position,
+    Revision, SiteId, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -37,13 +38,16 @@ pub(crate) enum Step {
     Pull(Pull),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Place {
     position: Position,
     site: SiteId,
     revision: Revision,
     /// Where it is not this site's own, and of a keyspace that this site does not hold: that one.
     covers: Option<KeyspaceId>,
+    /// Of a keyspace of which this site holds keys on demand: that one, and the write's keys by their hashes. None: its content
+    /// is needed.
+    on_demand: Option<(KeyspaceId, Vec<u32>)>,
     since: Duration,
 }
 
@@ -114,10 +118,9 @@ impl Import {
 
     /// Drops what is imported.
     fn follow(&mut self, applied: Position, now: Duration) {
-        while let Some(place) = self.places.front().copied()
-            && place.position <= applied
+        while self.places.front().is_some_and(|place| place.position <= applied)
+            && let Some(place) = self.places.pop_front()
         {
-            self.places.pop_front();
             self.imported.insert(place.site, place.revision);
             if let Some(write) = self.payloads.remove(&(place.site, place.revision)) {
                 self.payload_bytes -= write.payload_bytes();
@@ -136,8 +139,14 @@ impl Import {
         let all = state.ordered(self.taken, limits::CAUSAL_IMPORT_BYTES_MAX);
         for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
             let revision = write.revision;
-            self.places.push_back(Place { position, site, revision, covers: None, since: now });
             self.taken = position;
+            // What a fetch brings is for another site.
+            let covers = fetched_for(site, &write).map(|_| NO_KEYSPACE);
+            let (on_demand, since) = (None, now);
+            self.places.push_back(Place { position, site, revision, covers, on_demand, since });
+            if covers.is_some() {
+                continue;
+            }
             self.payload_bytes += write.payload_bytes();
             self.payloads.insert((site, revision), write);
         }
@@ -149,45 +158,90 @@ impl Import {
         region: &Region,
     ) -> Option<(CausalCommand, Position)> {
         let from = state.applied();
+        if self.planted.is(Bug::FetchedOutside)
+            && let Some(early) = self.next_early(state, region)
+        {
+            return Some((CausalCommand::Import { from, upto: from, entries: vec![early] }, from));
+        }
         let (mut entries, mut bytes, mut upto) = (Vec::new(), 0, None);
         for place in self.places.iter().take(limits::CAUSAL_OFFER_WRITES_MAX) {
             let Place { position, site, revision, .. } = *place;
+            let mut is_last = false;
             if bytes > limits::CAUSAL_IMPORT_BYTES_MAX {
                 break;
             }
             if site == region.own && !state.lacks_own(revision) {
                 entries.push(Entry::Own(position));
-            } else if let Some(keyspace) = place.covers {
+            } else if let Some(keyspace) = self.covers(place, state) {
                 let write = coverage(keyspace, revision);
                 entries.push(Entry::Other { position, site, write });
             } else if let Some(write) = self.payloads.get(&(site, revision)) {
                 bytes += write.payload_bytes();
+                // Whether what comes behind is needed shows in the state then.
+                is_last = fetched_for(site, write) == Some(region.own);
                 entries.push(Entry::Other { position, site, write: write.clone() });
             } else if !self.planted.is(Bug::PayloadSkipped) {
                 break;
             }
             upto = Some(position);
+            if is_last {
+                break;
+            }
         }
         let upto = upto?;
         Some((CausalCommand::Import { from, upto, entries }, upto))
     }
 
+    /// The keyspace of a place whose content this site does not need.
+    fn covers(&self, place: &Place, state: &impl Durable) -> Option<KeyspaceId> {
+        let of_keys = |(keyspace, hashes): &(KeyspaceId, Vec<u32>)| {
+            let is_held = |hash: &u32| state.holds_hash(*keyspace, *hash);
+            let is_blind = self.planted.is(Bug::CoveredFetched);
+            let is_needed = hashes.is_empty() || (!is_blind && hashes.iter().any(is_held));
+            (!is_needed).then_some(*keyspace)
+        };
+        place.covers.or_else(|| place.on_demand.as_ref().and_then(of_keys))
+    }
+
+    /// A bug to be found: what a fetch brings is taken as soon as it comes.
+    fn next_early(&self, state: &impl Durable, region: &Region) -> Option<Entry> {
+        let is_new = |write: &CausalWrite| {
+            let is_held = |effect: &Effect| match effect {
+                Effect::Fetched { items, .. } => {
+                    items.iter().all(|(key, _)| state.holds_key(write.keyspace, key))
+                }
+                _ => true,
+            };
+            !write.effects.iter().all(is_held)
+        };
+        let is_own = |site, write: &CausalWrite| fetched_for(site, write) == Some(region.own);
+        let all = self.payloads.iter().map(|((site, _), write)| (*site, write));
+        let (site, write) =
+            all.into_iter().find(|(site, write)| is_own(*site, write) && is_new(write))?;
+        let position = Position(write.revision.0);
+        Some(Entry::Other { position, site, write: write.clone() })
+    }
+
     fn next_pull(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Pull> {
         let is_missing = |place: &&Place| {
             let is_here = place.site == region.own && !state.lacks_own(place.revision);
-            let needs = !is_here && place.covers.is_none();
+            let needs = !is_here && self.covers(place, state).is_none();
             needs && !self.payloads.contains_key(&(place.site, place.revision))
         };
         let first = self.places.iter().find(is_missing)?;
-        let due = first.since + ON_ITS_WAY;
+        // No site sends what is held on demand, unless the root does so with the place.
+        let on_its_way =
+            |place: &Place| if place.on_demand.is_some() { Duration::ZERO } else { ON_ITS_WAY };
+        let due = first.since + on_its_way(first);
         let again = self.pulled.map_or(Duration::ZERO, |at| at + 2 * ON_ITS_WAY);
         if now < due.max(again) {
             return None;
         }
-        self.pulled = Some(now);
-        let old = self.places.iter().take_while(|place| place.since + ON_ITS_WAY <= now);
+        let old = self.places.iter().take_while(|place| place.since + on_its_way(place) <= now);
         let positions = old.filter(is_missing).map(|place| place.position.0);
-        Some(Pull { positions: positions.take(limits::CAUSAL_PULLED_MAX).collect() })
+        let positions = positions.take(limits::CAUSAL_PULLED_MAX).collect();
+        self.pulled = Some(now);
+        Some(Pull { positions })
     }
 
     fn next_report(&mut self, now: Duration, applied: Position) -> Option<Step> {
@@ -234,13 +288,17 @@ impl Import {
             self.wants_again = true;
             return;
         }
-        for PlaceOf { position, site, revision, keyspace } in entries {
+        for PlaceOf { position, site, revision, keyspace, hashes } in entries {
             if self.places.len() as u64 >= limits::CAUSAL_PLACES_INFLIGHT_MAX {
                 return;
             }
             if position > self.taken {
                 let covers = keyspace.filter(|keyspace| self.is_covered(*keyspace, region));
-                self.places.push_back(Place { position, site, revision, covers, since: now });
+                let is_part = |of: &KeyspaceId| region.layout.interest.on_demand(region.own, *of);
+                let on_demand = keyspace.filter(|keyspace| is_part(keyspace).is_some());
+                let on_demand = on_demand.map(|keyspace| (keyspace, hashes));
+                let since = now;
+                self.places.push_back(Place { position, site, revision, covers, on_demand, since });
                 self.taken = position;
             }
         }
@@ -253,7 +311,9 @@ impl Import {
         }
         let is_planted =
             self.planted.is(Bug::CoveredHeld) && !region.layout.interest.is_everywhere();
-        is_planted || !region.layout.interest.holds(region.own, keyspace)
+        let interest = &region.layout.interest;
+        let is_part = interest.on_demand(region.own, keyspace).is_some();
+        is_planted || !(interest.holds(region.own, keyspace) || is_part)
     }
 
     /// Writes of another site have come.
@@ -326,7 +386,7 @@ mod tests {
         let position = |count| Position::new(1, count).0;
         let after = if after == 0 { 0 } else { position(after) };
         let first = position(Position(after).count() + 1);
-        Places { epoch: 1, after, first, sites, revisions, keyspaces: Vec::new() }
+        Places { epoch: 1, after, first, sites, revisions, ..Places::default() }
     }
 
     fn proposed(steps: &[Step]) -> Option<(u64, usize)> {
@@ -404,6 +464,49 @@ mod tests {
         import.poll(AT(0), &store, &region);
         import.take_places(&Places { keyspaces: vec![], ..places }, AT(10), &region);
         assert_eq!(proposed(&import.poll(AT(10), &store, &region)), None);
+    }
+
+    #[test]
+    fn what_is_held_on_demand_is_waited_for_from_its_place_on() {
+        let mut import = Import::default();
+        let interest = Interest::of_rules(&[(2, &[1, 2])]).fetched(2, 1_000);
+        let layout = Layout::with((1..=3).map(SiteId).collect(), interest);
+        let region = Region { layout, ..region(3) };
+        let mut store = Store::of(3);
+        import.poll(AT(0), &store, &region);
+        // A write to k, what a fetch brings of it, another write, and one to another key.
+        let hash = model::key_hash(b"k\0");
+        let places = Places {
+            keyspaces: vec![2; 4],
+            hash_counts: vec![1, 0, 1, 1],
+            hashes: vec![hash, hash, hash + 1],
+            ..places(0, &[(2, 4), (0, Position::new(1, 2).0), (2, 5), (2, 6)])
+        };
+        import.take_places(&places, AT(10), &region);
+        let pulls = import.poll(AT(10), &store, &region);
+        let [Step::Propose(_), Step::Pull(pull)] = &pulls[..] else { panic!("{pulls:?}") };
+        assert_eq!(proposed(&pulls), Some((1, 1)), "k is not held");
+        assert_eq!(pull.positions, [Position::new(1, 2).0], "and nothing else, at once");
+        store.applied = Position::new(1, 1);
+        let items = vec![(model::Bytes::from("k\0"), None)];
+        let effects = vec![Effect::Fetched { site: SiteId(3), items }];
+        let (revision, seen) = (Revision(Position::new(1, 2).0), Position(0));
+        let fetched = CausalWrite { revision, seen, keyspace: KeyspaceId(2), effects };
+        import.take_writes(model::NO_SITE, vec![fetched]);
+        import.take_writes(SiteId(2), vec![write(5)]);
+        let steps = import.poll(AT(20), &store, &region);
+        assert_eq!(proposed(&steps), Some((2, 1)), "what comes behind shows in the state then");
+        store.applied = Position::new(1, 2);
+        store.held.insert("k\0".into(), 1);
+        let steps = import.poll(AT(30), &store, &region);
+        let Some(Step::Propose(CausalCommand::Import { entries, .. })) = steps.first() else {
+            panic!("{steps:?}")
+        };
+        let of_entry = |entry: &Entry| match entry {
+            Entry::Other { write, .. } => write.effects.len(),
+            Entry::Own(_) => 0,
+        };
+        assert_eq!(entries.iter().map(of_entry).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which sites hold which causal keyspaces: what a site does not hold takes its place there, without content.
 //!
-//! A keyspace names the sites that hold it when it is made ([`model::KeyspaceSpec::sites`]), and never others. So a site holds
-//! a keyspace from its first place on or not at all, and needs nothing to begin: that place lies behind the registry
+//! A keyspace names the sites that hold it when it is made ([`model::KeyspaceSpec::sites`]), and never others. So such a site holds
+//! the keyspace from its first place on or not at all, and needs nothing to begin: that place lies behind the registry
 //! which has the keyspace, for a site imports no place of a keyspace that it does not know.
 //!
 //! ```text
@@ -17,19 +17,31 @@
 //! and of a resync the records and entries that the site holds. This spares bytes and decides nothing: what a site lacks it asks for,
 //! and what it got in vain changes nothing.
 //!
+//! *On demand.* Of a keyspace with [`model::Miss::Fetch`] the other sites hold some keys ([`super::fetch`]). The root names the
+//! keys of each place by their hashes, and the site decides by those: it needs the content if it holds a key with one of them.
+//!
 //! The root and its standby hold all keyspaces: the registry sees to that.
 
-use model::{CausalWrite, Effect, KeyspaceId, Position, Registry, Revision, SiteId};
+use model::{CausalWrite, Effect, KeyspaceId, Miss, Position, Registry, Revision, SiteId};
 use std::collections::BTreeMap;
 
 /// The keyspaces that some sites hold, and which do. All others are held by all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Interest(BTreeMap<KeyspaceId, Vec<SiteId>>);
+pub(crate) struct Interest {
+    some: BTreeMap<KeyspaceId, Vec<SiteId>>,
+    /// Those of which the other sites hold keys on demand, and how many bytes.
+    on_demand: BTreeMap<KeyspaceId, u64>,
+}
 
 impl Interest {
     pub(crate) fn of(registry: &Registry) -> Interest {
         let some = registry.keyspaces.iter().filter(|one| !one.spec.sites.is_empty());
-        Interest(some.map(|one| (one.id, one.spec.sites.clone())).collect())
+        let some = some.map(|one| (one.id, one.spec.sites.clone())).collect();
+        let on_demand = registry.keyspaces.iter().filter_map(|one| match one.spec.miss {
+            Miss::Fetch { held_bytes_max } => Some((one.id, held_bytes_max)),
+            Miss::Forward | Miss::Refuse => None,
+        });
+        Interest { some, on_demand: on_demand.collect() }
     }
 
     #[cfg(test)]
@@ -37,22 +49,40 @@ impl Interest {
         let rule = |(keyspace, sites): &(u32, &[u32])| {
             (KeyspaceId(*keyspace), sites.iter().copied().map(SiteId).collect())
         };
-        Interest(rules.iter().map(rule).collect())
+        let some = rules.iter().map(rule).collect();
+        Interest { some, ..Interest::default() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fetched(mut self, keyspace: u32, held_bytes_max: u64) -> Interest {
+        self.on_demand.insert(KeyspaceId(keyspace), held_bytes_max);
+        self
     }
 
     /// Whether all sites hold all keyspaces.
     pub(crate) fn is_everywhere(&self) -> bool {
-        self.0.is_empty()
+        self.some.is_empty()
     }
 
     /// Whether a site holds a keyspace.
     pub(crate) fn holds(&self, site: SiteId, keyspace: KeyspaceId) -> bool {
-        self.0.get(&keyspace).is_none_or(|sites| sites.contains(&site))
+        self.some.get(&keyspace).is_none_or(|sites| sites.contains(&site))
     }
 
     /// Whether a site holds all of them.
     pub(crate) fn holds_all(&self, site: SiteId) -> bool {
-        self.0.values().all(|sites| sites.contains(&site))
+        self.some.values().all(|sites| sites.contains(&site))
+    }
+
+    /// How many bytes of a keyspace's keys a site holds on demand; `None`: it holds all of them, or none.
+    pub(crate) fn on_demand(&self, site: SiteId, keyspace: KeyspaceId) -> Option<u64> {
+        self.on_demand.get(&keyspace).copied().filter(|_| !self.holds(site, keyspace))
+    }
+
+    /// The same of all keyspaces of which it does.
+    pub(crate) fn all_on_demand(&self, site: SiteId) -> impl Iterator<Item = (KeyspaceId, u64)> {
+        let all = self.on_demand.iter().filter(move |(id, _)| !self.holds(site, **id));
+        all.map(|(id, bytes_max)| (*id, *bytes_max))
     }
 
     /// Of these writes the ones of keyspaces that a site holds.
@@ -60,12 +90,14 @@ impl Interest {
         writes.iter().filter(|write| self.holds(site, write.keyspace)).cloned().collect()
     }
 
-    /// A write as a site needs it: without effects, if it does not hold the keyspace.
+    /// A write as a site needs it that gets all keys anew: without effects, if it does not hold the keyspace. What it held
+    /// on demand it holds no more then.
     pub(crate) fn for_site(&self, site: SiteId, write: CausalWrite) -> CausalWrite {
-        let effects = match self.holds(site, write.keyspace) {
-            true => write.effects,
-            false => Vec::<Effect>::new(),
-        };
+        let mut effects = write.effects;
+        match self.holds(site, write.keyspace) {
+            true => effects.retain(|effect| !matches!(effect, Effect::Fetched { .. })),
+            false => effects.clear(),
+        }
         CausalWrite { effects, ..write }
     }
 }

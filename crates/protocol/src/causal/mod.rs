@@ -32,6 +32,8 @@
 //! | [`roots`] | the root's leader | has another site go on with the order |
 //! | [`standby`] | the leaders of the root and of its standby | has the standby in sync, and take over when the root is lost |
 //! | [`rejoin`] | the leader of a restored site | has the registry say that it is neither root nor standby of its life before |
+//! | [`fetch`] | each site's leader | has the root order what keys hold that are wanted here, and evicts others |
+//! | [`hints`] | the root's leader | which keys sites hold on demand, to send them writes unasked |
 //! | [`interest`] | all | which keyspaces a site holds; what it does not hold takes its place without content |
 //! | [`layout`] | all | the sites of a region, and what each holds, by one registry |
 //! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
@@ -47,7 +49,7 @@
 //! again once a second.
 //!
 //! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
-//! send to. Keys that a site holds on demand, and the retry of a write at another site, come later.
+//! send to.
 //!
 //! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
 //! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
@@ -58,8 +60,12 @@ pub(crate) mod distribute;
 #[cfg(test)]
 mod exhaustive;
 #[cfg(test)]
+mod exhaustive_fetch;
+#[cfg(test)]
 mod exhaustive_standby;
 pub(crate) mod export;
+pub(crate) mod fetch;
+pub(crate) mod hints;
 pub(crate) mod import;
 pub(crate) mod interest;
 pub(crate) mod layout;
@@ -74,6 +80,7 @@ mod simulation;
 pub(crate) mod standby;
 pub mod trial;
 
+use crate::site::machine::causal::HeldSize;
 use layout::Layout;
 use model::{
     Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId, Standby,
@@ -127,6 +134,23 @@ pub(crate) trait Durable {
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>);
     /// At the root: the retried writes that a site may not have come to.
     fn retries(&self) -> Vec<ResyncItem> {
+        Vec::new()
+    }
+    /// Whether a key is held on demand here.
+    fn holds_key(&self, _: KeyspaceId, _: &Bytes) -> bool {
+        false
+    }
+    /// Whether one with this hash is ([`model::key_hash`]).
+    fn holds_hash(&self, _: KeyspaceId, _: u32) -> bool {
+        false
+    }
+    /// How much of a keyspace is held on demand here.
+    fn held_size(&self, _: KeyspaceId) -> HeldSize {
+        HeldSize::default()
+    }
+    /// Of what is held on demand here and may be evicted what was read least lately: so many bytes and so many keys at least,
+    /// and no more keys than one command evicts.
+    fn least_read(&self, _: KeyspaceId, _bytes: u64, _keys: u64) -> Vec<Bytes> {
         Vec::new()
     }
 }

@@ -14,9 +14,11 @@ use super::layout::Layout;
 use super::resolve::Questions;
 use super::trial::{Bug, Planted};
 use super::{Durable, Region};
+use crate::site::machine::causal::HeldSize;
 use model::{
     Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, Import as Entry,
     KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId, StandbyRule,
+    key_hash,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -43,6 +45,8 @@ pub(super) struct Store {
     /// Whether its keys are on their way anew.
     pub(super) resyncing: bool,
     pub(super) restored: bool,
+    /// What it holds on demand, of one keyspace, with its bytes.
+    pub(super) held: BTreeMap<Bytes, u64>,
     revision: Revision,
     unordered: BTreeMap<Revision, CausalWrite>,
     order: Vec<(Position, SiteId, CausalWrite)>,
@@ -200,6 +204,26 @@ impl Durable for Store {
         (Vec::new(), None)
     }
 
+    fn holds_key(&self, _: KeyspaceId, key: &Bytes) -> bool {
+        self.held.contains_key(key)
+    }
+    fn holds_hash(&self, _: KeyspaceId, hash: u32) -> bool {
+        self.held.keys().any(|key| key_hash(key) == hash)
+    }
+    fn held_size(&self, _: KeyspaceId) -> HeldSize {
+        HeldSize { keys: self.held.len() as u64, bytes: self.held.values().sum() }
+    }
+    fn least_read(&self, _: KeyspaceId, bytes: u64, keys: u64) -> Vec<Bytes> {
+        let (mut freed, mut found) = (0, Vec::new());
+        for (key, of_key) in &self.held {
+            if freed >= bytes && found.len() as u64 >= keys {
+                break;
+            }
+            freed += of_key;
+            found.push(key.clone());
+        }
+        found
+    }
     fn applied(&self) -> Position {
         self.applied
     }
@@ -366,7 +390,7 @@ impl World {
                 distribute::Step::Places(to, _, places) => {
                     self.send_step(at, to.0 as usize - 1, CausalStep::Places(places));
                 }
-                distribute::Step::Writes(..) => unreachable!("every write has a site"),
+                distribute::Step::Writes { .. } => unreachable!("every write has a site"),
                 distribute::Step::Ask { to, message, .. } => {
                     self.send_step(at, to.0 as usize - 1, CausalStep::Where(message));
                 }
@@ -449,7 +473,7 @@ impl World {
                     client.token.sees(Position(answer.position));
                 }
             }
-            CausalStep::LedBy(_) => {}
+            CausalStep::LedBy(_) | CausalStep::Want(_) | CausalStep::Drop(_) => {}
         }
     }
 

@@ -31,11 +31,17 @@ pub enum Bug {
     InSyncEarly,
     /// A site takes places of keyspaces that it holds without their content.
     CoveredHeld,
+    /// What a fetch brings lacks what the root has ordered and not imported.
+    FetchedUnfolded,
+    /// A site takes what a fetch brings before its place.
+    FetchedOutside,
+    /// A site takes places that touch what it holds on demand without their content.
+    CoveredFetched,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 17] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
@@ -50,6 +56,9 @@ impl Bug {
         Bug::ResolvedUnreleased,
         Bug::InSyncEarly,
         Bug::CoveredHeld,
+        Bug::FetchedUnfolded,
+        Bug::FetchedOutside,
+        Bug::CoveredFetched,
     ];
 }
 

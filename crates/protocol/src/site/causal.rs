@@ -1,6 +1,6 @@
 //! Causal keys at a node: the parts of [`crate::causal`] put to work.
 //!
-//! - The site's leader runs six jobs: export, distribute (at the root), import, resync, root and standby.
+//! - The site's leader runs seven jobs: export, distribute (at the root), import, fetch, resync, root and standby.
 //! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
 //!   carried is sent again there, as any message that was lost.
 //! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
@@ -15,9 +15,11 @@
 //! | --- | --- |
 //! | `jobs` | what the steps of the jobs are as effects |
 //! | `requests` | requests of sessions, admitted or waiting |
+//! | `fetching` | requests that wait for keys which this site is to hold on demand |
 //! | `tokens` | the tokens beside answers |
 //! | `shown` | the state as the jobs see it |
 
+mod fetching;
 mod jobs;
 mod requests;
 mod shown;
@@ -36,7 +38,8 @@ use crate::causal::resolve::Questions;
 use crate::causal::{Durable, Region};
 use crate::job::View;
 use crate::replica::writes::Settled;
-use model::{Answer, Body, Failure, JobName, NodeId, Position, SiteId, limits};
+use fetching::Fetching;
+use model::{Answer, Body, Failure, JobName, KeyspaceId, NodeId, Position, SiteId, limits};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -61,6 +64,7 @@ pub(super) struct Causal {
     requests: Requests<Asked>,
     questions: Questions,
     clears: Clears<Settled>,
+    fetching: Fetching,
     /// Of the registry that the jobs saw last.
     pub(super) layout: Option<Arc<Layout>>,
     /// The leader and term, other than this node's, under which the jobs were stopped.
@@ -79,7 +83,8 @@ impl Causal {
     pub(super) fn new(options: &super::Options) -> Causal {
         let planted = of_causal(options.planted);
         let (requests, questions) = (Requests::new(planted), Questions::new(planted));
-        Causal { requests, questions, clears: Clears::default(), layout: None, stopped_under: None }
+        let (clears, fetching) = (Clears::default(), Fetching::default());
+        Causal { requests, questions, clears, fetching, layout: None, stopped_under: None }
     }
 
     /// Keeps the layout of the region: all its jobs need it, at every step.
@@ -94,7 +99,7 @@ impl Causal {
 
     /// Whether no request waits, which ends at its deadline.
     pub(super) fn is_idle(&self) -> bool {
-        self.requests.is_idle() && self.clears.is_idle()
+        self.requests.is_idle() && self.clears.is_idle() && self.fetching.is_idle()
     }
 }
 
@@ -155,6 +160,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             JobName::Export,
             JobName::Distribute,
             JobName::Import,
+            JobName::Fetch,
             JobName::Resync,
             JobName::Root,
             JobName::Standby,
@@ -180,6 +186,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 | CausalStep::Where(_)
                 | CausalStep::Reached(_)
                 | CausalStep::Places(_)
+                | CausalStep::Want(_)
+                | CausalStep::Drop(_)
         );
         // A witness has no state.
         if (of_state && self.options.witness) || (of_leader && !self.leads()) {
@@ -211,6 +219,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 if let Some(region) = self.region_here() {
                     self.jobs.import.take_places(&places, now, &region);
                 }
+            }
+            CausalStep::Want(keys) => self.take_want(KeyspaceId(keys.keyspace), keys.keys),
+            CausalStep::Drop(keys) => {
+                self.jobs.distribute.dropped(site, KeyspaceId(keys.keyspace), &keys.keys);
             }
             CausalStep::Pull(pull) => self.take_pull(site, node, &pull),
             CausalStep::Resolve(question) => {
@@ -258,6 +270,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let found = Shown::of(&self.machine).ordered(before, 1).into_iter().next();
             let Some((_, of, write)) = found.filter(|(at, ..)| at.0 == *position) else { continue };
             bytes += write.payload_bytes();
+            self.jobs.distribute.pulled(site, &write);
             let writes = encode_writes(&vec![write]);
             self.send_inter_site(
                 site,

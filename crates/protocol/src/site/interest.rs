@@ -5,16 +5,51 @@
 //! waits for that.
 //!
 //! It goes to the root: that holds all, and shows a session's writes soonest. If the root cannot be reached, another site that holds
-//! the keyspace takes its place. A request that came from another site goes no further, so that none travels in circles.
+//! the keyspace takes its place. Of keyspaces whose keys are held on demand such requests go there that are about more than some
+//! keys, or whose keys do not come soon (`causal::fetching`). A request that came from another site goes no further, so that none travels in circles.
 
 use super::machine::causal::NOT_HELD;
 use super::{Origin, Site};
 use crate::admission::{Sender, Target};
-use model::{Body, Command, Failure, KeyspaceId, Miss, SiteId, Step};
+use model::{Body, Bytes, Command, Failure, KeyspaceId, Miss, Query, SiteId, Step, limits};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
+
+/// What a request needs that is not here.
+#[derive(Debug, PartialEq)]
+pub(super) enum Missing {
+    /// Nothing.
+    Nothing,
+    /// A keyspace of which this site holds nothing, or not all that the request is about.
+    Keyspace(Miss),
+    /// Keys that it could hold on demand.
+    Keys(Vec<(KeyspaceId, Bytes)>),
+}
+
+/// The keys of a keyspace that a request names; `None`: it is about more than those.
+fn keys_of(body: &Body, keyspace: KeyspaceId) -> Option<Vec<Bytes>> {
+    let named = |query: &Query| (!query.keys().is_empty()).then(|| query.keys().to_vec());
+    match body {
+        Body::Read { query, .. } => named(query),
+        Body::Write(Command::Write { write, .. }) => Some(write.keys().cloned().collect()),
+        Body::Write(Command::Transaction { keyspace: of, guards, steps, .. }) => {
+            let is_broad = |step: &Step| match step {
+                Step::ReadIn { keyspace: of, .. } => *of == keyspace,
+                Step::Read(query) => *of == keyspace && query.keys().is_empty(),
+                Step::Write(_) => false,
+            };
+            if steps.iter().any(is_broad) {
+                return None;
+            }
+            let of_steps = steps.iter().flat_map(Step::keys);
+            let all = guards.iter().map(|guard| &guard.key).chain(of_steps);
+            Some(if *of == keyspace { all.cloned().collect() } else { Vec::new() })
+        }
+        _ => None,
+    }
+}
 
 /// The keyspaces that a request is about.
 fn keyspaces_of(body: &Body) -> Vec<KeyspaceId> {
@@ -34,14 +69,49 @@ fn keyspaces_of(body: &Body) -> Vec<KeyspaceId> {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// What is to be done with a request, if this site does not hold all that it is about.
-    pub(super) fn miss(&self, body: &Body) -> Option<Miss> {
-        let own = self.machine.membership()?.own;
-        let spec_of = |keyspace: KeyspaceId| self.machine.spec(keyspace);
-        let all = keyspaces_of(body);
-        let missed = all.iter().filter_map(|keyspace| spec_of(*keyspace));
-        let missed = missed.filter(|spec| !spec.is_held_by(own));
-        missed.map(|spec| spec.miss).max_by_key(|miss| *miss == Miss::Refuse)
+    /// What a request needs that this site does not hold.
+    pub(super) fn missing(&self, body: &Body) -> Missing {
+        let Some(own) = self.machine.membership().map(|member| member.own) else {
+            return Missing::Nothing;
+        };
+        let (mut keys, mut miss) = (Vec::new(), None);
+        for keyspace in keyspaces_of(body) {
+            let Some(spec) = self.machine.spec(keyspace).filter(|spec| !spec.is_held_by(own))
+            else {
+                continue;
+            };
+            match (spec.miss, keys_of(body, keyspace)) {
+                (Miss::Refuse, _) => miss = Some(Miss::Refuse),
+                (Miss::Fetch { .. }, Some(named)) => {
+                    let is_held = |key: &Bytes| {
+                        let is_here = self.machine.causal().holds_key(keyspace, key);
+                        is_here && !self.jobs.fetch.evicts(keyspace, key)
+                    };
+                    let missed = named.into_iter().filter(|key| !is_held(key));
+                    keys.extend(missed.map(|key| (keyspace, key)));
+                }
+                (Miss::Forward | Miss::Fetch { .. }, _) => {
+                    miss = miss.or(Some(Miss::Forward));
+                }
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        match miss {
+            Some(miss) => Missing::Keyspace(miss),
+            None if keys.is_empty() => Missing::Nothing,
+            None if keys.len() > limits::CAUSAL_FETCHED_KEYS_MAX => {
+                Missing::Keyspace(Miss::Forward)
+            }
+            None => Missing::Keys(keys),
+        }
+    }
+
+    /// Whether this site holds keys of a keyspace on demand.
+    pub(super) fn is_on_demand(&self, keyspace: KeyspaceId) -> bool {
+        let own = self.machine.membership().map(|member| member.own);
+        let spec = self.machine.spec(keyspace);
+        own.zip(spec).is_some_and(|(own, spec)| spec.on_demand_at(own).is_some())
     }
 
     /// This site does not hold what a request is about.

@@ -18,6 +18,7 @@ use super::{Origin, Site};
 use crate::bugs::{of_causal, of_rules};
 use crate::causal::distribute::Distribute;
 use crate::causal::export::Export;
+use crate::causal::fetch::Fetch;
 use crate::causal::import::Import;
 use crate::causal::resync::{Resync, Sizes};
 use crate::causal::roots::Roots;
@@ -94,6 +95,7 @@ pub(super) struct Jobs {
     export: Export,
     pub(super) distribute: Distribute,
     pub(super) import: Import,
+    pub(super) fetch: Fetch,
     pub(super) resync: Resync,
     pub(super) roots: Roots,
     pub(super) standby: Standbys,
@@ -121,6 +123,7 @@ impl Jobs {
             export: Export::new(of_causal(options.planted)),
             distribute: Distribute::new(of_causal(options.planted)),
             import: Import::new(of_causal(options.planted)),
+            fetch: Fetch::default(),
             resync: Resync::new(kept, of_causal(options.planted)),
             roots: Roots::new(of_causal(options.planted)),
             standby: Standbys::new(of_causal(options.planted)),
@@ -143,6 +146,7 @@ impl Jobs {
             JobName::Export => &self.export,
             JobName::Distribute => &self.distribute,
             JobName::Import => &self.import,
+            JobName::Fetch => &self.fetch,
             JobName::Resync => &self.resync,
             JobName::Root => &self.roots,
             JobName::Standby => &self.standby,
@@ -165,6 +169,7 @@ impl Jobs {
             JobName::Export => &mut self.export,
             JobName::Distribute => &mut self.distribute,
             JobName::Import => &mut self.import,
+            JobName::Fetch => &mut self.fetch,
             JobName::Resync => &mut self.resync,
             JobName::Root => &mut self.roots,
             JobName::Standby => &mut self.standby,

@@ -1,6 +1,7 @@
 //! Reads at this node: when each may be answered, and its answer.
 
 use super::machine;
+use super::machine::causal::NOT_HELD;
 use super::{Origin, Output, Site};
 use crate::admission::{Admission, Wait};
 use crate::replica::moments;
@@ -50,6 +51,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
             },
         };
+        if outcome == Err(Failure::Refused(NOT_HELD)) && self.is_on_demand(read.keyspace) {
+            // The key was evicted while the read waited.
+            let WaitingRead { origin, keyspace, query, consistency, deadline, .. } = read;
+            let body = Body::Read { keyspace, query, consistency };
+            return self.take_in_session(origin, body, deadline);
+        }
         match (read.origin, outcome) {
             (origin @ Origin::Client { .. }, Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
                 let WaitingRead { keyspace, query, consistency, deadline, .. } = read;

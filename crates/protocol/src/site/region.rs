@@ -2,6 +2,7 @@
 //! it what clients were answered.
 
 use super::Site;
+use super::machine::causal::HeldSize;
 use model::{CausalWrite, Position, Revision, SiteId};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -24,6 +25,8 @@ pub struct RegionStanding {
     pub unordered_bytes: u64,
     /// Whether it gets its causal keys anew.
     pub is_resyncing: bool,
+    /// What it holds on demand, of all keyspaces together.
+    pub held: HeldSize,
     /// Its log time in ms, by which a root lets keys expire.
     pub log_time_ms: u64,
 }
@@ -42,6 +45,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             unordered_bytes: causal.unordered_bytes(),
             log_time_ms: self.machine.log_time_to_send_ms(),
             is_resyncing: causal.is_resyncing(),
+            held: causal.held_total(),
         })
     }
 

@@ -172,6 +172,8 @@ code_enum!(KeyspaceError as "keyspace error" {
     7 => PlacementScope(name),
     8 => RmwConsistency(name),
     9 => SitesConsistency(name),
+    10 => FetchSites(name),
+    11 => HeldBytes(name),
 });
 
 code_enum!(Failure as "failure" {

@@ -33,6 +33,8 @@ code_enum!(CausalCommand as "command of causal keys" {
     148 => Clear { keyspace },
     149 => Numbered { request, keyspace, pairs },
     150 => Retry { request, tried, since, keyspace, pairs },
+    156 => Fetch { epoch, site, keyspace, keys },
+    157 => Evict { keyspace, keys },
 });
 
 code_enum!(Resync as "step of a resync" {
@@ -78,6 +80,7 @@ code_enum!(Effect as "effect" {
     9 => Numbered { client, sequence },
     10 => Retried { client, sequence, tried },
     11 => Matched { client, sequence },
+    12 => Fetched { site, items },
 });
 
 code_enum!(Import as "entry of the order" {
@@ -150,6 +153,13 @@ mod tests {
                 b"\x0a\x05\xac\x02\x02",
             ),
             (Effect::Matched { client: ClientId(5), sequence: 300 }, b"\x0b\x05\xac\x02"),
+            (
+                Effect::Fetched {
+                    site: SiteId(2),
+                    items: vec![("k".into(), Some("r".into())), ("l".into(), None)],
+                },
+                b"\x0c\x02\x02\x01k\x01\x01r\x01l\x00",
+            ),
         ];
         for (effect, bytes) in cases {
             let mut out = Vec::new();
@@ -159,6 +169,18 @@ mod tests {
         let mut out = Vec::new();
         CausalCommand::Clear { keyspace: KeyspaceId(300) }.put(&mut out);
         assert_eq!(out, b"\x94\xac\x02");
+        let (keyspace, keys) = (KeyspaceId(300), vec![model::Bytes::from("k")]);
+        for (command, bytes) in [
+            (
+                CausalCommand::Fetch { epoch: 1, site: SiteId(2), keyspace, keys: keys.clone() },
+                &b"\x9c\x01\x02\xac\x02\x01\x01k"[..],
+            ),
+            (CausalCommand::Evict { keyspace, keys }, b"\x9d\xac\x02\x01\x01k"),
+        ] {
+            let mut out = Vec::new();
+            command.put(&mut out);
+            assert_eq!(out, bytes, "{command}");
+        }
         let mut out = Vec::new();
         model::Answer::Placed(Position(300)).put(&mut out);
         assert_eq!(out, b"\x8c\xac\x02");

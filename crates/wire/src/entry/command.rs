@@ -128,6 +128,7 @@ code_enum!(Rmw as "rule of read-modify-writes" {
 code_enum!(Miss as "rule of keys that a site does not hold" {
     1 => Forward,
     2 => Refuse,
+    3 => Fetch { held_bytes_max },
 });
 
 code_enum!(Consistency as "consistency" {
@@ -211,6 +212,7 @@ code_enum!(JobName as "job" {
     14 => Resync,
     16 => Root,
     17 => Standby,
+    25 => Fetch,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -72,7 +72,8 @@ fn spec() -> impl Strategy<Value = KeyspaceSpec> {
             .prop_map(|(bytes_max, age_ms_max)| Cache::Stale { bytes_max, age_ms_max }),
     ];
     let rmw = select(vec![Rmw::Refuse, Rmw::Local]);
-    let miss = select(vec![Miss::Forward, Miss::Refuse]);
+    let fetch = any::<u64>().prop_map(|held_bytes_max| Miss::Fetch { held_bytes_max });
+    let miss = prop_oneof![Just(Miss::Forward), Just(Miss::Refuse), fetch];
     let held = (vec(any::<u32>().prop_map(SiteId), 0..4), miss);
     (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache, rmw, held)
         .prop_map(|(name, prefix, consistency, scope, placement, lease_reads, cache, rmw, held)| {
@@ -265,6 +266,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<String>().prop_map(KeyspaceError::Prefix),
         any::<String>().prop_map(KeyspaceError::RmwConsistency),
         any::<String>().prop_map(KeyspaceError::SitesConsistency),
+        any::<String>().prop_map(KeyspaceError::FetchSites),
+        any::<String>().prop_map(KeyspaceError::HeldBytes),
         (any::<String>(), consistency(), scope()).prop_map(|(name, consistency, scope)| {
             KeyspaceError::NotServed { name, consistency, scope }
         }),
@@ -494,8 +497,12 @@ fn format_1_of_a_keyspace_stays_as_it_is() {
             b"\x01\x02\x01\x00\x02\x88\x27\x01\x00\x01",
         ),
         (
-            KeyspaceSpec { rmw: Rmw::Local, sites, miss, ..causal },
+            KeyspaceSpec { rmw: Rmw::Local, sites: sites.clone(), miss, ..causal.clone() },
             b"\x02\x03\x01\x00\x01\x02\x02\x02\xac\x02\x02",
+        ),
+        (
+            KeyspaceSpec { sites, miss: Miss::Fetch { held_bytes_max: 5_000 }, ..causal },
+            b"\x02\x03\x01\x00\x01\x01\x02\x02\xac\x02\x03\x88\x27",
         ),
     ] {
         let keyspace = Keyspace { id: KeyspaceId(7), spec };

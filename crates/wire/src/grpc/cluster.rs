@@ -19,7 +19,12 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             cache: cache(&asked.cache, asked.cache_bytes_max, asked.cache_age_ms_max)?,
             rmw: word("rmw", &asked.rmw, Rmw::Refuse)?,
             sites: asked.sites.into_iter().map(SiteId).collect(),
-            miss: word("miss", &asked.miss, Miss::Forward)?,
+            miss: match word("miss", &asked.miss, Miss::Forward)? {
+                Miss::Fetch { .. } if asked.held_bytes_max != 0 => {
+                    Miss::Fetch { held_bytes_max: asked.held_bytes_max }
+                }
+                miss => miss,
+            },
         })
     }
 }
@@ -60,6 +65,10 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
             Miss::Forward => String::new(),
             miss => miss.to_string(),
         },
+        held_bytes_max: match spec.miss {
+            Miss::Fetch { held_bytes_max } => held_bytes_max,
+            Miss::Forward | Miss::Refuse => 0,
+        },
     }
 }
 
@@ -98,7 +107,7 @@ mod tests {
             was_adaptive: true,
             rmw: Rmw::Local,
             sites: vec![SiteId(2), SiteId(5)],
-            miss: Miss::Refuse,
+            miss: Miss::Fetch { held_bytes_max: 70_000 },
             ..KeyspaceSpec::linearizable_site("cars", "car:")
         };
         let sent = keyspace(&Keyspace { id: KeyspaceId(3), spec: spec.clone() });

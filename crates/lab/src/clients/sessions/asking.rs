@@ -59,7 +59,8 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
         | Effect::Clear
         | Effect::Numbered { .. }
         | Effect::Retried { .. }
-        | Effect::Matched { .. } => None,
+        | Effect::Matched { .. }
+        | Effect::Fetched { .. } => None,
         Effect::DeleteFields { fields, .. } => fields.iter().find_map(marked),
     })
 }

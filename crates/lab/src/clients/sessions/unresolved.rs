@@ -237,7 +237,8 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
                 | Effect::Clear
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
-                | Effect::Matched { .. } => {}
+                | Effect::Matched { .. }
+                | Effect::Fetched { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     keys.remove(&key);
                     for (field, value) in fields {

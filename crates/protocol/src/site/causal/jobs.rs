@@ -4,14 +4,15 @@ use super::{CHANGE_HAS, Shown, inter_site, region_in};
 use crate::causal::Region;
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
+use crate::causal::fetch::{self, Fetch};
 use crate::causal::import::{self, Import};
 use crate::causal::resync::Resync;
 use crate::causal::roots::{self, Roots};
 use crate::job::{Effect, Job, Progress, View};
-use model::{Answer, CausalCommand, CausalWrite, Command, Failure, NO_SITE, SiteId};
+use model::{Answer, CausalCommand, CausalWrite, Command, Failure, SiteId};
 use std::time::Duration;
 use storage::state::State;
-use wire::causal::{CausalStep, Writes};
+use wire::causal::{CausalStep, Keys, Writes};
 use wire::entry::encode_writes;
 
 impl<S: State> Job<S> for Export {
@@ -88,8 +89,8 @@ impl<S: State> Job<S> for Distribute {
             distribute::Step::Places(site, node, places) => {
                 Effect::SendNode { site, node, message: inter_site(CausalStep::Places(places)) }
             }
-            distribute::Step::Writes(site, node, writes) => {
-                let writes = Writes { site: NO_SITE.0, writes: encode_writes(&writes) };
+            distribute::Step::Writes { to: site, node, of, writes } => {
+                let writes = Writes { site: of.0, writes: encode_writes(&writes) };
                 Effect::SendNode { site, node, message: inter_site(CausalStep::Writes(writes)) }
             }
             distribute::Step::Ask { to, message: question, again } => {
@@ -259,5 +260,53 @@ impl<S: State> Job<S> for Import {
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
         Import::next_due(self, now)
+    }
+}
+
+impl<S: State> Job<S> for Fetch {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
+            return Vec::new();
+        };
+        let effects = |step| match step {
+            fetch::Step::Fetch { id, to, epoch, keyspace, keys } => {
+                let command = CausalCommand::Fetch { epoch, site: region.own, keyspace, keys };
+                vec![Effect::ask(id, to, Command::Causal(command))]
+            }
+            fetch::Step::Evict { id, keyspace, keys } => {
+                let dropped = Keys { keyspace: keyspace.0, keys: keys.clone() };
+                let evict = Command::Causal(CausalCommand::Evict { keyspace, keys });
+                vec![
+                    Effect::ask(id, region.own, evict),
+                    sent(region.root, CausalStep::Drop(dropped), false),
+                ]
+            }
+        };
+        let shown = Shown::of(view.machine);
+        let steps = Fetch::poll(self, view.now, &shown, &region);
+        steps.into_iter().flat_map(effects).chain(shown.failure()).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Fetch::answered(self, id, &outcome, view.now);
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Fetch::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, _: &View<'_, S>) -> Progress {
+        Progress { left: self.left(), sent_bytes: self.sent_bytes() }
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Fetch::next_due(self, now)
     }
 }

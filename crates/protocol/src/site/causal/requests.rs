@@ -6,6 +6,7 @@ use crate::bugs::Bug;
 use crate::causal::admission::{Admission, Here};
 use crate::origin::Origin;
 use crate::site::Site;
+use crate::site::interest::Missing;
 use model::{
     Body, CausalCommand, CausalToken, Command, Failure, KeyspaceId, KeyspaceSpec, Position,
     ReadConsistency, SessionError,
@@ -94,8 +95,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         body: Body,
         deadline: Duration,
     ) {
-        if let Some(miss) = self.miss(&body) {
-            return self.take_elsewhere(origin, body, miss, deadline);
+        match self.missing(&body) {
+            Missing::Nothing => {}
+            Missing::Keyspace(miss) => return self.take_elsewhere(origin, body, miss, deadline),
+            Missing::Keys(keys) => return self.fetch_first(origin, body, keys, deadline),
         }
         let Some(here) = self.causal_here() else {
             let failure = Failure::NotServing("its site is in no region");
@@ -190,6 +193,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let Asked { origin, body, deadline } = asked;
             self.serve_session(origin, body, token, deadline);
         }
+        self.admit_fetched();
     }
 
     /// What a tick brings: requests end at their deadline, and questions are repeated.
@@ -198,6 +202,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let late = self.causal.requests.give_up(self.now.monotonic, &here);
         self.refuse_sessions(late);
         self.ask_positions();
+        self.want_again();
     }
 
     pub(super) fn refuse_sessions(&mut self, refused: Vec<(Asked, SessionError)>) {

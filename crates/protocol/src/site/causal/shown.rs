@@ -2,6 +2,7 @@
 
 use crate::causal::Durable;
 use crate::job::Effect;
+use crate::site::machine::causal::HeldSize;
 use crate::site::machine::{Machine, MachineError};
 use model::{Bytes, CausalWrite, KeyspaceId, Position, ResyncItem, Revision, SiteId};
 use std::cell::RefCell;
@@ -111,6 +112,22 @@ impl<S: State> Durable for Shown<'_, S> {
                 (Vec::new(), after.cloned())
             }
         }
+    }
+
+    fn holds_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
+        self.machine.causal().holds_key(keyspace, key)
+    }
+
+    fn holds_hash(&self, keyspace: KeyspaceId, hash: u32) -> bool {
+        self.machine.causal().holds_hash(keyspace, hash)
+    }
+
+    fn held_size(&self, keyspace: KeyspaceId) -> HeldSize {
+        self.machine.causal().held_size(keyspace)
+    }
+
+    fn least_read(&self, keyspace: KeyspaceId, bytes: u64, keys: u64) -> Vec<Bytes> {
+        self.machine.least_read(keyspace, bytes, keys)
     }
 
     fn retries(&self) -> Vec<ResyncItem> {

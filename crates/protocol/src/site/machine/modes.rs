@@ -275,7 +275,9 @@ impl ModeState for Modes {
 
     fn check_read<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) -> Result<(), Refusal> {
         let is_causal = at.known.keyspaces.spec(keyspace).is_some_and(KeyspaceSpec::is_causal);
-        match is_causal && at.causal_place(keyspace).is_none() {
+        // It is about all of the keyspace.
+        let is_part = at.causal_place(keyspace).is_none() || at.is_on_demand(keyspace);
+        match is_causal && is_part {
             true => Err(NOT_HELD),
             false => Ok(()),
         }

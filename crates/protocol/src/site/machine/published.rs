@@ -1,6 +1,7 @@
 //! What the machine publishes to its readers with every commit, so that most of them need not look it up.
 
 use super::causal::NOT_HELD;
+use super::causal::recency::Recency;
 use super::causal::session::Seen;
 use super::global::stores::EMPTY;
 use super::lineage::Whose;
@@ -28,6 +29,8 @@ pub struct Published {
     pub(super) pace: RwLock<Pace>,
     pub(super) accesses: Accesses,
     pub(super) causal: Seen,
+    /// When keys were read last that are held on demand.
+    pub(super) recency: Recency,
     /// Zero: none.
     deployment: AtomicU64,
     directory: RwLock<Directory>,
@@ -64,6 +67,8 @@ enum Where {
     Whole(u64),
     /// Of a causal one: at other sites.
     Elsewhere,
+    /// The same, but for the keys that are held on demand.
+    OnDemand(u64),
     /// Of a global one, by slot; [`EMPTY`]: nowhere.
     BySlot {
         places: Arc<Vec<AtomicU64>>,
@@ -101,6 +106,15 @@ impl Publish<Modes> for Published {
             for (id, whole) in known.keyspaces.generations() {
                 let spec = known.keyspaces.spec(id);
                 let is_held = |own| spec.is_none_or(|spec| spec.is_held_by(own));
+                let on_demand = own.zip(spec).and_then(|(own, spec)| spec.on_demand_at(own));
+                if on_demand.is_some() {
+                    let at = match modes.planted.is(Bug::AnswersUnfetched) {
+                        true => Where::Whole(whole),
+                        false => Where::OnDemand(whole),
+                    };
+                    directory.generations.insert(id, at);
+                    continue;
+                }
                 if !own.is_none_or(is_held) && !modes.planted.is(Bug::AnswersUnheld) {
                     directory.generations.insert(id, Where::Elsewhere);
                     continue;
@@ -197,7 +211,14 @@ impl Published {
     /// Whether a causal keyspace is at other sites.
     pub(super) fn is_elsewhere(&self, keyspace: KeyspaceId) -> bool {
         let directory = self.directory.read().expect("the writer does not panic with the lock");
-        matches!(directory.generations.get(&keyspace), Some(Where::Elsewhere))
+        let at = directory.generations.get(&keyspace);
+        matches!(at, Some(Where::Elsewhere | Where::OnDemand(_)))
+    }
+
+    /// Whether some of the keys of a causal keyspace are here, which is at other sites.
+    pub(super) fn is_on_demand(&self, keyspace: KeyspaceId) -> bool {
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        matches!(directory.generations.get(&keyspace), Some(Where::OnDemand(_)))
     }
 
     pub(super) fn catalog(&self) -> Arc<Catalog> {
@@ -241,17 +262,22 @@ impl Published {
         }
     }
 
-    /// Where a query about one key finds its record.
-    pub(super) fn generation(&self, keyspace: KeyspaceId, query: &Query) -> Result<u64, Stopped> {
+    /// Where a query about one key finds its record, and whether only if the key is held on demand.
+    pub(super) fn generation(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Result<(u64, bool), Stopped> {
         let directory = self.directory.read().expect("the writer does not panic with the lock");
         match directory.generations.get(&keyspace) {
             None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
-            Some(Where::Whole(generation)) => Ok(*generation),
+            Some(Where::Whole(generation)) => Ok((*generation, false)),
+            Some(Where::OnDemand(generation)) => Ok((*generation, true)),
             Some(Where::Elsewhere) => Err(NOT_HELD.into()),
             Some(Where::BySlot { places, lends }) => match query.spread() {
                 Spread::Several => Err(Refusal::CrossSlot.into()),
                 // A query that names no key at all, though it could name some.
-                Spread::Nowhere => Ok(EMPTY),
+                Spread::Nowhere => Ok((EMPTY, false)),
                 Spread::One(slot) => {
                     if *lends && query.one_tag().is_none() {
                         return Err(Refusal::CrossSlot.into());
@@ -259,13 +285,13 @@ impl Published {
                     match directory.group(keyspace, query) {
                         Some(Whereabouts::Away) => return Err(Refusal::NotHeld(slot).into()),
                         Some(Whereabouts::Here(generation)) if !directory.is_fenced => {
-                            return Ok(generation);
+                            return Ok((generation, false));
                         }
                         _ => {}
                     }
                     let served = directory.served.get(place(slot));
                     match served.is_some_and(|served| served.load(Ordering::Acquire)) {
-                        true => Ok(places[place(slot)].load(Ordering::Acquire)),
+                        true => Ok((places[place(slot)].load(Ordering::Acquire), false)),
                         false => Err(Refusal::NotHeld(slot).into()),
                     }
                 }

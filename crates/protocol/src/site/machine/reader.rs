@@ -5,7 +5,7 @@
 //! a read that saw the same even count before and after itself saw all of that at one moment, and any
 //! other one is done again, with all of it from the state while that stands still.
 
-use super::causal::NOT_HELD;
+use super::causal::{NOT_HELD, is_held};
 use super::global::stores::EMPTY;
 use super::global::tokens::Token;
 use super::global::{loans, stores};
@@ -205,12 +205,36 @@ impl<S: State> Reader<S> {
         {
             return answer;
         }
-        self.check_held(keyspace)?;
-        match extent {
-            Extent::Row => answer_at(&self.state.now(), keyspace, query, due_by),
-            Extent::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
-            Extent::Range => answer_at(&self.state.view(), keyspace, query, due_by),
+        if matches!(extent, Extent::Range) {
+            self.check_held(keyspace)?;
+            return answer_at(&self.state.view(), keyspace, query, due_by);
         }
+        let now = self.state.now();
+        self.check_keys(&now, keyspace, query)?;
+        answer_at(&now, keyspace, query, due_by)
+    }
+
+    /// Whether this site can answer a query about keys of a keyspace, by the state that it is answered from: of a causal
+    /// one some of them may be held on demand.
+    ///
+    /// # Errors
+    /// [`Stopped::Refused`] if it cannot.
+    pub(super) fn check_keys(
+        &self,
+        read: &impl Read,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Result<(), Stopped> {
+        if !self.published.is_on_demand(keyspace) || query.keys().is_empty() {
+            return self.check_held(keyspace);
+        }
+        for key in query.keys() {
+            if !is_held(read, keyspace, key)? {
+                return Err(NOT_HELD.into());
+            }
+            self.published.recency.touch(keyspace, key);
+        }
+        Ok(())
     }
 
     /// Whether this site can answer for a keyspace: a causal one may be at other sites.
@@ -257,7 +281,10 @@ impl<S: State> Reader<S> {
         query: &Query,
         due_by: DueBy<'_>,
     ) -> Result<Answer, Stopped> {
-        let generation = self.published.generation(keyspace, query)?;
+        let (generation, is_on_demand) = self.published.generation(keyspace, query)?;
+        if is_on_demand {
+            self.check_keys(read, keyspace, query)?;
+        }
         let (log_time_ms, point) = (self.log_time_ms(), ReadPoint::default());
         let context = ReadContext { read, generation, log_time_ms, count: None, point, due_by };
         query::answer(&context, query, &mut 0)

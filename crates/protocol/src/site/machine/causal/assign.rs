@@ -39,6 +39,22 @@ impl<S: State> Applying<'_, S> {
         of: (SiteId, Revision),
         source: Source,
     ) -> Result<i64, Stopped> {
+        let counted = self.assign_registers(place, effect, of, source)?;
+        match effect.key() {
+            Some(key) => self.weigh(place, key)?,
+            None if *effect == Effect::Clear => self.weigh_all(place.keyspace)?,
+            None => {}
+        }
+        Ok(counted)
+    }
+
+    fn assign_registers(
+        &mut self,
+        place: Place,
+        effect: &Effect,
+        of: (SiteId, Revision),
+        source: Source,
+    ) -> Result<i64, Stopped> {
         if effect.is_mark() {
             return Ok(0);
         }
@@ -96,13 +112,15 @@ impl<S: State> Applying<'_, S> {
         pending.cloned().unwrap_or_default()
     }
 
-    /// Where the keys of a causal keyspace lie; `None`: it was dropped here.
+    /// Where the keys of a causal keyspace lie, or those that are held on demand; `None`: it was dropped here, or is not held.
     pub(in crate::site::machine) fn causal_place(&self, keyspace: KeyspaceId) -> Option<Place> {
         let keyspaces = &self.known.keyspaces;
         let own = self.member().ok()?.own;
-        let is_held = |spec: &KeyspaceSpec| spec.is_causal() && spec.is_held_by(own);
-        let is_held = keyspaces.spec(keyspace).is_some_and(is_held);
-        let generation = keyspaces.generation(keyspace).filter(|_| is_held)?;
+        let is_here = |spec: &KeyspaceSpec| {
+            spec.is_causal() && (spec.is_held_by(own) || spec.on_demand_at(own).is_some())
+        };
+        let is_here = keyspaces.spec(keyspace).is_some_and(is_here);
+        let generation = keyspaces.generation(keyspace).filter(|_| is_here)?;
         Some(Place { keyspace, slot: None, generation })
     }
 }
@@ -133,7 +151,8 @@ pub(super) fn assigned<'a>(
         | Effect::Clear
         | Effect::Numbered { .. }
         | Effect::Retried { .. }
-        | Effect::Matched { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
+        | Effect::Matched { .. }
+        | Effect::Fetched { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         _ if pending.has_values() => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         Effect::Put { value, .. } | Effect::Replace { value, .. } if !pending.has_string() => {
             let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);

@@ -26,8 +26,11 @@
 //! | `settled` | own ones of them whose places are not known here |
 //! | `restored` | a site that was restored from a backup |
 //! | `import` | the order as it comes here |
+//! | `held` | keys that this site holds on demand |
+//! | `fetch` | at the root: what such keys hold, at a place of the order |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows`, `retry_rows` | where it lies in the state |
+//! | `recency` | when keys that are held on demand were read |
 //! | [`session`] | what a reader's token becomes, and what a site lacks for one |
 //!
 //! There is one list of writes without a position for all causal keyspaces, in the order of revisions, so
@@ -43,9 +46,12 @@ mod clear;
 mod decided;
 mod effects;
 mod expires;
+mod fetch;
+mod held;
 mod import;
 mod order;
 mod own;
+pub(super) mod recency;
 mod registers;
 pub(super) mod restored;
 pub mod resync;
@@ -58,6 +64,8 @@ mod settled;
 mod standby;
 mod write;
 
+pub use held::HeldSize;
+pub(super) use rows::is_held;
 #[cfg(test)]
 pub(super) use rows::{STAGED_ROWS, of_expiry};
 pub(super) use write::owns_writes;
@@ -97,6 +105,8 @@ pub struct Causal {
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
     retries: Retries,
+    /// What is held on demand.
+    held: held::Held,
     /// The earliest moment at which a key expires.
     next_expiry: Option<u64>,
     /// What is to take the place of the keyspaces.
@@ -265,6 +275,10 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Retry { request, tried, since, keyspace, pairs } => {
                 self.retry_put(request, (*tried, *since), *keyspace, pairs)
             }
+            CausalCommand::Fetch { epoch, site, keyspace, keys } => {
+                self.fetch(*epoch, *site, *keyspace, keys)
+            }
+            CausalCommand::Evict { keyspace, keys } => self.evict(*keyspace, keys),
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),

@@ -29,11 +29,12 @@ impl Causal {
 
 impl<S: State> Applying<'_, S> {
     /// The first pending write has a position that is imported.
-    pub(super) fn settle_own(&mut self, write: &CausalWrite, bytes: usize) {
+    pub(super) fn settle_own(&mut self, write: &CausalWrite, bytes: usize) -> Result<(), Stopped> {
         let causal = &mut self.modes.causal;
         causal.settle(write, bytes);
         causal.kept_bytes += bytes as u64;
         causal.head.own_ordered = write.revision;
+        self.drop_unheld(write)
     }
 
     /// Of the writes that are kept the oldest go, if they are many.

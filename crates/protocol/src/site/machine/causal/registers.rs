@@ -39,7 +39,8 @@ impl Pending {
                 Effect::Clear
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
-                | Effect::Matched { .. } => {}
+                | Effect::Matched { .. }
+                | Effect::Fetched { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     pending.string = Some(revision);
                     let names = fields.iter().map(|(name, _)| (name.clone(), revision));
@@ -87,7 +88,8 @@ impl Pending {
                 Effect::Clear
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
-                | Effect::Matched { .. } => {}
+                | Effect::Matched { .. }
+                | Effect::Fetched { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     fields.iter().for_each(|(name, _)| field(name));
                     later(&mut pending.string);

@@ -21,10 +21,11 @@
 //! sends the rest. A resync is named by its start, so that nothing late of an earlier one is taken. If the
 //! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
 
-use super::super::records::{Record, SEVERAL};
+use super::super::records::Record;
 use super::super::store::Store;
 use super::super::{Applying, Machine, tables};
 use super::assign::{Becomes, assigned, expiry_after};
+use super::fetch::with_position;
 use super::registers::Pending;
 use super::retries::{self, Number, Open};
 use super::{MachineError, Stopped, causals, retry_rows, rows};
@@ -105,7 +106,7 @@ impl<S: State> Machine<S> {
                 !is_full
             })?;
             for (key, row) in rows {
-                let row = self.with_position(row)?;
+                let row = with_position(row, self.causal().applied())?;
                 found.last = Some((keyspace, key.clone()));
                 found.items.push(ResyncItem::Record { keyspace, key, row });
             }
@@ -117,24 +118,36 @@ impl<S: State> Machine<S> {
         Ok(found)
     }
 
-    /// A record with a position that is not before its own: an own write's is up to what is imported, or
-    /// comes with the order.
-    fn with_position(&self, row: Bytes) -> Result<Bytes, MachineError> {
-        let record = Record::decode(row)?;
-        let position = match record.position {
-            0 | SEVERAL => self.causal().applied().0,
-            position => position,
-        };
-        let payload = [&record.payload[..]];
-        let (kind, version, expiry) = (record.kind, record.version, record.agreed());
-        Ok(Record::encode_agreed(kind, version, expiry, position, &payload))
-    }
-
     /// How many keys the causal keyspaces hold.
     pub fn causal_keys(&self) -> u64 {
         let keyspaces = &self.known.keyspaces;
         causals(keyspaces).into_iter().map(|id| keyspaces.count(id)).sum()
     }
+}
+
+/// The row of a record after an assignment on which nothing is pending; `None`: it is the same.
+pub(super) fn row_after(
+    old: Option<Record>,
+    effect: &Effect,
+    of: (SiteId, Revision),
+    version: Revision,
+    position: u64,
+) -> Result<Option<Option<Bytes>>, MachineError> {
+    let (expiry, none) = (old.as_ref().and_then(Record::agreed), Pending::default());
+    let new_expiry = expiry_after(expiry, effect, of, &none);
+    let old = old.filter(|record| !record.is_vacant);
+    let becomes = assigned(old.as_ref(), effect, &none)?.becomes;
+    let row_of = |kind, payload: &[u8]| {
+        Record::encode_agreed(kind, version, new_expiry, position, &[payload])
+    };
+    Ok(Some(match (becomes, &old) {
+        (Becomes::Same, _) if expiry == new_expiry => return Ok(None),
+        (Becomes::Same, Some(record)) => Some(row_of(record.kind, &record.payload)),
+        (Becomes::Record(kind, payload, _), _) => Some(row_of(kind, &payload)),
+        (Becomes::Absent(_), _) | (Becomes::Same, None) => {
+            new_expiry.map(|_| row_of(Kind::Hash, &[]))
+        }
+    }))
 }
 
 impl<S: State> Applying<'_, S> {
@@ -337,25 +350,14 @@ impl<S: State> Applying<'_, S> {
         };
         let row = self.overlay.get(&tables::record(store.generation, key));
         let old = row.map_err(MachineError::from)?.map(Record::decode).transpose()?;
-        let (expiry, none) = (old.as_ref().and_then(Record::agreed), Pending::default());
-        let new_expiry = expiry_after(expiry, effect, of, &none);
-        let old = old.filter(|record| !record.is_vacant);
-        let becomes = assigned(old.as_ref(), effect, &none)?.becomes;
-        let row_of = |kind, payload: &[u8]| {
-            Record::encode_agreed(kind, version, new_expiry, position, &[payload])
-        };
-        let row = match (becomes, &old) {
-            (Becomes::Same, _) if expiry == new_expiry => return Ok(store),
-            (Becomes::Absent(_), _) if self.modes.planted.is(Bug::ResyncKeepsDeleted) => {
-                return Ok(store);
-            }
-            (Becomes::Same, Some(record)) => Some(row_of(record.kind, &record.payload)),
-            (Becomes::Record(kind, payload, _), _) => Some(row_of(kind, &payload)),
-            (Becomes::Absent(_), _) | (Becomes::Same, None) => {
-                new_expiry.map(|_| row_of(Kind::Hash, &[]))
-            }
-        };
-        Ok(Store { count: self.stage_agreed(store, key, row)?, ..store })
+        let is_removal = matches!(effect, Effect::Delete { .. } | Effect::Expire { .. });
+        if is_removal && self.modes.planted.is(Bug::ResyncKeepsDeleted) {
+            return Ok(store);
+        }
+        match row_after(old, effect, of, version, position)? {
+            Some(row) => Ok(Store { count: self.stage_agreed(store, key, row)?, ..store }),
+            None => Ok(store),
+        }
     }
 
     /// Puts a record where it is staged, or removes it. How many keys there are then.
@@ -426,6 +428,7 @@ impl<S: State> Applying<'_, S> {
             resync.stores.remove(&keyspace);
             self.replace_records(keyspace, store.generation, store.count);
             self.overlay.remove(rows::of_staged(keyspace));
+            self.forget_held(keyspace);
         }
         let (upto, ordered) = (resync.upto, resync.ordered);
         let sites = resync.sites.clone();
@@ -467,8 +470,9 @@ impl<S: State> Applying<'_, S> {
         self.overlay.remove(rows::RESYNC.to_vec());
     }
 
-    /// A keyspace ends here: so does what a resync has brought of it.
+    /// A keyspace ends here: so does what a resync has brought of it, and what is held on demand.
     pub(in crate::site::machine) fn drop_resynced(&mut self, keyspace: KeyspaceId) {
+        self.forget_held(keyspace);
         let Some(resync) = &mut self.modes.causal.resync else { return };
         if let Some(store) = resync.stores.remove(&keyspace) {
             self.overlay.remove(rows::of_staged(keyspace));

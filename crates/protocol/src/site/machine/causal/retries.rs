@@ -167,6 +167,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         check_keys(pairs)?;
         let place = self.causal_begin(keyspace)?;
+        self.check_held(keyspace, pairs.iter().map(|(key, _)| key))?;
         let retries = &self.modes.causal.retries;
         let number = (request.client, request.sequence);
         let own = retries.pending.get(&number).copied();

@@ -6,6 +6,7 @@
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
 //! K e moment generation key → nothing: a key expires then, if the order says so (`expires`)
 //! K s site      → row of its last revision with a position, and that
+//! K g keyspace key → bytes that a key counts which is held on demand (varint)
 //! K r           → row of the [`Resync`] under way
 //! K m           → row of the [`Root`]
 //! K y           → row of what a root and its standby commit to ([`Committed`])
@@ -22,6 +23,7 @@
 //! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites in keys are big-endian, so that byte order is their order.
 
 use super::super::tables::CAUSAL;
+use super::held::Held;
 use super::restored::Restored;
 use super::resync::Resync;
 use super::retry_rows::{STAGED_RETRIES, load_open, load_retries};
@@ -39,6 +41,7 @@ pub(super) const DAMAGED: MachineError = MachineError::Damaged { table: CAUSAL a
 /// The key of the head.
 pub(super) const HEAD: [u8; 2] = [CAUSAL, b'h'];
 const EXPIRIES: u8 = b'e';
+const HELD: u8 = b'g';
 const UNORDERED: u8 = b'u';
 const ORDER: u8 = b'o';
 const SITES: u8 = b's';
@@ -167,6 +170,42 @@ pub(super) fn of_staged(keyspace: KeyspaceId) -> Vec<u8> {
 
 fn keyspace_of(key: &[u8]) -> Option<KeyspaceId> {
     Some(KeyspaceId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?)))
+}
+
+/// The key of one that is held on demand.
+pub(super) fn of_held(keyspace: KeyspaceId, key: &[u8]) -> Vec<u8> {
+    let mut at = vec![CAUSAL, HELD];
+    at.extend_from_slice(&keyspace.0.to_be_bytes());
+    at.extend_from_slice(key);
+    at
+}
+
+/// Whether a key is held on demand.
+pub(in crate::site::machine) fn is_held(
+    read: &impl Read,
+    keyspace: KeyspaceId,
+    key: &[u8],
+) -> Result<bool, MachineError> {
+    Ok(read.get(&of_held(keyspace, key))?.is_some())
+}
+
+/// The row of a key that counts so many bytes.
+pub(super) fn encode_held(bytes: u64) -> Vec<u8> {
+    let mut row = Vec::new();
+    put_varint(bytes, &mut row);
+    row
+}
+
+fn load_held(read: &impl Read) -> Result<Held, MachineError> {
+    let (mut held, mut is_damaged) = (Held::default(), false);
+    read.scan(&[CAUSAL, HELD], Some(&[CAUSAL, HELD + 1]), &mut |at, row| {
+        match keyspace_of(at.get(..6).unwrap_or_default()).zip(take_varint(&row)) {
+            Some((keyspace, (bytes, _))) => held.insert(keyspace, &at[6..], bytes),
+            None => is_damaged = true,
+        }
+        !is_damaged
+    })?;
+    if is_damaged { Err(DAMAGED) } else { Ok(held) }
 }
 
 row!(Resync { start, upto, ordered, chunks, resume; stores, sites, retries });
@@ -350,6 +389,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     })?;
     causal.retries.cover(&mut causal.pending);
     causal.next_expiry = first_expiries(read, 0, 0)?.1;
+    causal.held = load_held(read)?;
     causal.ordered = load_sites(read, SITES)?;
     if let Some(row) = read.get(&ROOT)? {
         causal.root = row::decode(&row).ok_or(DAMAGED)?;

@@ -11,7 +11,7 @@ use super::super::reader::{Reader, answer_at};
 use super::super::records::Record;
 use super::super::tables::RECORDS;
 use super::rows::{self, Head};
-use super::{Causal, MachineError, NOT_HELD, Stopped};
+use super::{Causal, HeldSize, MachineError, NOT_HELD, Stopped};
 use crate::machine::query::{DueBy, Extent, extent};
 use crate::machine::records::SEVERAL;
 use model::{
@@ -105,6 +105,8 @@ pub(in crate::site::machine) struct Seen {
     lost_above: AtomicU64,
     lacks_after: AtomicU64,
     lacks_upto: AtomicU64,
+    held_keys: AtomicU64,
+    held_bytes: AtomicU64,
 }
 
 impl Seen {
@@ -121,6 +123,9 @@ impl Seen {
         let (lacks_after, lacks_upto) = causal.lacks_own().unwrap_or_default();
         self.lacks_upto.store(lacks_upto.0, Ordering::Release);
         self.lacks_after.store(lacks_after.0, Ordering::Release);
+        let held = causal.held_total();
+        self.held_keys.store(held.keys, Ordering::Relaxed);
+        self.held_bytes.store(held.bytes, Ordering::Relaxed);
         let Head { region, applied, own_ordered, last, .. } = causal.head;
         self.region.store(u32::from(region.0), Ordering::Release);
         self.own.store(own.map_or(0, |own| own.0), Ordering::Release);
@@ -128,6 +133,11 @@ impl Seen {
         self.applied.store(applied.0, Ordering::Release);
         self.own_ordered.store(own_ordered.0, Ordering::Release);
         self.last_revision.store(last.0, Ordering::Release);
+    }
+
+    fn held(&self) -> HeldSize {
+        let keys = self.held_keys.load(Ordering::Relaxed);
+        HeldSize { keys, bytes: self.held_bytes.load(Ordering::Relaxed) }
     }
 
     fn point(&self) -> CausalPoint {
@@ -236,6 +246,11 @@ impl<S: State> Reader<S> {
         self.published().causal.point()
     }
 
+    /// What this node's site holds on demand of causal keyspaces, as this node has applied it.
+    pub fn held(&self) -> HeldSize {
+        self.published().causal.held()
+    }
+
     /// What this node lacks for a session; `None`: it covers the token.
     pub fn lacks(&self, token: &CausalToken) -> Option<Lacks> {
         if *token == CausalToken::default() {
@@ -285,15 +300,17 @@ impl<S: State> Reader<S> {
             }),
             Extent::Rows | Extent::Range => None,
         };
-        if undisturbed.is_none() && self.check_held(keyspace).is_err() {
-            return Ok(SessionRead::Lacks(Lacks::Keyspace));
-        }
         let own = self.causal().own;
         let (answer, noted, point) = undisturbed.unwrap_or_else(|| match extent(query) {
             Extent::Row | Extent::Rows => {
-                noted_at(&self.state().now(), own, keyspace, query, due_by)
+                let now = self.state().now();
+                let held = self.check_keys(&now, keyspace, query);
+                noted_at(&now, own, keyspace, query, (held, due_by))
             }
-            Extent::Range => noted_at(&self.state().view(), own, keyspace, query, due_by),
+            Extent::Range => {
+                let held = self.check_held(keyspace);
+                noted_at(&self.state().view(), own, keyspace, query, (held, due_by))
+            }
         });
         let answer = match answer {
             Ok(answer) => Ok(answer),
@@ -312,9 +329,9 @@ fn noted_at(
     own: SiteId,
     keyspace: KeyspaceId,
     query: &Query,
-    due_by: DueBy<'_>,
+    (held, due_by): (Result<(), Stopped>, DueBy<'_>),
 ) -> At {
     let noting = Noting::new(read, query);
-    let answer = answer_at(&noting, keyspace, query, due_by);
+    let answer = held.and_then(|()| answer_at(&noting, keyspace, query, due_by));
     (answer, noting.noted.get(), point_of(read, own))
 }

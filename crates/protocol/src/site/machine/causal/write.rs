@@ -28,6 +28,7 @@ impl<S: State> Applying<'_, S> {
         write: &Write,
     ) -> Result<Answer, Stopped> {
         let place = self.causal_begin(keyspace)?;
+        self.check_held(keyspace, write.keys())?;
         let mut effects = Vec::new();
         let outcome = self.causal_step(place, write, &mut effects);
         self.causal_commit(keyspace, effects);
@@ -49,6 +50,7 @@ impl<S: State> Applying<'_, S> {
             let max = limits::TRANSACTION_STEPS_MAX;
             return Err(Refusal::TooMany { what: "steps of one transaction", max }.into());
         }
+        self.check_steps_held(keyspace, guards, steps)?;
         if !self.guards_hold(place, guards)? {
             return Ok(Answer::Aborted);
         }
@@ -63,6 +65,21 @@ impl<S: State> Applying<'_, S> {
         }
         self.causal_commit(keyspace, effects);
         Ok(Answer::Steps(outcomes))
+    }
+
+    /// A transaction is about keys that are held, or is not carried out here.
+    fn check_steps_held(
+        &self,
+        keyspace: KeyspaceId,
+        guards: &[Guard],
+        steps: &[Step],
+    ) -> Result<(), Refusal> {
+        let is_broad = |step: &Step| matches!(step, Step::Read(query) if query.keys().is_empty());
+        if self.is_on_demand(keyspace) && steps.iter().any(is_broad) {
+            return Err(NOT_HELD);
+        }
+        self.check_held(keyspace, guards.iter().map(|guard| &guard.key))?;
+        self.check_held(keyspace, steps.iter().flat_map(Step::keys))
     }
 
     /// Where a write works, if there may be one.

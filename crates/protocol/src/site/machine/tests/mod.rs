@@ -4,6 +4,7 @@ mod backups;
 mod causal;
 mod causal_clear;
 mod causal_expiry;
+mod causal_held;
 mod causal_interest;
 mod causal_orders;
 mod causal_rebuilds;
