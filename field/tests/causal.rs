@@ -488,3 +488,71 @@ fn a_standby_goes_on_by_itself_when_the_root_is_killed() {
         attach(node, &taken).expect("no session is refused");
     }
 }
+
+/// The third site holds keys on demand: it fetches what is asked for, serves it while it is cut off, and evicts what was read least
+/// lately.
+#[test]
+fn a_site_holds_keys_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = start(folder.path());
+    let create = |name: &str, more: &[&str]| {
+        let prefix = format!("{name}:");
+        let words = ["keyspace", "create", name, "--prefix", &prefix, "--scope", "region"];
+        nodes[2].cli(&[&words[..], &["--consistency", "causal"], more].concat())
+    };
+    let refused = create("x", &["--miss", "fetch"]).unwrap_err();
+    assert!(refused.contains("name the sites that hold all of it"), "{refused}");
+    let refused = create("x", &["--sites", "a,b", "--held-bytes-max", "5000"]).unwrap_err();
+    assert!(refused.contains("with --miss fetch"), "{refused}");
+    create("map", &["--sites", "a,b", "--miss", "fetch", "--held-bytes-max", "5000"]).unwrap();
+    deployment::wait_one_registry(&nodes.iter().collect::<Vec<_>>());
+    let shown = json(&nodes[2], &["keyspace", "show", "map", "--json"]).unwrap();
+    assert_eq!((&shown["miss"], &shown["held_bytes_max"]), (&"fetch".into(), &5_000.into()));
+
+    let mut there = connect(&nodes[1]).unwrap();
+    for key in 0..40 {
+        call(&mut there, &["SET", &format!("map:{key}"), &format!("v{key}")]).unwrap();
+    }
+    let carried = token(&mut there).unwrap();
+    let mut client = eventually(LIMIT, || attach(&nodes[2], &carried)).unwrap();
+    let held = |node: &_| json(node, &["region", "show", "--json"]).unwrap()["held_keys"].as_u64();
+    assert_eq!(held(&nodes[2]), Some(0));
+    let found = text(&call(&mut client, &["GET", "map:7"]).unwrap());
+    assert_eq!(found.as_deref(), Some("v7"));
+    assert_eq!(call(&mut client, &["GET", "map:none"]), Ok(Value::Nil));
+    assert_eq!(held(&nodes[2]), Some(2), "an absent one, too");
+    // All keys are asked of a site that holds them, several keys here.
+    let values = call(&mut client, &["MGET", "map:7", "map:8"]).unwrap();
+    let Value::Array(values) = &values else { panic!("{values:?}") };
+    assert_eq!(text(&values[1]).as_deref(), Some("v8"));
+    call(&mut client, &["SET", "map:new", "1"]).unwrap();
+    assert_eq!(call(&mut client, &["EXISTS", "map:new", "map:39"]), Ok(Value::Int(2)));
+    let shown = json(&nodes[2], &["keyspace", "show", "map", "--json"]).unwrap();
+    assert_eq!(shown["keys"], 41);
+
+    // What others write comes; and more is read than it may hold.
+    call(&mut there, &["SET", "map:7", "again"]).unwrap();
+    let is_new = || match text(&call(&mut connect(&nodes[2])?, &["GET", "map:7"])?).as_deref() {
+        Some("again") => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    eventually(LIMIT, is_new).unwrap();
+    for key in 0..40 {
+        let found = text(&call(&mut client, &["GET", &format!("map:{key}")]).unwrap());
+        let expected = if key == 7 { "again".to_owned() } else { format!("v{key}") };
+        assert_eq!(found, Some(expected), "{key}");
+    }
+    let fits = || match held(&nodes[2]) {
+        Some(keys @ 20..=38) => Ok(keys),
+        other => Err(format!("{other:?} keys are held")),
+    };
+    eventually(LIMIT, fits).unwrap();
+
+    // The others are gone: what is held is served, and nothing else.
+    nodes[0].kill();
+    nodes[1].kill();
+    let mut alone = connect(&nodes[2]).unwrap();
+    assert_eq!(text(&call(&mut alone, &["GET", "map:39"]).unwrap()).as_deref(), Some("v39"));
+    call(&mut alone, &["SET", "map:39", "mine"]).unwrap();
+    assert_eq!(text(&call(&mut alone, &["GET", "map:39"]).unwrap()).as_deref(), Some("mine"));
+}

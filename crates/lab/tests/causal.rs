@@ -78,6 +78,15 @@ fn promises_are_kept_under_every_kind_of_fault() {
 }
 
 #[test]
+fn keys_that_sites_hold_on_demand_keep_their_promises() {
+    let world = ready::load("fetched", None).unwrap();
+    for seed in 1..=number("PORTOLAN_SEEDS").unwrap_or(3) {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        assert_eq!(one(&world, &options).wrongs, [""; 0], "seed {seed}");
+    }
+}
+
+#[test]
 fn keyspaces_that_some_sites_hold_keep_their_promises() {
     let world = ready::load("partial", None).unwrap();
     for seed in 1..=number("PORTOLAN_SEEDS").unwrap_or(3) {

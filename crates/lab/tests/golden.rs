@@ -4,6 +4,8 @@
 //! Three sites, of one node if nothing else is said: `root` orders, at `a` the client begins, at `c` it must find what it has seen. Links
 //! between sites are cut in one direction to hold up what the rule is about.
 
+#[path = "golden/fetched.rs"]
+mod fetched;
 #[path = "golden/partial.rs"]
 mod partial;
 #[path = "golden/retries.rs"]

@@ -62,7 +62,7 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 17] = [
+const SCRIPTED: [Bug; 21] = [
     // The leader's disk has to be lost within the moment in which it alone knows: `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
     // A write that is sent to two sites: `golden/retries.rs`.
@@ -88,6 +88,11 @@ const SCRIPTED: [Bug; 17] = [
     Bug::CoveredHeld,
     Bug::AnswersUnheld,
     Bug::ForwardedUnmerged,
+    // Keys that a site holds on demand: `golden/fetched.rs`.
+    Bug::FetchedUnfolded,
+    Bug::FetchedOutside,
+    Bug::CoveredFetched,
+    Bug::AnswersUnfetched,
     // A mirror has to lag by thousands of changes: `site::machine::tests::loans_sent`.
     Bug::RowsAhead,
 ];
