@@ -11,7 +11,7 @@ use model::{KeyspaceId, Position, Revision, SiteId, limits};
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CausalMessage {
     /// One step; `None`: one that is unknown to this version.
-    #[prost(oneof = "CausalStep", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "CausalStep", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub step: Option<CausalStep>,
 }
 
@@ -42,11 +42,8 @@ pub enum CausalStep {
     /// The sender is no leader, and the message before was for one. The leader of its site; 0: not known.
     #[prost(uint64, tag = "8")]
     LedBy(u64),
-    /// A node of a site asks its leader to fetch keys that are held on demand.
-    #[prost(message, tag = "9")]
-    Want(Keys),
     /// Keys that a site holds on demand no more, from its leader to the root's.
-    #[prost(message, tag = "10")]
+    #[prost(message, tag = "9")]
     Drop(Keys),
 }
 
@@ -269,10 +266,9 @@ mod tests {
                 b"\x22\x0e\x22\x02\x04\x05\x3a\x02\x00\x01\x42\x04\x06\x00\x00\x00",
             ),
             (
-                CausalStep::Want(Keys { keyspace: 2, keys: vec!["k".into()] }),
+                CausalStep::Drop(Keys { keyspace: 2, keys: vec!["k".into()] }),
                 b"\x4a\x05\x08\x02\x12\x01k",
             ),
-            (CausalStep::Drop(Keys { keyspace: 2, keys: vec![] }), b"\x52\x02\x08\x02"),
             (CausalStep::Pull(Pull { positions: vec![8, 9] }), b"\x2a\x04\x0a\x02\x08\x09"),
             (CausalStep::Resolve(Resolve { site: 1, revision: 2 }), b"\x32\x04\x08\x01\x10\x02"),
             (

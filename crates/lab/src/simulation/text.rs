@@ -114,7 +114,6 @@ fn causal(step: &CausalStep) -> String {
             format!("Resolved s{} r{}: {}", message.site, message.revision, at(message.position))
         }
         CausalStep::LedBy(node) => format!("LedBy n{node}"),
-        CausalStep::Want(keys) => format!("Want {} keys", keys.keys.len()),
         CausalStep::Drop(keys) => format!("Drop {} keys", keys.keys.len()),
     }
 }

@@ -5,10 +5,10 @@
 //! again, of the next root if there is one: a key that is fetched twice is held once. So nothing of it is kept.
 //!
 //! ```text
-//! node of C        leader of C             root                                 C
+//! leader of C             root                                 C
 //! get x: waits
-//! ── Want(x) ────▶ Fetch(C, [x]) ────────▶ place 31: what x holds before 31
-//!                                          ── Places(.., [31]), its content ──▶ imports up to 31: x is held
+//! Fetch(C, [x]) ────────▶ place 31: what x holds before 31
+//!                         ── Places(.., [31]), its content ──▶ imports up to 31: x is held
 //! get x: served
 //! ```
 //!

@@ -473,7 +473,7 @@ impl World {
                     client.token.sees(Position(answer.position));
                 }
             }
-            CausalStep::LedBy(_) | CausalStep::Want(_) | CausalStep::Drop(_) => {}
+            CausalStep::LedBy(_) | CausalStep::Drop(_) => {}
         }
     }
 

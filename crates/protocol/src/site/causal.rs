@@ -186,7 +186,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 | CausalStep::Where(_)
                 | CausalStep::Reached(_)
                 | CausalStep::Places(_)
-                | CausalStep::Want(_)
                 | CausalStep::Drop(_)
         );
         // A witness has no state.
@@ -220,7 +219,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.jobs.import.take_places(&places, now, &region);
                 }
             }
-            CausalStep::Want(keys) => self.take_want(KeyspaceId(keys.keyspace), keys.keys),
             CausalStep::Drop(keys) => {
                 self.jobs.distribute.dropped(site, KeyspaceId(keys.keyspace), &keys.keys);
             }

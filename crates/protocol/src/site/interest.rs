@@ -74,7 +74,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(own) = self.machine.membership().map(|member| member.own) else {
             return Missing::Nothing;
         };
-        let (mut keys, mut miss) = (Vec::new(), None);
+        let (mut keys, mut miss, mut count) = (Vec::new(), None, 0);
         for keyspace in keyspaces_of(body) {
             let Some(spec) = self.machine.spec(keyspace).filter(|spec| !spec.is_held_by(own))
             else {
@@ -83,6 +83,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             match (spec.miss, keys_of(body, keyspace)) {
                 (Miss::Refuse, _) => miss = Some(Miss::Refuse),
                 (Miss::Fetch { .. }, Some(named)) => {
+                    count += named.len();
                     let is_held = |key: &Bytes| {
                         let is_here = self.machine.causal().holds_key(keyspace, key);
                         is_here && !self.jobs.fetch.evicts(keyspace, key)
@@ -99,10 +100,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         keys.dedup();
         match miss {
             Some(miss) => Missing::Keyspace(miss),
+            // Whatever is held: a write that is sent again goes where it went before.
+            None if count > limits::CAUSAL_FETCHED_KEYS_MAX => Missing::Keyspace(Miss::Forward),
             None if keys.is_empty() => Missing::Nothing,
-            None if keys.len() > limits::CAUSAL_FETCHED_KEYS_MAX => {
-                Missing::Keyspace(Miss::Forward)
-            }
             None => Missing::Keys(keys),
         }
     }

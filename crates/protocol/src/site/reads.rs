@@ -52,10 +52,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             },
         };
         if outcome == Err(Failure::Refused(NOT_HELD)) && self.is_on_demand(read.keyspace) {
-            // The key was evicted while the read waited.
+            // The key was evicted while the read waited: it does not wait for that once more.
             let WaitingRead { origin, keyspace, query, consistency, deadline, .. } = read;
             let body = Body::Read { keyspace, query, consistency };
-            return self.take_in_session(origin, body, deadline);
+            return self.move_on(origin, body, deadline);
         }
         match (read.origin, outcome) {
             (origin @ Origin::Client { .. }, Err(Failure::Refused(Refusal::NotHeld(slot)))) => {

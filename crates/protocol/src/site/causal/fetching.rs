@@ -1,22 +1,24 @@
 //! Requests that need keys which this site is to hold on demand: each waits at its node until all of them are here.
 //!
-//! The leader has the root order what the keys hold ([`crate::causal::fetch`]); another node asks its leader for that. A request
+//! The leader has the root order what the keys hold ([`crate::causal::fetch`]); another node asks the root itself. A request
 //! whose keys do not come soon goes whole to a site that holds the keyspace, like one of a keyspace that is not fetched: the
-//! root may be away while another site is there. Then it is admitted by its token like any other, here or there.
+//! root may be away while another site is there. But for a write that was sent to a leader before: that may have been carried
+//! out. Then it is admitted by its token like any other, here or there.
 
 use crate::origin::Origin;
 use crate::site::Site;
-use model::{Body, Bytes, Failure, KeyspaceId, Miss, Position, Revision, limits};
+use model::{
+    Body, Bytes, CausalCommand, Command, Failure, KeyspaceId, Miss, Position, Revision, limits,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::causal::{CausalStep, Keys};
 
 /// Keys have so long to come.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The leader is asked again after this: another node may lead by now.
+/// Keys are asked for again after this: another node may lead by now.
 const AGAIN: Duration = Duration::from_millis(250);
 
 type Key = (KeyspaceId, Bytes);
@@ -40,6 +42,11 @@ pub(super) struct Fetching {
     last_id: u64,
     asked: Duration,
     looked_at: Option<(Position, Revision)>,
+}
+
+/// Whether a request may go to another site: a write that may have been carried out here must not be carried out there, too.
+fn may_move(origin: Origin, body: &Body) -> bool {
+    matches!(body, Body::Read { .. }) || matches!(origin, Origin::Client { .. })
 }
 
 impl Fetching {
@@ -86,7 +93,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::Write(command) => command.properties().size_bytes,
             _ => 0,
         };
-        let until = deadline.min(now + PATIENCE);
+        let may_move = may_move(origin, &body);
+        let until = if may_move { deadline.min(now + PATIENCE) } else { deadline };
         let request = Waiting { origin, body, bytes, deadline, until, keys: keys.clone() };
         if let Err(Waiting { origin, .. }) = self.causal.fetching.push(request) {
             let failure = Failure::Overloaded { what: "requests of sessions" };
@@ -95,32 +103,26 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.want_keys(keys);
     }
 
+    /// Keys are asked for: by the leader's job, or by another node itself.
     fn want_keys(&mut self, keys: Vec<Key>) {
-        self.causal.fetching.asked = self.now.monotonic;
+        let now = self.now.monotonic;
+        self.causal.fetching.asked = now;
         let mut by_keyspace: BTreeMap<KeyspaceId, Vec<Bytes>> = BTreeMap::new();
         for (keyspace, key) in keys {
-            by_keyspace.entry(keyspace).or_default().push(key);
-        }
-        let leader = self.replica.raft.leader().filter(|_| !self.leads());
-        let own = self.machine.membership().map(|member| member.own);
-        for (keyspace, keys) in by_keyspace {
-            match leader.zip(own) {
-                None => self.take_want(keyspace, keys),
-                Some((leader, own)) => {
-                    let keys = Keys { keyspace: keyspace.0, keys };
-                    let message = super::inter_site(CausalStep::Want(keys));
-                    self.send_inter_site(own, leader, message);
+            self.machine.touch_held(keyspace, &key);
+            match self.leads() {
+                true => {
+                    self.jobs.fetch.want(keyspace, key, now + PATIENCE);
                 }
+                false => by_keyspace.entry(keyspace).or_default().push(key),
             }
         }
-    }
-
-    /// Some node of this site waits for keys.
-    pub(super) fn take_want(&mut self, keyspace: KeyspaceId, keys: Vec<Bytes>) {
-        let until = self.now.monotonic + PATIENCE;
-        for key in keys {
-            self.machine.touch_held(keyspace, &key);
-            self.jobs.fetch.want(keyspace, key, until);
+        let Some(region) = self.region_here() else { return };
+        let (epoch, site) = (region.epoch, region.own);
+        for (keyspace, mut keys) in by_keyspace {
+            keys.truncate(limits::CAUSAL_FETCHED_KEYS_MAX);
+            let fetch = Command::Causal(CausalCommand::Fetch { epoch, site, keyspace, keys });
+            self.take_at_site(Origin::Discard, region.root, fetch, now + PATIENCE);
         }
     }
 
@@ -159,7 +161,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.take_in_session(origin, body, deadline);
         }
         for Waiting { origin, body, deadline, .. } in late {
-            self.take_elsewhere(origin, body, Miss::Forward, deadline);
+            self.move_on(origin, body, deadline);
         }
+    }
+
+    /// A request has waited for its keys in vain.
+    pub(in crate::site) fn move_on(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        if may_move(origin, &body) {
+            return self.take_elsewhere(origin, body, Miss::Forward, deadline);
+        }
+        let failure = Failure::NotServing("the root has not sent the keys that the request names");
+        self.settle(vec![(origin, Err(failure))]);
     }
 }

@@ -134,10 +134,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether a request that another node passes on is of a session, so that its token counts here.
+    /// Whether a request that another node passes on is of a session, so that its token counts here; or needs keys that may
+    /// have been evicted since.
     pub(in crate::site) fn is_of_session(&self, origin: Origin, body: &Body) -> bool {
         let is_planted = self.options.planted.is(Bug::ForwardUnadmitted);
-        !is_planted && self.sessions.asked(origin).is_some() && self.causal_keyspace(body).is_some()
+        let Some(keyspace) = self.causal_keyspace(body).filter(|_| !is_planted) else {
+            return false;
+        };
+        self.sessions.asked(origin).is_some() || self.is_on_demand(keyspace)
     }
 
     /// The node has what a request's session has seen.
@@ -191,6 +195,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
         for (asked, token) in self.causal.requests.take_admitted(&here) {
             let Asked { origin, body, deadline } = asked;
+            // What was held when it came may have been evicted while it waited: it does not wait for that once more.
+            if let Missing::Keys(_) = self.missing(&body) {
+                self.sessions.follow(origin, token.into_session());
+                self.move_on(origin, body, deadline);
+                continue;
+            }
             self.serve_session(origin, body, token, deadline);
         }
         self.admit_fetched();
