@@ -12,8 +12,8 @@ use crate::global::ownership::lending::Part;
 use crate::machine::{Known, Publish};
 use crate::replica::Pace;
 use model::{
-    Ballot, BySlot, Bytes, Catalog, DeploymentId, KeyspaceId, KeyspaceSpec, Query, Refusal, Slot,
-    SlotRun, Spread,
+    Ballot, BySlot, Bytes, Catalog, DeploymentId, KeyspaceId, KeyspaceSpec, Query, Refusal, SiteId,
+    Slot, SlotRun, Spread,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -38,6 +38,8 @@ pub struct Published {
 
 #[derive(Debug, Default)]
 struct Directory {
+    /// This site, which decides what it holds.
+    own: Option<SiteId>,
     catalog: Arc<Catalog>,
     generations: BTreeMap<KeyspaceId, Where>,
     /// By slot: whether it is served here. Empty in a site without a deployment.
@@ -97,12 +99,15 @@ impl Publish<Modes> for Published {
         let news = std::mem::take(&mut modes.slots.news);
         let store = |keyspace, slot| modes.slots.store(keyspace, slot);
         let generation = |keyspace, slot| store(keyspace, slot).map_or(EMPTY, |s| s.generation);
-        if std::mem::take(&mut known.keyspaces.changed) || news.everything {
+        let own = modes.deployment.member.as_ref().map(|member| member.own);
+        // Which keyspaces are held here depends on which site this is.
+        let is_other = own != self.directory.read().expect("no reader panics with the lock").own;
+        if std::mem::take(&mut known.keyspaces.changed) || news.everything || is_other {
             let mut directory = self.directory.write().expect("no reader panics with the lock");
+            directory.own = own;
             let mut old = std::mem::take(&mut directory.generations);
             directory.catalog = Arc::new(known.keyspaces.catalog());
             self.accesses.follow(&directory.catalog, modes.deployment.secret());
-            let own = modes.deployment.member.as_ref().map(|member| member.own);
             for (id, whole) in known.keyspaces.generations() {
                 let spec = known.keyspaces.spec(id);
                 let is_held = |own| spec.is_none_or(|spec| spec.is_held_by(own));

@@ -150,7 +150,7 @@ fn a_first_attempt_after_a_resync_is_not_a_new_write() {
     let [a, b, c] = &mut sites;
     let made = |version| Ok(Answer::Put { applied: true, version, old: None });
     // The place of the first is known here; that of the second comes with a resync; the third has none.
-    let mut put = |b: &mut Site, sequence, key| {
+    let put = |b: &mut Site, sequence, key| {
         b.causal(numbered(sequence, key, "u")).unwrap();
         b.machine.causal().last_revision()
     };
