@@ -350,6 +350,15 @@ impl Import {
     }
 }
 
+/// How much of a keyspace a site holds on demand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldSize {
+    /// How many keys, absent ones too.
+    pub keys: u64,
+    /// Their bytes and those of what they hold, and something for each.
+    pub bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use crate::node::Event;
 use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
+use model::HeldSize;
 use model::{
     Answer, Bytes, Catalog, CausalToken, ClientName, DeploymentId, Failure, Keyspace, KeyspaceId,
     NodeId, Query, ReadConsistency, Refusal, Request, Revision, SessionToken, SiteId, SiteName,
@@ -19,7 +20,6 @@ use model::{
 use protocol::global::accesses::{Asker, Entry};
 use protocol::placement::Sampler;
 use protocol::site::machine::Reader;
-use protocol::site::machine::causal::HeldSize;
 use protocol::site::machine::causal::session::{CausalPoint, SessionRead};
 use protocol::site::{MapView, ReadGate, Status};
 use std::collections::BTreeMap;

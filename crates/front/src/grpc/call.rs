@@ -381,7 +381,8 @@ mod tests {
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
         assert_eq!(NAMES[Method::ShowRegion as usize], "show_region");
-        assert_eq!(NAMES.len(), Method::ListLostWrites as usize + 1);
+        assert_eq!(NAMES[Method::AlterKeyspace as usize], "alter_keyspace");
+        assert_eq!(NAMES.len(), Method::AlterKeyspace as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

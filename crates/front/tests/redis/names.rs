@@ -6,6 +6,9 @@ use model::{KeyspaceSpec, Placement, SiteId};
 
 const KEY: &str = "car:{t}";
 
+/// What the clients of the key are to be.
+type Holds<'a> = &'a dyn Fn(&[(u32, SiteId)]) -> bool;
+
 /// The clients of the key by the sites that they were last at, as its owner counts them.
 fn clients(deployment: &Deployment) -> Vec<(u32, SiteId)> {
     let clients = deployment.key_clients(0, KEY);
@@ -23,7 +26,7 @@ fn a_client_is_the_same_at_each_site_by_its_name() {
     deployment.give(KEY, 0);
     let [mut here, mut there] = [0, 1].map(|site: usize| Client::connect(fronts[site].address()));
     let sites = [0, 1].map(|site| deployment.own_id(site).unwrap());
-    let asks_until = |client: &mut Client, holds: &dyn Fn(&[(u32, SiteId)]) -> bool| {
+    let asks_until = |client: &mut Client, holds: Holds<'_>| {
         until(|| {
             client.raw(&format!("INCR {KEY}"));
             client.raw(&format!("GET {KEY}"));

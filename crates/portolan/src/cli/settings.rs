@@ -223,7 +223,7 @@ mod tests {
         --accept-unproved --redis=127.0.0.1:72 --redis-cluster=127.0.0.1:73 --grpc=127.0.0.1:74 \
         --peer=127.0.0.1:75 --admin=127.0.0.1:76 --advertise=h:77 \
         --advertise-redis-cluster=h:78 --insecure=allow-remote-without-credentials \
-        --login-timeout-s=79 --idle-timeout-s=80 --probe-nearest=53 --probe-change-percent=54";
+        --login-timeout-s=79 --idle-timeout-s=80 --probe-nearest=13 --probe-change-percent=54";
     const ETCD: &str = "--engine=etcd --etcd-endpoints=https://h:81 --etcd-prefix=begin \
         --etcd-ca=ca --etcd-cert=cert --etcd-key=private --etcd-user=user \
         --etcd-password-file=password --etcd-lease-ttl-s=82";

@@ -378,7 +378,7 @@ mod tests {
         assert_eq!((&places.hashes[..], &places.hash_counts[..]), (&[][..], &[][..]));
         assert_eq!(places.keyspaces, [2, 0, 2, 0]);
         // What it holds no more it is not sent.
-        distribute.dropped(SiteId(3), KeyspaceId(2), &[key.clone()]);
+        distribute.dropped(SiteId(3), KeyspaceId(2), std::slice::from_ref(&key));
         distribute.reached((SiteId(3), NodeId(7)), reached(0, 0, true), Duration::ZERO);
         distribute.pulled(SiteId(3), &write(9));
         let again = sent(&distribute.poll(Duration::ZERO, &store, &region));

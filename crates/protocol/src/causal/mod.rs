@@ -80,11 +80,10 @@ mod simulation;
 pub(crate) mod standby;
 pub mod trial;
 
-use crate::site::machine::causal::HeldSize;
 use layout::Layout;
 use model::{
-    Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId, Standby,
-    StandbyRule,
+    Bytes, CausalWrite, HeldSize, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId,
+    Standby, StandbyRule,
 };
 use std::sync::Arc;
 use std::time::Duration;

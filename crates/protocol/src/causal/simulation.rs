@@ -14,11 +14,10 @@ use super::layout::Layout;
 use super::resolve::Questions;
 use super::trial::{Bug, Planted};
 use super::{Durable, Region};
-use crate::site::machine::causal::HeldSize;
 use model::{
-    Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, Import as Entry,
-    KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId, StandbyRule,
-    key_hash,
+    Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, HeldSize,
+    Import as Entry, KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId,
+    StandbyRule, key_hash,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

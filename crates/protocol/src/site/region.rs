@@ -2,8 +2,7 @@
 //! it what clients were answered.
 
 use super::Site;
-use super::machine::causal::HeldSize;
-use model::{CausalWrite, Position, Revision, SiteId};
+use model::{CausalWrite, HeldSize, Position, Revision, SiteId};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;

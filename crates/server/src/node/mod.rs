@@ -50,7 +50,6 @@ use wire::inter_site::InterSiteMessage;
 use wire::peer;
 
 /// An event for the site's thread.
-#[expect(clippy::large_enum_variant, reason = "nearly all events are the large one, a message")]
 pub(crate) enum Event {
     Requests(Vec<(Ticket, Request)>),
     Message {

@@ -454,7 +454,7 @@ fn format_1_stays_as_it_is() {
         b"\x01\x04\x03\x02\x01\x00\x00\x00\x00",
         b"\x01\x02\x01\x05car:7\x04here\x03\xac\x02\x02\xe8\x07\x01\x01\x09\x04\x03",
         b"\x02\x00\x01\x01a\x00\x00\x02\x01\x0d\x02\x04\x01n\x01\x00",
-        b"\x04\x04cars\x04car:\x01\x01\x01\x00\x01\x01\x00\x01",
+        b"\x04\x04cars\x04car:\x01\x01\x01\x00\x00\x01\x01\x00\x01",
         b"\x06\x01w\x01\x05",
         b"\x08",
     ];
@@ -487,22 +487,22 @@ fn format_1_of_a_keyspace_stays_as_it_is() {
     let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
     let (sites, miss) = (vec![SiteId(2), SiteId(300)], Miss::Refuse);
     for (spec, rest) in [
-        (global.clone(), &b"\x01\x02\x01\x00\x01\x01\x00\x01"[..]),
+        (global.clone(), &b"\x01\x02\x01\x00\x00\x01\x01\x00\x01"[..]),
         (
             KeyspaceSpec { cache, lease_reads: true, ..global.clone() },
-            b"\x01\x02\x01\x01\x03\x88\x27\x46\x01\x00\x01",
+            b"\x01\x02\x01\x00\x01\x03\x88\x27\x46\x01\x00\x01",
         ),
         (
             KeyspaceSpec { cache: Cache::Validated { bytes_max: 5_000 }, ..global },
-            b"\x01\x02\x01\x00\x02\x88\x27\x01\x00\x01",
+            b"\x01\x02\x01\x00\x00\x02\x88\x27\x01\x00\x01",
         ),
         (
             KeyspaceSpec { rmw: Rmw::Local, sites: sites.clone(), miss, ..causal.clone() },
-            b"\x02\x03\x01\x00\x01\x02\x02\x02\xac\x02\x02",
+            b"\x02\x03\x01\x00\x00\x01\x02\x02\x02\xac\x02\x02",
         ),
         (
             KeyspaceSpec { sites, miss: Miss::Fetch { held_bytes_max: 5_000 }, ..causal },
-            b"\x02\x03\x01\x00\x01\x01\x02\x02\xac\x02\x03\x88\x27",
+            b"\x02\x03\x01\x00\x00\x01\x01\x02\x02\xac\x02\x03\x88\x27",
         ),
     ] {
         let keyspace = Keyspace { id: KeyspaceId(7), spec };
@@ -510,7 +510,7 @@ fn format_1_of_a_keyspace_stays_as_it_is() {
         assert_eq!(encode_keyspace(&keyspace), written);
         assert_eq!(decode_keyspace(written), Ok(keyspace));
     }
-    let no_cache = [head, &b"\x01\x02\x01\x00\x09\x01\x00\x01"[..]].concat();
+    let no_cache = [head, &b"\x01\x02\x01\x00\x00\x09\x01\x00\x01"[..]].concat();
     assert!(matches!(decode_keyspace(no_cache.into()), Err(EntryError::Malformed { .. })));
 }
 

@@ -10,8 +10,11 @@ fn stability() -> Stability {
     Stability { memory_s: TAU_S, sites_are_origins: true, ..Stability::default() }
 }
 
+/// A group, its bytes and who accesses it how often.
+type Accessed = (GroupKey, u32, Vec<(Origin, f32)>);
+
 /// Groups of the first site, each with up to four of the sites as users, by their keys.
-fn groups(count: usize, sites: usize, dice: &mut Dice) -> Vec<(GroupKey, u32, Vec<(Origin, f32)>)> {
+fn groups(count: usize, sites: usize, dice: &mut Dice) -> Vec<Accessed> {
     let one = |index: usize, dice: &mut Dice| {
         let rate = |dice: &mut Dice| (origin(dice.below(sites)), 0.1 + 20.0 * dice.part());
         let accesses = (0..=dice.below(4)).map(|_| rate(dice)).collect();

@@ -54,15 +54,16 @@ impl Fetching {
         self.waiting.is_empty()
     }
 
-    fn push(&mut self, request: Waiting) -> Result<(), Waiting> {
+    /// Whether there is room for it.
+    fn push(&mut self, request: Waiting) -> bool {
         let is_full = self.waiting.len() >= limits::CAUSAL_REQUESTS_WAITING_MAX;
         if is_full || self.bytes + request.bytes > limits::WRITES_WAITING_BYTES_MAX {
-            return Err(request);
+            return false;
         }
         self.last_id += 1;
         self.bytes += request.bytes;
         self.waiting.insert(self.last_id, request);
-        Ok(())
+        true
     }
 
     /// Takes those out of which this holds.
@@ -96,7 +97,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let may_move = may_move(origin, &body);
         let until = if may_move { deadline.min(now + PATIENCE) } else { deadline };
         let request = Waiting { origin, body, bytes, deadline, until, keys: keys.clone() };
-        if let Err(Waiting { origin, .. }) = self.causal.fetching.push(request) {
+        if !self.causal.fetching.push(request) {
             let failure = Failure::Overloaded { what: "requests of sessions" };
             return self.settle(vec![(origin, Err(failure))]);
         }

@@ -2,9 +2,8 @@
 
 use crate::causal::Durable;
 use crate::job::Effect;
-use crate::site::machine::causal::HeldSize;
 use crate::site::machine::{Machine, MachineError};
-use model::{Bytes, CausalWrite, KeyspaceId, Position, ResyncItem, Revision, SiteId};
+use model::{Bytes, CausalWrite, HeldSize, KeyspaceId, Position, ResyncItem, Revision, SiteId};
 use std::cell::RefCell;
 use storage::state::State;
 

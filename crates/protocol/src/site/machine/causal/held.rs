@@ -25,20 +25,11 @@ use super::assign::Source;
 use super::{MachineError, Stopped, rows};
 use crate::machine::records::SEVERAL;
 use model::{
-    Answer, Bytes, CausalWrite, ChangeKind, Effect, KeyspaceId, Kind, NO_SITE, Position, Refusal,
-    Revision, key_hash, limits,
+    Answer, Bytes, CausalWrite, ChangeKind, Effect, HeldSize, KeyspaceId, Kind, NO_SITE, Position,
+    Refusal, Revision, key_hash, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read as _, State};
-
-/// How much of a keyspace a site holds on demand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldSize {
-    /// How many keys, absent ones too.
-    pub keys: u64,
-    /// Their bytes and those of what they hold, and something for each.
-    pub bytes: u64,
-}
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]

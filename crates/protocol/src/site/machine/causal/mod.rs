@@ -64,7 +64,6 @@ mod settled;
 mod standby;
 mod write;
 
-pub use held::HeldSize;
 pub(super) use rows::is_held;
 #[cfg(test)]
 pub(super) use rows::{STAGED_ROWS, of_expiry};

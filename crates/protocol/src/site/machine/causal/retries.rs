@@ -280,6 +280,12 @@ impl<S: State> Applying<'_, S> {
             let (client, sequence) = number;
             return Some((void(), vec![Effect::Matched { client, sequence }]));
         }
+        // It was made already: a site that has come back, or has its keys anew, may take a put for a first attempt again.
+        if number_of(write)
+            .is_some_and(|number| self.modes.causal.retries.placed.contains_key(&number))
+        {
+            return Some((void(), Vec::new()));
+        }
         let over = open.values().filter(|open| open.covers(site, write) && write.seen < open.at);
         let keys: Vec<&Bytes> = over.flat_map(|open| &open.keys).collect();
         // Nearly always: the write is not copied.

@@ -11,12 +11,12 @@ use super::super::reader::{Reader, answer_at};
 use super::super::records::Record;
 use super::super::tables::RECORDS;
 use super::rows::{self, Head};
-use super::{Causal, HeldSize, MachineError, NOT_HELD, Stopped};
+use super::{Causal, MachineError, NOT_HELD, Stopped};
 use crate::machine::query::{DueBy, Extent, extent};
 use crate::machine::records::SEVERAL;
 use model::{
-    Answer, Bytes, CausalToken, KeyspaceId, Kind, Position, Query, Rebuilt, Refusal, RegionId,
-    Revision, SiteId,
+    Answer, Bytes, CausalToken, HeldSize, KeyspaceId, Kind, Position, Query, Rebuilt, Refusal,
+    RegionId, Revision, SiteId,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
