@@ -545,6 +545,7 @@ fn two_sites(a: &Node, b: &Node) -> Sites {
         deadline: limit,
         attempt_deadline: limit,
         settle: limit,
+        elsewhere: true,
         ..Roaming::default()
     };
     let addresses = [("a", vec![&a.address]), ("b", vec![&b.address])];

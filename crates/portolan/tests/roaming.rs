@@ -213,7 +213,7 @@ fn no_session_goes_back_while_its_site_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut sites = start(folder.path());
     run(async {
-        let roaming = Roaming { nearer: false, ..Roaming::default() };
+        let roaming = Roaming { nearer: false, elsewhere: true, ..Roaming::default() };
         let shared = connect(&sites, roaming);
         let (ends, unknown) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (mut tasks, mut sessions) = (Vec::new(), Vec::new());
@@ -347,7 +347,8 @@ fn a_site_without_what_a_session_has_seen_says_what_it_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let mut sites = start(folder.path());
     run(async {
-        let shared = connect(&sites, Roaming { nearer: false, ..Roaming::default() });
+        let shared =
+            connect(&sites, Roaming { nearer: false, elsewhere: true, ..Roaming::default() });
         let session = shared.session();
         let cars = session.keyspace("cars");
         sites[2].kill();

@@ -50,7 +50,7 @@ impl Default for Roaming {
             deadline: Duration::from_secs(5),
             attempt_deadline: Duration::from_secs(2),
             settle: Duration::from_secs(2),
-            elsewhere: true,
+            elsewhere: false,
         }
     }
 }

@@ -100,7 +100,7 @@ impl Default for Causal {
             attach: 3,
             go: 12,
             renew: 1,
-            numbered_permille: 500,
+            numbered_permille: 0,
         }
     }
 }
