@@ -33,7 +33,8 @@ pub struct Roaming {
     pub attempt_deadline: Duration,
     /// For how long a write that was sent is asked for at its site, before its outcome is unknown.
     pub settle: Duration,
-    /// Whether a put that was sent goes on at other sites then, and is made once. Each put takes some tens of bytes at every site
+    /// Whether a put that was sent goes on at other sites then, and is made once. Off by default: a site that leaves and comes back
+    /// under its name meanwhile may show it over a later write for a moment. Each put takes some tens of bytes at every site
     /// for that, of the last 65,536.
     pub elsewhere: bool,
 }

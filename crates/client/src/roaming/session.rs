@@ -64,7 +64,8 @@ impl RoamingSession {
 
 /// A keyspace in a roaming session. Cheap to clone.
 ///
-/// Reads are repeated at other sites. A put that gets no answer is sent to other sites under its number, and made once. Any
+/// Reads are repeated at other sites. With `Roaming::elsewhere`
+/// a put that gets no answer is sent to other sites under its number, and made once. Any
 /// other write is repeated at the site that it was sent to, and never made at another one then: [`RoamingError::Unknown`].
 #[derive(Clone)]
 pub struct RoamingKeyspace {

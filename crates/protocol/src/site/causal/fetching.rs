@@ -10,7 +10,7 @@ use crate::site::Site;
 use model::{
     Body, Bytes, CausalCommand, Command, Failure, KeyspaceId, Miss, Position, Revision, limits,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -134,7 +134,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let waiting = fetching.waiting.values().flat_map(|one| one.keys.clone());
-        let keys: std::collections::BTreeSet<Key> = waiting.collect();
+        let keys: BTreeSet<Key> = waiting.collect();
         let held = self.machine.causal();
         let keys = keys.into_iter().filter(|(keyspace, key)| !held.holds_key(*keyspace, key));
         let keys = keys.collect();
