@@ -14,8 +14,8 @@ use crate::watch::{Watch, Watched};
 use model::HeldSize;
 use model::{
     Answer, Bytes, Catalog, CausalToken, ClientName, DeploymentId, Failure, Keyspace, KeyspaceId,
-    NodeId, Query, ReadConsistency, Refusal, Request, Revision, SessionToken, SiteId, SiteName,
-    Slot, SlotSet, limits,
+    NodeId, Query, ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot,
+    SlotSet, limits,
 };
 use protocol::global::accesses::{Asker, Entry};
 use protocol::placement::Sampler;
@@ -67,13 +67,9 @@ impl Shared {
         let now = || self.clock.monotonic();
         let closings = self.gate.closings();
         let gate = self.gate.get();
-        let outcome = gate.answer(now, &self.reader, keyspace, query, consistency, asker);
-        // The core sends it to a site that holds its keyspace.
-        let is_elsewhere =
-            |outcome: &Outcome| matches!(outcome, Err(Failure::Refused(Refusal::NotCausal(_))));
+        let answer = gate.answer(now, &self.reader, keyspace, query, consistency, asker);
         // The state may have been replaced during the query; the core answers from a complete one.
-        let outcome = outcome.filter(|_| self.gate.closings() == closings);
-        outcome.filter(|outcome| !is_elsewhere(outcome))
+        answer.filter(|_| self.gate.closings() == closings).map(Ok)
     }
 }
 

@@ -25,7 +25,9 @@ impl Process {
     ) -> Option<Result<Answer, Failure>> {
         let asker = Asker { entry, client, sampler: &self.sampler };
         let reader = self.site.reader();
-        self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, asker)
+        let answer =
+            self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, asker);
+        answer.map(Ok)
     }
 }
 

@@ -140,3 +140,22 @@ fn what_is_not_fetched_is_not_taken_for_absent() {
         &[Bug::AnswersUnfetched],
     );
 }
+
+/// A site of one node answers reads beside its core, and those that it cannot answer go there.
+#[test]
+fn what_is_asked_without_a_session_is_fetched_too() {
+    golden(
+        |script| {
+            script.with_fetched();
+            script.put(&mut Session::begins(), A, "q:x", "1");
+            let query = Query::Get { key: "q:x".into() };
+            let (keyspace, consistency) = (script.keyspaces[1], ReadConsistency::Linearizable);
+            let ticket = script.ask(C, Body::Read { keyspace, query, consistency }, None, 300);
+            let (outcome, _) = script.answer(ticket, 300);
+            assert!(matches!(outcome, Ok(Answer::Value(Some(_)))), "{outcome:?}");
+            assert!(script.is_held(C), "c holds nothing of x");
+            Ok(())
+        },
+        &[],
+    );
+}

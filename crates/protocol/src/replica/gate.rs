@@ -4,7 +4,7 @@ use super::{Pace, moments};
 use crate::admission::{Admission, Right};
 use crate::machine::Stopped;
 use crate::origin::Asker;
-use model::{Answer, Catalog, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
+use model::{Answer, Catalog, KeyspaceId, Query, ReadConsistency};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ impl ReadGate {
         query: &Query,
         consistency: ReadConsistency,
         asker: Asker<'_>,
-    ) -> Option<Result<Answer, Failure>> {
+    ) -> Option<Answer> {
         let lease_reads =
             || reader.catalog().by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads);
         if Right::of_gate(self, &now).admit(consistency, lease_reads) != Admission::Here {
@@ -116,15 +116,11 @@ impl ReadGate {
                     moments::for_others(&mut answer, pace.log_ms(now()), pace.wall_ahead_ms);
                 }
                 reader.note_read(asker, keyspace, query);
-                Some(Ok(answer))
+                Some(answer)
             }
-            // Another site is to be asked, or it comes back in a moment.
-            Err(Stopped::Refused(Refusal::NotHeld(_))) => None,
-            // The core waits for the entry that makes it so for all nodes.
-            Err(Stopped::Due(_)) => None,
-            Err(Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
-            // The core meets the same error and decides what happens next.
-            Err(Stopped::Failed(_)) => None,
+            // The core meets the same and knows what is next: another site is asked, a key is fetched, an entry is
+            // waited for, or the request is refused.
+            Err(_) => None,
         }
     }
 
