@@ -54,6 +54,10 @@ pub(crate) struct Fetch {
     last_id: u64,
     /// The evictions under way, one of a keyspace at a time.
     evictions: Evictions,
+    /// How many are over.
+    evictions_over: u64,
+    /// Nothing is evicted before.
+    evicts_at: Duration,
     sent_bytes: u64,
 }
 
@@ -103,7 +107,7 @@ impl Fetch {
             steps.push(step);
         }
         for (keyspace, bytes_max) in interest.all_on_demand(region.own) {
-            steps.extend(self.next_eviction(state, keyspace, bytes_max));
+            steps.extend(self.next_eviction(now, state, keyspace, bytes_max));
         }
         steps
     }
@@ -131,10 +135,14 @@ impl Fetch {
 
     fn next_eviction(
         &mut self,
+        now: Duration,
         state: &impl Durable,
         keyspace: KeyspaceId,
         bytes_max: u64,
     ) -> Option<Step> {
+        if now < self.evicts_at {
+            return None;
+        }
         let size = state.held_size(keyspace);
         let keys_max = limits::CAUSAL_HELD_KEYS_MAX as u64;
         let is_under_way = self.evictions.values().any(|(of, _)| *of == keyspace);
@@ -145,6 +153,8 @@ impl Fetch {
         let count = size.keys.saturating_sub(keys_max - keys_max / EVICTED_PART);
         let keys = state.least_read(keyspace, bytes, count);
         if keys.is_empty() {
+            // All have writes without a place.
+            self.evicts_at = now + PAUSE;
             return None;
         }
         self.last_id += 1;
@@ -160,6 +170,7 @@ impl Fetch {
     /// The root's answer to a question: it has ordered what the first so many of the keys hold. Or what came of an eviction.
     pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         if self.evictions.remove(&id).is_some() {
+            self.evictions_over += 1;
             return;
         }
         let Some((keyspace, keys)) = self.open.remove(&id) else { return };
@@ -174,6 +185,11 @@ impl Fetch {
                 want.due = due;
             }
         }
+    }
+
+    /// How many evictions are over, whatever came of them.
+    pub(crate) fn evictions_over(&self) -> u64 {
+        self.evictions_over
     }
 
     /// This node leads no more.

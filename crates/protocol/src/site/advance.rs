@@ -132,6 +132,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if led_by != self.replica.led_by {
             self.replica.led_by = led_by;
             self.jobs.begin();
+            self.causal.begin_leading(self.leads(), self.replica.raft.last_index());
             self.replica.lease_until = None;
             self.replica.tick_proposed = false;
             let mut settled = Vec::new();

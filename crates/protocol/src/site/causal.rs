@@ -97,6 +97,16 @@ impl Causal {
         }
     }
 
+    /// This node leads, or another one does. `last`: the end of its log.
+    pub(super) fn begin_leading(&mut self, leads: bool, last: u64) {
+        self.fetching.begin_leading(if leads { last } else { 0 });
+    }
+
+    /// Whether no eviction that a leader before this one has logged is still to be applied.
+    pub(super) fn knows_evictions(&self, applied: u64) -> bool {
+        self.fetching.knows_evictions(applied)
+    }
+
     /// Whether no request waits, which ends at its deadline.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.is_idle() && self.clears.is_idle() && self.fetching.is_idle()

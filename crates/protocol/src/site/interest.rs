@@ -84,11 +84,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 (Miss::Refuse, _) => miss = Some(Miss::Refuse),
                 (Miss::Fetch { .. }, Some(named)) => {
                     count += named.len();
-                    let is_held = |key: &Bytes| {
-                        let is_here = self.machine.causal().holds_key(keyspace, key);
-                        is_here && !self.jobs.fetch.evicts(keyspace, key)
-                    };
-                    let missed = named.into_iter().filter(|key| !is_held(key));
+                    // No site holds a key that is too long: it is refused here.
+                    let is_long = |key: &Bytes| key.len() > limits::KEY_BYTES_MAX;
+                    let missed = named.into_iter().filter(|key| !is_long(key));
+                    let missed = missed.filter(|key| !self.holds_for_long(keyspace, key));
                     keys.extend(missed.map(|key| (keyspace, key)));
                 }
                 (Miss::Forward | Miss::Fetch { .. }, _) => {
@@ -105,6 +104,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             None if keys.is_empty() => Missing::Nothing,
             None => Missing::Keys(keys),
         }
+    }
+
+    /// Whether a key is held on demand, and nothing in the log evicts it, as far as that is known here.
+    pub(super) fn holds_for_long(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
+        self.machine.causal().holds_key(keyspace, key)
+            && !self.jobs.fetch.evicts(keyspace, key)
+            && self.causal.knows_evictions(self.replica.applied)
     }
 
     /// Whether this site holds keys of a keyspace on demand.

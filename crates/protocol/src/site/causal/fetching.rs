@@ -2,13 +2,17 @@
 //!
 //! The leader has the root order what the keys hold ([`crate::causal::fetch`]); another node asks the root itself. A request
 //! whose keys do not come soon goes whole to a site that holds the keyspace, like one of a keyspace that is not fetched: the
-//! root may be away while another site is there. But for a write that was sent to a leader before: that may have been carried
-//! out. Then it is admitted by its token like any other, here or there.
+//! root may be away while another site is there. It is admitted there by its token like any other. Some wait on instead:
+//!
+//! - a write that was sent to a leader before, or has a number of its client: it may have been carried out, or may be
+//!   repeated, here, and sites do not know of each other's;
+//! - what depends on versions, or asks for one to depend on: they are this site's.
 
 use crate::origin::Origin;
 use crate::site::Site;
 use model::{
-    Body, Bytes, CausalCommand, Command, Failure, KeyspaceId, Miss, Position, Revision, limits,
+    Body, Bytes, CausalCommand, Command, Condition, Failure, KeyspaceId, Miss, Position, Query,
+    Write, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,18 +44,67 @@ pub(super) struct Fetching {
     waiting: BTreeMap<u64, Waiting>,
     bytes: usize,
     last_id: u64,
-    asked: Duration,
-    looked_at: Option<(Position, Revision)>,
+    /// When a node that does not lead has asked the root for keys.
+    asked: BTreeMap<Key, Duration>,
+    /// When keys are asked for again.
+    again_at: Duration,
+    looked_at: Option<LookedAt>,
+    /// The end of the log when this node began to lead: what lies before it may evict keys.
+    log_before: u64,
 }
 
-/// Whether a request may go to another site: a write that may have been carried out here must not be carried out there, too.
+/// With what keys come to be here: how far the order is imported, how many are held, and how many evictions are over.
+type LookedAt = (Position, u64, u64);
+
+/// Whether a request may go to another site. See the module.
 fn may_move(origin: Origin, body: &Body) -> bool {
-    matches!(body, Body::Read { .. }) || matches!(origin, Origin::Client { .. })
+    let is_of_version = |condition: &Condition| matches!(condition, Condition::IfVersion(_));
+    match body {
+        Body::Read { query, .. } => !matches!(query, Query::Watch { .. }),
+        Body::Write(command) => {
+            let is_bound = match command {
+                Command::Write { write, request, .. } => {
+                    let of_version = match write {
+                        Write::Put { condition, .. } => is_of_version(condition),
+                        Write::DeleteIf { .. } => true,
+                        _ => false,
+                    };
+                    of_version || request.is_some()
+                }
+                Command::Transaction { guards, request, .. } => {
+                    !guards.is_empty() || request.is_some()
+                }
+                Command::Causal(CausalCommand::Numbered { .. }) => true,
+                _ => false,
+            };
+            !is_bound && matches!(origin, Origin::Client { .. })
+        }
+        _ => false,
+    }
 }
 
 impl Fetching {
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    pub(super) fn begin_leading(&mut self, log_before: u64) {
+        self.log_before = log_before;
+        self.looked_at = None;
+    }
+
+    pub(super) fn knows_evictions(&self, applied: u64) -> bool {
+        applied >= self.log_before
+    }
+
+    /// Those keys that the root was not asked for just now, by this node.
+    fn not_asked(&mut self, now: Duration, keys: Vec<Key>) -> Vec<Key> {
+        self.asked.retain(|_, at| now < *at + AGAIN);
+        let is_new = |key: &Key| {
+            let has_room = self.asked.len() < limits::CAUSAL_WANTS_MAX;
+            has_room && self.asked.insert(key.clone(), now).is_none()
+        };
+        keys.into_iter().filter(is_new).collect()
     }
 
     /// Whether there is room for it.
@@ -90,10 +143,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return self.take_elsewhere(origin, body, Miss::Forward, deadline);
         }
         let now = self.now.monotonic;
-        let bytes = match &body {
+        let of_body = match &body {
             Body::Write(command) => command.properties().size_bytes,
             _ => 0,
         };
+        let bytes = of_body + keys.iter().map(|(_, key)| key.len()).sum::<usize>();
         let may_move = may_move(origin, &body);
         let until = if may_move { deadline.min(now + PATIENCE) } else { deadline };
         let request = Waiting { origin, body, bytes, deadline, until, keys: keys.clone() };
@@ -107,16 +161,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Keys are asked for: by the leader's job, or by another node itself.
     fn want_keys(&mut self, keys: Vec<Key>) {
         let now = self.now.monotonic;
-        self.causal.fetching.asked = now;
-        let mut by_keyspace: BTreeMap<KeyspaceId, Vec<Bytes>> = BTreeMap::new();
-        for (keyspace, key) in keys {
-            self.machine.touch_held(keyspace, &key);
-            match self.leads() {
-                true => {
-                    self.jobs.fetch.want(keyspace, key, now + PATIENCE);
-                }
-                false => by_keyspace.entry(keyspace).or_default().push(key),
+        for (keyspace, key) in &keys {
+            self.machine.touch_held(*keyspace, key);
+        }
+        if self.leads() {
+            for (keyspace, key) in keys {
+                self.jobs.fetch.want(keyspace, key, now + PATIENCE);
             }
+            return;
+        }
+        let mut by_keyspace: BTreeMap<KeyspaceId, Vec<Bytes>> = BTreeMap::new();
+        for (keyspace, key) in self.causal.fetching.not_asked(now, keys) {
+            by_keyspace.entry(keyspace).or_default().push(key);
         }
         let Some(region) = self.region_here() else { return };
         let (epoch, site) = (region.epoch, region.own);
@@ -129,10 +185,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// What is still waited for is asked for again.
     pub(super) fn want_again(&mut self) {
-        let fetching = &self.causal.fetching;
-        if fetching.is_idle() || self.now.monotonic < fetching.asked + AGAIN {
+        let now = self.now.monotonic;
+        let fetching = &mut self.causal.fetching;
+        if fetching.is_idle() || now < fetching.again_at {
             return;
         }
+        fetching.again_at = now + AGAIN;
         let waiting = fetching.waiting.values().flat_map(|one| one.keys.clone());
         let keys: BTreeSet<Key> = waiting.collect();
         let held = self.machine.causal();
@@ -149,10 +207,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         let late = self.causal.fetching.take(|one| one.until <= now);
         let causal = self.machine.causal();
-        let here = (causal.applied(), self.machine.revision());
+        let fetch = &self.jobs.fetch;
+        let here = (causal.applied(), causal.held_total().keys, fetch.evictions_over());
         let mut there = Vec::new();
-        if self.causal.fetching.looked_at.replace(here) != Some(here) {
-            let fetch = &self.jobs.fetch;
+        if self.causal.knows_evictions(self.replica.applied)
+            && self.causal.fetching.looked_at.replace(here) != Some(here)
+        {
             let is_held = |(keyspace, key): &Key| {
                 causal.holds_key(*keyspace, key) && !fetch.evicts(*keyspace, key)
             };
@@ -173,5 +233,65 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let failure = Failure::NotServing("the root has not sent the keys that the request names");
         self.settle(vec![(origin, Err(failure))]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::Ticket;
+    use model::{ClientId, Guard, ReadConsistency, RequestId, Revision};
+
+    const KEYSPACE: KeyspaceId = KeyspaceId(2);
+
+    #[test]
+    fn what_may_be_repeated_here_or_is_about_versions_goes_to_no_other_site() {
+        let client = Origin::client(Ticket(1));
+        let number = Some(RequestId { client: ClientId(7), sequence: 1, acknowledged_below: 0 });
+        let put = |condition| Write::Put {
+            key: "k".into(),
+            value: "1".into(),
+            condition,
+            expiry: model::Expiry::Never,
+            return_old: false,
+        };
+        let write =
+            |write, request| Body::Write(Command::Write { keyspace: KEYSPACE, write, request });
+        let read = |query| {
+            let consistency = ReadConsistency::Linearizable;
+            Body::Read { keyspace: KEYSPACE, query, consistency }
+        };
+        let transaction = |guards| {
+            let (keyspace, steps) = (KEYSPACE, Vec::new());
+            Body::Write(Command::Transaction { keyspace, guards, steps, request: None })
+        };
+        let guard = Guard { key: "k".into(), version: Revision(5), absent_since: None };
+        for (body, may) in [
+            (read(Query::Get { key: "k".into() }), true),
+            (read(Query::Watch { keys: vec!["k".into()] }), false),
+            (write(put(Condition::Always), None), true),
+            (write(put(Condition::Always), number), false),
+            (write(put(Condition::IfVersion(Revision(5))), None), false),
+            (write(Write::DeleteIf { key: "k".into(), version: Revision(5) }, None), false),
+            (write(Write::Add { key: "k".into(), delta: 1 }, None), true),
+            (transaction(Vec::new()), true),
+            (transaction(vec![guard]), false),
+        ] {
+            assert_eq!(may_move(client, &body), may, "{body:?}");
+        }
+        let doubtful = Origin::Doubtful(Ticket(1));
+        assert!(!may_move(doubtful, &write(put(Condition::Always), None)), "it may be done");
+    }
+
+    #[test]
+    fn a_node_asks_once_for_a_key_that_many_requests_wait_for() {
+        let mut fetching = Fetching::default();
+        let keys = |names: &[&'static str]| -> Vec<Key> {
+            names.iter().map(|name| (KEYSPACE, Bytes::from(*name))).collect()
+        };
+        let now = Duration::from_secs(1);
+        assert_eq!(fetching.not_asked(now, keys(&["a", "b"])), keys(&["a", "b"]));
+        assert_eq!(fetching.not_asked(now + AGAIN / 2, keys(&["a", "c"])), keys(&["c"]));
+        assert_eq!(fetching.not_asked(now + AGAIN, keys(&["a", "c"])), keys(&["a"]));
     }
 }

@@ -15,6 +15,7 @@ use super::query::{self, DueBy, Extent, ReadContext, Served};
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, tables};
 use crate::global::accesses::Accessed;
 use crate::global::ownership::lending::Part;
+use crate::machine::keys::check_key;
 use crate::origin::Asker;
 use crate::replica::{Pace, Readable};
 use model::{
@@ -229,6 +230,7 @@ impl<S: State> Reader<S> {
             return self.check_held(keyspace);
         }
         for key in query.keys() {
+            check_key(key)?;
             if !is_held(read, keyspace, key)? {
                 return Err(NOT_HELD.into());
             }

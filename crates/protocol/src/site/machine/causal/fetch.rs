@@ -14,6 +14,7 @@ use super::super::{Applying, tables};
 use super::resync::row_after;
 use super::{MachineError, Stopped, rows};
 use crate::bugs::Bug;
+use crate::machine::keys::check_key;
 use crate::machine::records::SEVERAL;
 use model::{Answer, Bytes, CausalWrite, Effect, KeyspaceId, Position, Refusal, SiteId, limits};
 use storage::state::{Read as _, State};
@@ -35,6 +36,9 @@ impl<S: State> Applying<'_, S> {
         keys: &[Bytes],
     ) -> Result<Answer, Stopped> {
         self.check_orders(epoch)?;
+        for key in keys {
+            check_key(key)?;
+        }
         let is_known = self.member()?.registry.site(site).is_some();
         let spec = self.known.keyspaces.spec(keyspace);
         if !is_known || spec.is_none_or(|spec| spec.on_demand_at(site).is_none()) {

@@ -125,9 +125,14 @@ impl<S: State> Machine<S> {
         let all = self.causal().evictable(keyspace);
         let mut all: Vec<_> =
             all.map(|(key, bytes)| (recency.last(keyspace, key), key, bytes)).collect();
+        let max = limits::CAUSAL_FETCHED_KEYS_MAX;
+        if all.len() > max {
+            all.select_nth_unstable(max);
+            all.truncate(max);
+        }
         all.sort_unstable();
         let (mut found, mut freed) = (Vec::new(), 0);
-        for (_, key, of_key) in all.into_iter().take(limits::CAUSAL_FETCHED_KEYS_MAX) {
+        for (_, key, of_key) in all {
             if freed >= bytes && found.len() as u64 >= keys {
                 break;
             }
@@ -161,7 +166,10 @@ impl<S: State> Applying<'_, S> {
         keyspace: KeyspaceId,
         keys: impl IntoIterator<Item = &'a Bytes>,
     ) -> Result<(), Refusal> {
-        let is_held = |key: &Bytes| self.modes.causal.holds_key(keyspace, key);
+        // One that is too long is refused for that.
+        let is_held = |key: &Bytes| {
+            key.len() > limits::KEY_BYTES_MAX || self.modes.causal.holds_key(keyspace, key)
+        };
         match !self.is_on_demand(keyspace) || keys.into_iter().all(is_held) {
             true => Ok(()),
             false => Err(super::NOT_HELD),

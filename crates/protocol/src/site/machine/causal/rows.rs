@@ -348,11 +348,13 @@ pub(super) fn ordered_between(
     Ok(found)
 }
 
-/// The keys of all rows but the head.
+/// The keys of all rows but the head, and those that belong to records.
 pub(super) fn all(read: &impl Read) -> Result<Vec<Bytes>, MachineError> {
     let mut keys = Vec::new();
-    read.scan(&[CAUSAL, b'i'], Some(&[CAUSAL + 1]), &mut |key, _| {
-        keys.push(key);
+    read.scan(&[CAUSAL, HELD], Some(&[CAUSAL + 1]), &mut |key, _| {
+        if key[..] != HEAD {
+            keys.push(key);
+        }
         true
     })?;
     Ok(keys)

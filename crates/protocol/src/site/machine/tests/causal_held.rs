@@ -333,3 +333,20 @@ fn what_is_held_is_what_the_order_makes_of_it() {
     }
     assert!(held > 1_000, "{held}");
 }
+
+#[test]
+fn a_key_that_is_too_long_is_refused_and_not_looked_up() {
+    let [mut a, _, mut c] = two_and_one();
+    let key = Bytes::from(vec![b'p'; limits::KEY_BYTES_MAX + 1]);
+    let too_long = Refusal::KeyTooLong(key.len());
+    let keys = vec!["q".into(), key.clone()];
+    let fetch = CausalCommand::Fetch { epoch: 1, site: C, keyspace: PLANS, keys };
+    assert_eq!(a.causal(fetch), Err(too_long.clone()));
+    let put = Write::PutMany { pairs: vec![(key.clone(), "1".into())], if_all_absent: false };
+    assert_eq!(c.write_in(PLANS, put), Err(too_long.clone()));
+    let get = Query::Get { key };
+    match c.read_in_session(PLANS, &get, CausalToken::default()) {
+        SessionRead::Answered(refused, _) => assert_eq!(refused, Err(too_long)),
+        SessionRead::Lacks(lacks) => panic!("{lacks:?}"),
+    }
+}
