@@ -18,7 +18,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use wire::grpc::v1::{self, kv_client::KvClient};
-use wire::grpc::{CLIENT_KEY, Reason, SESSION_KEY, TRIED_KEY};
+use wire::grpc::{AGAIN_KEY, CLIENT_KEY, Reason, SESSION_KEY, TRIED_KEY};
 
 /// A node with both ports open. Closed in the order of the fields.
 struct Site {
@@ -573,9 +573,23 @@ fn a_put_that_is_sent_to_two_sites_is_made_once() {
         }
         let again = at_pier.put(put("u", Some("quay"), Some(number))).await.unwrap().into_inner();
         assert!(again.applied && again.version == 0, "{again:?}");
-        for tried in ["quay", ""] {
-            let again = at_quay.put(put("u", Some(tried), Some(number))).await.unwrap();
+        for (tried, is_later) in [("quay", false), ("", false), ("quay", true)] {
+            let mut request = put("u", Some(tried), Some(number));
+            if is_later {
+                request.metadata_mut().insert(AGAIN_KEY, "".parse().unwrap());
+            }
+            let again = at_quay.put(request).await.unwrap();
             assert_eq!(again.into_inner(), first, "it is known there");
+        }
+        // A site that has come back under the name does not know it: the root does.
+        let third = v1::RequestId { client: 7, sequence: 3, acknowledged_below: 0 };
+        let mut request = put("t", Some("quay"), Some(third));
+        request.metadata_mut().insert(AGAIN_KEY, "".parse().unwrap());
+        let by_root = at_quay.put(request).await.unwrap().into_inner();
+        assert!(by_root.applied && by_root.version == 0, "{by_root:?}");
+        at_quay.put(put("v", None, None)).await.unwrap();
+        while keys.get("car:1").await.unwrap().is_none_or(|found| &found.value[..] != b"v") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(
             &keys.get("car:1").await.unwrap().unwrap().value[..],

@@ -1,7 +1,7 @@
 //! One request of a session to one site: to its nodes in turn, and what their answers mean for the session.
 //!
 //! A put may be of one site, or be sent to several ([`Elsewhere`]): then it has the number of the first one, and says in each
-//! attempt which one that is.
+//! attempt which one that is, and whether it may have been made there.
 
 use super::error::RoamingError;
 use super::place::{Failed, Work, lock};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
-use wire::grpc::{Lack, Reason, SESSION_KEY, TRIED_KEY};
+use wire::grpc::{AGAIN_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY};
 
 /// The key that is read to attach to a site and to measure it. Nothing need be there.
 const ATTACH_KEY: &[u8] = b"portolan.attach";
@@ -55,19 +55,35 @@ pub(super) struct First<'a> {
     was_sent: bool,
 }
 
+/// What an attempt says of those before it.
+#[derive(Clone, Copy)]
+struct Tried<'a> {
+    /// The name of the site that is tried first.
+    first: &'a MetadataValue<Ascii>,
+    /// It may have been made there.
+    was_sent: bool,
+}
+
+impl Tried<'_> {
+    /// A later attempt says so at the first site, too: that may have left since, and be another one of this name.
+    fn tell(self, metadata: &mut MetadataMap) {
+        metadata.insert(TRIED_KEY, self.first.clone());
+        if self.was_sent {
+            metadata.insert(AGAIN_KEY, MetadataValue::from_static(""));
+        }
+    }
+}
+
 impl<'a> Elsewhere<'a> {
     /// The number of an attempt at a site, and which site is tried first.
-    fn attempt(
-        &self,
-        site: usize,
-        sites: &'a [Caller],
-    ) -> (v1::RequestId, &'a MetadataValue<Ascii>) {
+    fn attempt(&self, site: usize, sites: &'a [Caller]) -> (v1::RequestId, Tried<'a>) {
         let mut first = lock(&self.first);
         if first.as_ref().is_none_or(|first| !first.was_sent && first.site != site) {
             *first = Some(First { site, number: sites[site].sequence.begin(), was_sent: false });
         }
         let first = first.as_ref().expect("it was just set");
-        (first.number.id(), &self.names[first.site])
+        let tried = Tried { first: &self.names[first.site], was_sent: first.was_sent };
+        (first.number.id(), tried)
     }
 
     fn was_sent(&self) {
@@ -113,7 +129,7 @@ where
         let number = of_site.then(|| caller.sequence.begin());
         let attempt = self.elsewhere.as_ref().map(|put| put.attempt(site, self.sites));
         let id = attempt.map(|(id, _)| id).or(number.as_ref().map(|number| number.id()));
-        let tried = attempt.map(|(_, first)| first);
+        let tried = attempt.map(|(_, tried)| tried);
         let round = Round { caller, token, repeat, tried, limit };
         let asked = round.ask((self.make)(id), &self.ask, late, self.settle).await;
         if let (Some(put), Err(Failed::Sent(_))) = (&self.elsewhere, &asked) {
@@ -130,8 +146,8 @@ struct Round<'a> {
     caller: &'a Caller,
     token: &'a Bytes,
     repeat: Repeat,
-    /// The name of the site where it is tried first, if it may be tried elsewhere.
-    tried: Option<&'a MetadataValue<Ascii>>,
+    /// If it may be tried elsewhere.
+    tried: Option<Tried<'a>>,
     limit: Duration,
 }
 
@@ -149,14 +165,6 @@ impl Round<'_> {
         M: Clone,
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let in_session = |channel, mut request: Request<M>| {
-            let token = MetadataValue::from_bytes(self.token);
-            request.metadata_mut().insert_bin(SESSION_KEY, token);
-            if let Some(tried) = self.tried {
-                request.metadata_mut().insert(TRIED_KEY, tried.clone());
-            }
-            ask(channel, request)
-        };
         let nodes = self.caller.nodes();
         let (mut ends, mut was_sent) = (late.min(Instant::now() + self.limit), false);
         let mut asked_again = 0;
@@ -179,6 +187,15 @@ impl Round<'_> {
             // A node that hangs leaves time for the others.
             let this_late = if left_nodes > 1 { Instant::now() + left / 2 } else { ends };
             let (at, channel) = nodes.current();
+            let said = self.tried.map(|one| Tried { was_sent: one.was_sent || was_sent, ..one });
+            let in_session = |channel, mut request: Request<M>| {
+                let token = MetadataValue::from_bytes(self.token);
+                request.metadata_mut().insert_bin(SESSION_KEY, token);
+                if let Some(said) = said {
+                    said.tell(request.metadata_mut());
+                }
+                ask(channel, request)
+            };
             let asked =
                 self.caller.attempt(at, channel, message.clone(), this_late, &in_session).await;
             let failed = match asked {

@@ -4,13 +4,21 @@ use super::call::Callee;
 use super::registry::site_named;
 use model::{CausalCommand, Command, Condition, Expiry, Keyspace, NO_SITE, Position, Write};
 use tonic::{Request, Status};
-use wire::grpc::{Invalid, TRIED_KEY};
+use wire::grpc::{AGAIN_KEY, Invalid, TRIED_KEY};
 
-/// Where a call says that it is tried first; empty: at the asked site. `None`: it is sent to one site only.
-pub(super) fn tried<T>(request: &Request<T>) -> Result<Option<String>, Status> {
+/// What a call says of the attempts of a put.
+pub(super) struct Tried {
+    /// The site that is tried first; empty: the asked one.
+    first: String,
+    /// It may have been made there.
+    again: bool,
+}
+
+/// The same; `None`: it is sent to one site only.
+pub(super) fn tried<T>(request: &Request<T>) -> Result<Option<Tried>, Status> {
     let Some(name) = request.metadata().get(TRIED_KEY) else { return Ok(None) };
-    let name = name.to_str().map_err(|_| invalid("it is not a name"))?;
-    Ok(Some(name.to_owned()))
+    let first = name.to_str().map_err(|_| invalid("it is not a name"))?.to_owned();
+    Ok(Some(Tried { first, again: request.metadata().contains_key(AGAIN_KEY) }))
 }
 
 fn invalid(what: &str) -> Status {
@@ -23,7 +31,7 @@ impl Callee {
         &self,
         command: Command,
         keyspace: &Keyspace,
-        tried: &str,
+        tried: &Tried,
     ) -> Result<Command, Status> {
         let is_everywhere = keyspace.spec.is_causal() && keyspace.spec.sites.is_empty();
         let (request, pair) = match command {
@@ -47,10 +55,10 @@ impl Callee {
         let (keyspace, pairs) = (keyspace.id, vec![pair]);
         let status = self.handle.status();
         let first = match &status.deployment {
-            _ if tried.is_empty() => None,
-            Some(member) => {
-                Some(site_named(&member.registry, tried)?).filter(|site| *site != member.own)
-            }
+            _ if tried.first.is_empty() => None,
+            // At a later one the core knows whether this site has made the put, and the root if not.
+            Some(member) => Some(site_named(&member.registry, &tried.first)?)
+                .filter(|site| tried.again || *site != member.own),
             None => Some(NO_SITE),
         };
         let Some(tried) = first else {

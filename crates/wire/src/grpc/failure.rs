@@ -9,9 +9,11 @@ pub const FAILURE_KEY: &str = "portolan-failure";
 pub const SESSION_KEY: &str = "portolan-session-bin";
 /// The metadata key of the name of the client: the same wherever it is attached. Placement follows it.
 pub const CLIENT_KEY: &str = "portolan-client";
-/// The metadata key of the site at which a numbered put of a session was tried first. Empty: it is tried for the first time, and
-/// may be sent to another site later.
+/// The metadata key of the site at which a numbered put of a session is tried first, of a put that may be sent to several.
+/// Empty: the asked one.
 pub const TRIED_KEY: &str = "portolan-tried";
+/// The metadata key, beside that, of an attempt behind one that may have been made.
+pub const AGAIN_KEY: &str = "portolan-again";
 /// The metadata key of a failed session's [`Lack`].
 pub const LACK_KEY: &str = "portolan-session-lacks";
 

@@ -9,7 +9,8 @@ mod kv;
 
 pub use cluster::{keyspace, keyspace_spec, placement};
 pub use failure::{
-    CLIENT_KEY, FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY, status,
+    AGAIN_KEY, CLIENT_KEY, FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY,
+    status,
 };
 pub use kv::*;
 

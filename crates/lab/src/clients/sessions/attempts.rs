@@ -35,13 +35,13 @@ impl Numbered {
         Some(Numbered { request, keyspace: *keyspace, pairs, first: None, is_unsure: false })
     }
 
-    /// The attempt at a site.
-    pub(super) fn at(&self, site: SiteId) -> Body {
+    /// The next attempt.
+    pub(super) fn attempt(&self) -> Body {
         let Numbered { request, keyspace, pairs, first, .. } = self.clone();
-        let (tried, since) = (first.unwrap_or(site), Position(0));
-        Body::Write(Command::Causal(match tried == site {
-            true => CausalCommand::Numbered { request, keyspace, pairs },
-            false => CausalCommand::Retry { request, tried, since, keyspace, pairs },
+        let since = Position(0);
+        Body::Write(Command::Causal(match first {
+            None => CausalCommand::Numbered { request, keyspace, pairs },
+            Some(tried) => CausalCommand::Retry { request, tried, since, keyspace, pairs },
         }))
     }
 

@@ -300,9 +300,10 @@ impl<'w> Sessions<'w> {
             return;
         }
         let left = doing.deadline.saturating_sub(lab.now()).as_millis() as u64;
-        let numbered = doing.numbered.as_mut().zip(lab.sites[site].id);
+        let id = lab.sites[site].id;
+        let numbered = doing.numbered.as_mut();
         let body = match &numbered {
-            Some((put, id)) => put.at(*id),
+            Some(put) => put.attempt(),
             None => doing.asked.body.clone(),
         };
         let request = Request {
@@ -311,9 +312,10 @@ impl<'w> Sessions<'w> {
             ..Request::new(body)
         };
         let node = lab.sites[site].nodes[one.client.node];
-        match lab.ask(node, request) {
+        // One that is of no deployment has no causal keyspaces.
+        match id.and_then(|_| lab.ask(node, request)) {
             Some(ticket) => {
-                if let Some((put, id)) = numbered {
+                if let (Some(put), Some(id)) = (numbered, id) {
                     put.came_to(id);
                 }
                 self.asked.insert(ticket, (session, attempt));

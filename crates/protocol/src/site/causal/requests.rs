@@ -73,12 +73,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// A write is to be made in the place of a site that did not answer: the root does that, under the token of the request.
+    /// If that is this site and it knows the write, it answers by itself, also while the root is away.
     pub(in crate::site) fn take_retry(
         &mut self,
         origin: Origin,
         mut body: Body,
         deadline: Duration,
     ) {
+        if let Some(first) = self.own_attempt(&body) {
+            return self.take_in_session(origin, first, deadline);
+        }
         // What its session has seen is known once that is admitted.
         since_of(&mut body, Position(0));
         let root = self.machine.region().map(|region| region.root);
@@ -86,6 +90,28 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some(root) => self.take(origin, body, Target::Site(root), deadline),
             None => self.take_in_session(origin, body, deadline),
         }
+    }
+
+    /// The first attempt of a retry, if this site was asked first and has made it.
+    fn own_attempt(&self, body: &Body) -> Option<Body> {
+        let Body::Write(Command::Causal(CausalCommand::Retry {
+            request,
+            tried,
+            keyspace,
+            pairs,
+            ..
+        })) = body
+        else {
+            return None;
+        };
+        let is_own = self.machine.membership().is_some_and(|member| member.own == *tried);
+        let is_made = is_own && self.machine.causal().has_made(request);
+        let (request, keyspace, pairs) = (*request, *keyspace, pairs.clone());
+        is_made.then_some(Body::Write(Command::Causal(CausalCommand::Numbered {
+            request,
+            keyspace,
+            pairs,
+        })))
     }
 
     /// A request of a causal keyspace has come to this node.

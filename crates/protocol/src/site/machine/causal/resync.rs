@@ -275,9 +275,12 @@ impl<S: State> Applying<'_, S> {
                 if *site != NO_SITE {
                     self.stage_ordered(resync, *site, (write.revision, *position));
                 }
-                if write.effects.iter().any(Effect::is_mark) {
+                if write.effects.iter().any(retries::opens_or_closes) {
+                    let before = resync.retries.clone();
                     retries::follow(&mut resync.retries, *position, write);
-                    for (number, open) in &resync.retries {
+                    let is_new =
+                        |(number, open): &(&Number, &Open)| before.get(number) != Some(*open);
+                    for (number, open) in resync.retries.iter().filter(is_new) {
                         let row = row::encode(open);
                         self.overlay.put(retry_rows::of_staged_open(*number), row);
                     }

@@ -143,8 +143,24 @@ pub(super) fn follow(open: &mut BTreeMap<Number, Open>, at: Position, write: &Ca
     }
 }
 
+/// Whether it changes which retries are open.
+pub(super) fn opens_or_closes(effect: &Effect) -> bool {
+    matches!(effect, Effect::Retried { .. } | Effect::Matched { .. })
+}
+
 fn keys_of(write: &CausalWrite) -> Vec<Bytes> {
     write.effects.iter().filter_map(|effect| effect.key().cloned()).collect()
+}
+
+impl Causal {
+    /// Whether this site has made a put under this number.
+    pub fn has_made(&self, request: &RequestId) -> bool {
+        let number = (request.client, request.sequence);
+        let is_placed = |placed: &Placed| placed.version > Revision(0);
+        self.retries.pending.contains_key(&number)
+            || self.retries.settled.revision(&number).is_some()
+            || self.retries.placed.get(&number).is_some_and(is_placed)
+    }
 }
 
 impl<S: State> Machine<S> {
@@ -280,12 +296,6 @@ impl<S: State> Applying<'_, S> {
             let (client, sequence) = number;
             return Some((void(), vec![Effect::Matched { client, sequence }]));
         }
-        // It was made already: a site that has come back, or has its keys anew, may take a put for a first attempt again.
-        if number_of(write)
-            .is_some_and(|number| self.modes.causal.retries.placed.contains_key(&number))
-        {
-            return Some((void(), Vec::new()));
-        }
         let over = open.values().filter(|open| open.covers(site, write) && write.seen < open.at);
         let keys: Vec<&Bytes> = over.flat_map(|open| &open.keys).collect();
         // Nearly always: the write is not copied.
@@ -319,7 +329,7 @@ impl<S: State> Applying<'_, S> {
                 self.know((client, sequence), Placed { at, version });
             }
         }
-        if !write.effects.iter().any(Effect::is_mark) {
+        if !write.effects.iter().any(opens_or_closes) {
             return;
         }
         let retries = &mut self.modes.causal.retries;
@@ -428,25 +438,37 @@ impl<S: State> Applying<'_, S> {
         write.effects.iter().filter(is_left).cloned().collect()
     }
 
-    /// What a resync has brought of retries takes the place of what was known: numbers are known from its end on.
+    /// What a resync has brought of retries takes the place of what was known: all numbers are known from its end on.
     pub(super) fn replace_retries(
         &mut self,
         upto: Position,
         brought: BTreeMap<Number, Open>,
     ) -> Vec<(Number, KeyspaceId)> {
         let own = self.member().map(|member| member.own).unwrap_or(NO_SITE);
+        let region = self.region().ok().copied();
         let old = std::mem::take(&mut self.modes.causal.retries);
-        for at in old.numbers.into_keys() {
-            self.overlay.remove(retry_rows::of_number(at));
-        }
         for number in old.open.into_keys() {
             self.overlay.remove(retry_rows::of_open(number));
         }
         self.modes.causal.retries.pending = old.pending;
         self.modes.causal.retries.settled = old.settled;
-        for (number, placed) in old.placed.into_iter().filter(|(_, one)| one.version > Revision(0))
-        {
-            self.keep_settled(number, placed.version);
+        // A late attempt must find that it was made. What lies in an order that was lost may be made again.
+        let stands = |at: Position| {
+            region.is_some_and(|region| {
+                at.epoch() == region.epoch || region.cut.is_some_and(|cut| at <= cut)
+            })
+        };
+        for (number, placed) in old.placed {
+            if stands(placed.at) {
+                let retries = &mut self.modes.causal.retries;
+                retries.placed.insert(number, placed);
+                retries.numbers.insert(placed.at, number);
+                continue;
+            }
+            self.overlay.remove(retry_rows::of_number(placed.at));
+            if placed.version > Revision(0) {
+                self.keep_settled(number, placed.version);
+            }
         }
         self.know_after(upto);
         let last = self.modes.causal.head.last;

@@ -179,3 +179,43 @@ fn a_first_attempt_after_a_resync_is_not_a_new_write() {
         shows(&sites, key, "u");
     }
 }
+
+#[test]
+fn a_late_attempt_after_a_resync_is_not_a_new_write() {
+    let mut sites = three_sites();
+    let [a, b, c] = &mut sites;
+    // The first attempt is on its way to B. The root makes the put, B says that it knows, and gets its keys anew.
+    a.causal(retry(1, B, "x", "u")).unwrap();
+    import(a);
+    b.import_from(a).unwrap();
+    order(a, b);
+    c.put_cart("x", "v");
+    order(a, c);
+    import(a);
+    let start = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto: start }).unwrap();
+    let chunks = resync(a, b, start, start).unwrap();
+    let switch = CausalCommand::Resync(Resync::Switch { start, chunks, upto: start });
+    assert_eq!(b.causal(switch), Ok(Answer::Installed));
+    for _ in 0..2 {
+        let late = b.causal(numbered(1, "x", "u"));
+        assert_eq!(late, Ok(Answer::Put { applied: true, version: Revision(0), old: None }));
+        b.reopen();
+    }
+    settle(&mut sites);
+    shows(&sites, "x", "v");
+}
+
+#[test]
+fn two_first_attempts_leave_the_sites_alike() {
+    let mut sites = three_sites();
+    let [a, b, c] = &mut sites;
+    b.causal(numbered(1, "x", "u")).unwrap();
+    c.causal(numbered(1, "x", "u")).unwrap();
+    order(a, b);
+    a.put_cart("x", "w");
+    order(a, c);
+    settle(&mut sites);
+    let shown = sites[0].cart("x");
+    shows(&sites, "x", &shown.expect("a value"));
+}
