@@ -373,9 +373,8 @@ impl Registry {
         if !self.failovers.decide(version, opened, taken.to_vec()) {
             return Err(RegistryError::NoFailover);
         }
-        if self.keyspaces.iter().any(|keyspace| keyspace.spec.lends()) {
-            self.failovers.note_last(lost, version);
-        }
+        // Whatever the keyspaces are now: a recovered registry may have forgotten that one was adaptive.
+        self.failovers.note_last(lost, version);
         self.changes += 1;
         Ok(Changed::Site(lost))
     }

@@ -126,35 +126,40 @@ impl Accesses {
         Client::of_hash(hasher.finish())
     }
 
-    /// What was noted in the time since the last call, each group, client and site once; and how many accesses found
-    /// no room. A name that was at several sites in this time counts by site: it is no client with a place.
+    /// What was noted in the time since the last call, [put together](merged); and how many accesses found no room.
     pub(crate) fn take(&self, elapsed: Duration) -> (Vec<Access>, u64) {
-        let Noted { mut accesses, seen, dropped } = std::mem::take(&mut *self.lock());
+        let Noted { accesses, seen, dropped } = std::mem::take(&mut *self.lock());
         let per_s = seen / elapsed.as_secs_f64().max(0.001);
         self.per_s.store(per_s as u64, Relaxed);
-        let place = |one: &Access| (one.group, one.client, one.site);
-        accesses.sort_unstable_by_key(place);
-        accesses.dedup_by(|next, kept| {
-            let is_same = place(next) == place(kept);
-            if is_same {
-                kept.count += next.count;
-                kept.bytes = kept.bytes.max(next.bytes);
-            }
-            is_same
-        });
-        for of_client in accesses.chunk_by_mut(|a, b| (a.group, a.client) == (b.group, b.client)) {
-            if of_client.len() > 1 {
-                of_client.iter_mut().for_each(|one| one.client.name = 0);
-                // Where clients count alike its user has one vote, where most of its accesses come from.
-                of_client.sort_by(|a, b| a.count.total_cmp(&b.count));
-            }
-        }
-        (accesses, dropped)
+        (merged(accesses), dropped)
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Each group, client and site once. A name that was at several sites in this time counts by site: it is no client with
+/// a place.
+pub(crate) fn merged(mut accesses: Vec<Access>) -> Vec<Access> {
+    let place = |one: &Access| (one.group, one.client, one.site);
+    accesses.sort_unstable_by_key(place);
+    accesses.dedup_by(|next, kept| {
+        let is_same = place(next) == place(kept);
+        if is_same {
+            kept.count += next.count;
+            kept.bytes = kept.bytes.max(next.bytes);
+        }
+        is_same
+    });
+    for of_client in accesses.chunk_by_mut(|a, b| (a.group, a.client) == (b.group, b.client)) {
+        if of_client.len() > 1 {
+            of_client.iter_mut().for_each(|one| one.client.name = 0);
+            // Where clients count alike its user has one vote, where most of its accesses come from.
+            of_client.sort_by(|a, b| a.count.total_cmp(&b.count));
+        }
+    }
+    accesses
 }
 
 /// What an access is of.

@@ -315,6 +315,10 @@ impl ProxyReads {
                 came.push(Came::Moved(Moved { slot, by: asked.place.0, owner }));
                 came.push(self.give_back(now, asked));
             }
+            // This site does not know yet that groups of the keyspace are lent: its core asks the borrower.
+            Ok(Err(Failure::Refused(Refusal::Lent { .. }))) => {
+                came.push(self.give_back(now, asked));
+            }
             // What is wrong with the read itself is as wrong the other way.
             Ok(outcome @ (Ok(_) | Err(Failure::Refused(_)))) => {
                 self.answered += 1;

@@ -710,6 +710,8 @@ fn says_nothing_done(failure: &Failure) -> bool {
             | Failure::DiskFull(_)
             | Failure::NotServing(_)
             | Failure::Unreachable { .. }
+            // It is refused ahead of what is remembered, once its keyspace is adaptive.
+            | Failure::Refused(model::Refusal::CrossSlot)
     )
 }
 
@@ -797,6 +799,28 @@ mod tests {
         let request = RequestId { client, sequence: 1, acknowledged_below: 0 };
         let reported = Err(Failure::Refused(Refusal::RequestForgotten));
         assert_eq!(outcome(Some(request)), reported, "who numbered it knows what that means");
+    }
+
+    #[test]
+    fn keys_of_several_tags_are_refused_and_may_have_been_written_before() {
+        let request = Some(RequestId { client: ClientId(8), sequence: 1, acknowledged_below: 0 });
+        let pairs = vec![("k{a}".into(), "1".into()), ("{a}".into(), "1".into())];
+        let write = Write::PutMany { pairs, if_all_absent: false };
+        let outcome = |is_lost: bool| {
+            let keyspace = KeyspaceId::DEFAULT;
+            let write = write.clone();
+            let mut routing = with_one_sent(Command::Write { keyspace, write, request });
+            if is_lost {
+                routing.unanswered(|_, _, _| Contact::Lost, &mut Vec::new());
+                routing.take_due(Duration::ZERO);
+                assert!(routing.go_away(1, SiteId(3), NodeId(1), Duration::ZERO).is_some());
+            }
+            let wire_id = routing.id_there(1);
+            let refused = Err(Failure::Refused(Refusal::CrossSlot));
+            routing.answered(wire_id, refused, None, DEADLINE).expect("an answer").1
+        };
+        assert_eq!(outcome(false), Err(Failure::Refused(Refusal::CrossSlot)));
+        assert!(matches!(outcome(true), Err(Failure::Unknown { .. })));
     }
 
     #[test]

@@ -96,7 +96,8 @@ impl Prober {
         let now: BTreeMap<SiteId, f32> = latencies(known).collect();
         let near: BTreeSet<SiteId> =
             [&now, &self.reference].iter().flat_map(|ms| nearest(ms, rule.nearest)).collect();
-        let each = near.iter().filter_map(|site| Some((*self.reference.get(site)?, now[site])));
+        let each =
+            near.iter().filter_map(|site| Some((*self.reference.get(site)?, *now.get(site)?)));
         let each: Vec<(f32, f32)> = each.collect();
         let has_changed = |(then, now): &(f32, f32)| (now - then).abs() > rule.change * then;
         let is_passed = |(then, now): &(f32, f32)| {

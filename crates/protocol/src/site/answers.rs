@@ -3,7 +3,7 @@
 use super::{Origin, Output, Site};
 use crate::bugs::Bug;
 use crate::replica::writes::{self, Settled};
-use model::{Answer, Failure, SessionToken};
+use model::{Answer, Failure, Refusal, SessionToken};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -71,7 +71,9 @@ fn doubted(failure: Failure) -> Failure {
         Failure::NoLeader
         | Failure::Overloaded { .. }
         | Failure::DiskFull(_)
-        | Failure::NotServing(_) => writes::unknown(
+        | Failure::NotServing(_)
+        // It is refused ahead of what is remembered, once its keyspace is adaptive.
+        | Failure::Refused(Refusal::CrossSlot) => writes::unknown(
             "a leader was lost that may have carried it out, and no other could tell",
         ),
         known => known,

@@ -1,15 +1,18 @@
 //! Accesses of the keys that this site owns, counted at its leader.
 //!
 //! Each second every node takes what its threads have noted ([`crate::global::accesses`]). The leader counts it in
-//! profiles; another node sends it to the leader, which counts it like its own. A new leader begins with nothing
-//! counted: profiles are volatile, and wrong without harm.
+//! profiles, together with what the other nodes have sent it since: at which sites a name was in a second is known of
+//! all of them together only. A new leader begins with nothing counted: profiles are volatile, and wrong without harm.
 //!
 //! By the number of accesses, a client weighs what it asks, whatever names it has: its names decide only what moves
 //! when it does. Where clients weigh alike ([`crate::Options::equal_clients`]), a client is a user, as names can
 //! be made up: all of one user's are one vote.
+//!
+//! A group that leaves the site for the third time within 80 s counts by site there until that time is over: it
+//! follows a name that is at several sites in turn, and each time its profile began anew.
 
 use super::Site;
-use crate::global::accesses::{Access, Accesses, Asker, Entry, accessed};
+use crate::global::accesses::{Access, Accesses, Asker, Entry, accessed, merged};
 use crate::origin::Origin;
 use crate::placement::trial::Planted;
 use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
@@ -25,6 +28,11 @@ use wire::peer::{Content, CountedAccesses};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// In which time a count fades to a third: the span that rates are of.
 pub(crate) const MEMORY_S: f32 = 10.0;
+/// A group that has left so often within this time counts by site.
+const LEFT_MAX: u32 = 3;
+const LEFT_WITHIN: Duration = Duration::from_secs(80);
+/// Groups of which that is known.
+const GROUPS_LEFT_MAX: usize = 1 << 15;
 
 /// The profiles of this site's groups, and where they come from.
 #[derive(Debug)]
@@ -35,6 +43,10 @@ pub(super) struct Counting {
     /// At the leader, while any keyspace counts.
     counter: Option<Counter>,
     groups: usize,
+    /// What other nodes have sent since the last count.
+    sent: Vec<Access>,
+    /// Groups that have left: since when, and how often.
+    left: BTreeMap<GroupKey, (Duration, u32)>,
     /// Accesses that were noted and not counted.
     dropped: u64,
     /// Whether each client of a group counts as much as any other.
@@ -44,8 +56,16 @@ pub(super) struct Counting {
 impl Counting {
     /// Nothing is counted. `groups`: the number of profiles to keep. `has_votes`: each client counts alike.
     pub(super) fn new(seed: u64, groups: usize, has_votes: bool) -> Counting {
-        let (last_take, counter, dropped) = (Duration::ZERO, None, 0);
-        Counting { sampler: Sampler::new(seed), last_take, counter, groups, dropped, has_votes }
+        Counting {
+            sampler: Sampler::new(seed),
+            last_take: Duration::ZERO,
+            counter: None,
+            groups,
+            sent: Vec::new(),
+            left: BTreeMap::new(),
+            dropped: 0,
+            has_votes,
+        }
     }
 
     /// Who an access is by; `None`: a client without a name.
@@ -65,7 +85,9 @@ impl Counting {
         accesses: &[Access],
         client_of: impl Fn(ClientName) -> Client,
     ) {
-        let (now, Some(own)) = (tick(now), place(own)) else { return };
+        let Some(own) = place(own) else { return };
+        self.left.retain(|_, (since, _)| now < *since + LEFT_WITHIN);
+        let now = tick(now);
         let (groups, has_votes) = (self.groups, self.has_votes);
         let mut counter = self.counter.take().unwrap_or_else(|| {
             let counter = Counter::new(own, groups, MEMORY_S, Planted::none());
@@ -76,7 +98,10 @@ impl Counting {
                 self.dropped += 1;
                 continue;
             };
-            let client = self.counted_as(one.client).map_or(Client::of_site(site), &client_of);
+            let is_restless =
+                !has_votes && self.left.get(&one.group).is_some_and(|left| left.1 >= LEFT_MAX);
+            let client = self.counted_as(one.client).filter(|_| !is_restless);
+            let client = client.map_or(Client::of_site(site), &client_of);
             counter.count(now, one.group, client, Arrival::By(site), one.count);
             if one.bytes > 0
                 && let Some(profile) = counter.profile(now, one.group)
@@ -90,6 +115,8 @@ impl Counting {
     /// Nothing is counted any more.
     fn forget(&mut self) {
         self.counter = None;
+        self.sent.clear();
+        self.left.clear();
     }
 
     /// Groups that have a profile; and those of them that follow clients with a name.
@@ -149,7 +176,15 @@ impl Counting {
         users.filter(|(_, users)| !users.rates.is_empty())
     }
 
-    /// A group is not served here any more.
+    /// A group has left the site.
+    pub(super) fn leaves(&mut self, now: Duration, group: GroupKey) {
+        if self.left.len() < GROUPS_LEFT_MAX || self.left.contains_key(&group) {
+            self.left.entry(group).or_insert((now, 0)).1 += 1;
+        }
+        self.remove(now, group);
+    }
+
+    /// A group is not served here.
     pub(super) fn remove(&mut self, now: Duration, group: GroupKey) {
         self.counter.as_mut().and_then(|counter| counter.remove(tick(now), group));
     }
@@ -250,7 +285,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.jobs.place.counting.dropped += dropped;
         let own = self.machine.membership().map(|member| member.own);
         match (self.leads(), own, self.replica.raft.leader()) {
-            (true, Some(own), _) => self.count_accesses(own, &noted),
+            (true, Some(own), _) => {
+                let mut all = std::mem::take(&mut self.jobs.place.counting.sent);
+                all.extend(noted);
+                self.count_accesses(own, &merged(all));
+            }
             (false, _, Some(leader)) if !noted.is_empty() => {
                 self.send(leader, Content::Accesses(sent(&noted)));
             }
@@ -260,10 +299,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// What another node of this site has noted.
     pub(super) fn take_accesses(&mut self, counted: &CountedAccesses) {
-        let Some(own) = self.machine.membership().map(|member| member.own) else { return };
-        if self.leads() && self.accesses().is_on() {
-            self.count_accesses(own, &taken(counted));
+        if !self.leads() || !self.accesses().is_on() {
+            return;
         }
+        let counting = &mut self.jobs.place.counting;
+        let mut more = taken(counted);
+        let room = limits::ACCESSES_NOTED_MAX.saturating_sub(counting.sent.len());
+        counting.dropped += more.len().saturating_sub(room) as u64;
+        more.truncate(room);
+        counting.sent.append(&mut more);
     }
 
     fn count_accesses(&mut self, own: SiteId, accesses: &[Access]) {

@@ -182,6 +182,8 @@ impl Loans {
         if !is_asked || self.gives_back.is_some_and(|at| view.now < at) {
             return Vec::new();
         }
+        // All parts are looked at, most often for nothing.
+        self.gives_back = Some(view.now + TIMEOUT);
         let mut unheard = BTreeSet::new();
         let goes = |(group, part): &(&Group, &PartRow)| {
             if part.borrowed.part != LoanPart::Held {
@@ -190,22 +192,21 @@ impl Loans {
             if leaves {
                 return true;
             }
+            if machine.spec(group.keyspace).is_none_or(|spec| !spec.was_adaptive) {
+                return false;
+            }
             let owner = machine.lender(group, part);
             let since = view.now.saturating_sub(HEARD);
-            let ends = machine.spec(group.keyspace).is_some_and(|spec| spec.was_adaptive);
             let is_heard = view.failure_detector.is_heard_since(owner, since);
-            if ends && !is_heard {
+            if !is_heard {
                 unheard.insert(owner);
             }
-            ends && is_heard
+            is_heard
         };
         let loans = machine.parts().filter(goes).take(limits::LOANS_PER_COMMAND_MAX);
         let loans: Vec<_> =
             loans.map(|(group, part)| (group.clone(), part.borrowed.loan)).collect();
         let mut effects: Vec<Effect> = unheard.into_iter().map(Effect::Call).collect();
-        if !loans.is_empty() || !effects.is_empty() {
-            self.gives_back = Some(view.now + TIMEOUT);
-        }
         if !loans.is_empty() {
             effects.push(propose(Lending::GiveBack { loans }));
         }

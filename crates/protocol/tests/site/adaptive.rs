@@ -130,6 +130,49 @@ fn a_name_that_is_at_both_sites_moves_nothing() {
     assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 0);
 }
 
+fn moves(sites: &mut Sites, at: usize) -> u64 {
+    ledger(sites, at).windows.iter().map(|one| one.moves).sum()
+}
+
+#[test]
+fn a_name_at_a_follower_and_at_another_site_moves_nothing() {
+    let mut sites = sites(2, true);
+    let key = sites.key_at(WEST, "a");
+    let others = [(); 2].map(|()| sites.lab.add_node(WEST, false));
+    assert!(sites.lab.run_until(MS * 20_000, |lab| lab.is_whole(WEST)));
+    let leader = sites.lab.leader(WEST).expect("a leader");
+    let follower = *others.iter().find(|node| **node != leader).expect("another node");
+    sites.client = ClientName::of(None, b"shop");
+    sites.put(WEST, &key, "x");
+    for _ in 0..200 {
+        sites.get(follower, &key);
+        sites.get(EAST, &key);
+        sites.lab.run(MS * 80);
+    }
+    assert_eq!(moves(&mut sites, WEST), 0);
+}
+
+#[test]
+fn a_name_that_is_elsewhere_now_and_then_moves_its_group_a_few_times_only() {
+    let mut sites = sites(2, true);
+    sites.client = ClientName::of(None, b"car-7");
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "x");
+    let mut made = 0;
+    for minute in 0..4 {
+        for _ in 0..6 {
+            (0..10).for_each(|_| drop(sites.get(WEST, &key)));
+            sites.lab.run(MS * 5_000);
+            sites.get(EAST, &key);
+            sites.lab.run(MS * 4_000);
+        }
+        let all = moves(&mut sites, WEST);
+        // It counts by site for up to 80 s, then by client until it has left three times.
+        assert!(all <= made + 3, "{all} moves, {made} before minute {minute}");
+        made = all;
+    }
+}
+
 /// Whether groups stay with their honest client, which reads each ten times in ten seconds or so, when a liar at the other
 /// site reads them ten times as often, each time under another name.
 fn stay_with_honest(groups: usize, equal_clients: bool) -> bool {

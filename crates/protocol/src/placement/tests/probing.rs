@@ -170,3 +170,11 @@ fn sites_that_have_left_are_not_probed() {
     prober.window(&Rule::default(), &BTreeMap::new(), 5);
     assert_eq!(taken(&mut prober), ids([]));
 }
+
+#[test]
+fn a_site_that_is_listed_again_has_no_round_trip_at_first() {
+    let mut known = world(3);
+    let mut prober = settled(&known);
+    known.insert(SiteId(1), Known::default());
+    assert!(window(&mut prober, &known, 0).contains(&SiteId(1)));
+}

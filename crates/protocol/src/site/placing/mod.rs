@@ -143,7 +143,8 @@ impl Placing {
         own: SiteId,
         registry: &model::Registry,
     ) -> Vec<Effect> {
-        let elapsed = view.now.saturating_sub(self.decided.unwrap_or(view.now));
+        // While the job is paused no user's waiting is counted.
+        let elapsed = view.now.saturating_sub(self.decided.unwrap_or(view.now)).min(2 * INTERVAL);
         self.decided = Some(view.now);
         self.origins.clear();
         if asks(view, Placement::Advise) {

@@ -9,8 +9,8 @@
 //! slot, when it is to move. So a group that has no records is not lent, nor one that is too large, nor one of a
 //! slot with too many keys.
 //!
-//! Nothing moves to a site that leaves, was failed over, or has refused a group lately, and nothing while a failover
-//! is open: a group whose borrower fails waits for it. The other site must have sent something within two seconds,
+//! Nothing moves to a site that leaves, was failed over, or has refused a group lately (nor to another one in its
+//! place), and nothing while a failover is open: a group whose borrower fails waits for it. The other site must have sent something within two seconds,
 //! in both directions: a group on its way to a site that does not answer is served nowhere, and one at a borrower
 //! whose owner is silent is served on.
 //!
@@ -124,7 +124,6 @@ impl Moves {
         sites: &Sites,
     ) -> Rules {
         let mut barred = view.failure_detector.silent(view.now);
-        barred.extend(self.refused.keys());
         let lost = registry.sites.iter().map(|site| site.id);
         barred.extend(lost.filter(|site| registry.is_lost(*site)));
         // Groups would have to leave.
@@ -186,7 +185,11 @@ impl Moves {
             let accesses: Vec<_> = sites.accesses(&users.rates).collect();
             (key, bytes_of(&users), accesses)
         });
-        picture.decision(at, count, limits, elapsed).choose(groups, &mut self.waiting)
+        let mut chosen =
+            picture.decision(at, count, limits, elapsed).choose(groups, &mut self.waiting);
+        // What a site has refused stays: from the next best one it would be given back for that site.
+        chosen.retain(|one| !self.refused.contains_key(&sites.site(one.to)));
+        chosen
     }
 
     /// Finds the names of groups that are to move, and has them lent or given back.
@@ -284,11 +287,17 @@ impl Moves {
                 _ => Shown::Waits,
             };
             match shown {
-                Shown::Waits => return true,
+                Shown::Waits => {
+                    // It does not take what it is offered: its disk may be full. It is lent no more meanwhile.
+                    if one.is_lent && is_late {
+                        refused.insert(one.to, view.now + REST);
+                    }
+                    return true;
+                }
                 Shown::Made => {
                     let paused_ms = STABILITY.cost_of_move_ms(one.rate, 0);
                     ledger.made(one.bytes, one.gain_ms_per_s.into(), paused_ms.into());
-                    counting.remove(view.now, one.key);
+                    counting.leaves(view.now, one.key);
                 }
                 Shown::Refused => drop(refused.insert(one.to, view.now + REST)),
                 Shown::Over => {}
@@ -349,7 +358,8 @@ impl Moves {
         let borrowed = self.borrowed(view, own, sites, counting);
         let saved_ms_per_s: f64 = borrowed.iter().map(|(.., saved)| f64::from(*saved)).sum();
         self.saves_ms_per_s = saved_ms_per_s;
-        self.ledger.end(saved_ms_per_s * elapsed.as_secs_f64());
+        // A longer one had a pause of the job in it.
+        self.ledger.end(saved_ms_per_s * elapsed.min(2 * WINDOW).as_secs_f64());
         self.window_began = view.now;
     }
 

@@ -28,10 +28,10 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Record { keyspace, .. }
             | StagedItem::Absent { keyspace, .. }
             | StagedItem::Cleared { keyspace } => keyspace.0 >= self.known.head.keyspace_next,
-            StagedItem::Lent { .. }
-            | StagedItem::Loans { .. }
-            | StagedItem::Remembered { .. }
-            | StagedItem::Clock { .. } => false,
+            StagedItem::Lent { group, .. } => group.keyspace.0 >= self.known.head.keyspace_next,
+            StagedItem::Loans { .. } | StagedItem::Remembered { .. } | StagedItem::Clock { .. } => {
+                false
+            }
         };
         match items.iter().any(unknown) {
             true => Err(MoveError::NotReady("a keyspace is not known there")),
