@@ -255,6 +255,8 @@ pub struct Simulation<C = ()> {
     pub sites: Vec<Group>,
     /// All nodes of all sites.
     pub nodes: Vec<Node>,
+    /// How many sites have come to the deployment while it ran.
+    pub sites_entered: u64,
     /// Bytes that nodes have sent to other sites, over links that have a bandwidth.
     pub inter_site_bytes: u64,
     /// Answers that came since they were last taken.
@@ -314,6 +316,7 @@ impl<C> Simulation<C> {
             settings,
             sites: Vec::new(),
             nodes: Vec::new(),
+            sites_entered: 0,
             inter_site_bytes: 0,
             answered: Vec::new(),
             lost: Vec::new(),

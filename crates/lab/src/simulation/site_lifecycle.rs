@@ -183,6 +183,7 @@ impl<C> Simulation<C> {
                 let label = self.label(site);
                 self.note(|| format!("{label} is in"));
                 self.sites[site].lifecycle = SiteLifecycle::Inside;
+                self.sites_entered += 1;
             }
             return;
         }
