@@ -344,6 +344,7 @@ fn barred(bar: Bar) -> &'static str {
         Bar::Barred => "it takes no slots",
         Bar::Pinned => "the slot is kept where it is",
         Bar::Domain => "it fails together with the slot's mirror",
+        Bar::LendTo => "slots of this kind do not go there",
         Bar::Unknown => "a client has not measured it",
     }
 }

@@ -237,7 +237,7 @@ fn decide(latencies: &Latencies, dice: &mut Dice) {
     let mut counter = Counter::new(Site(0), GROUPS, stability.memory_s, Planted::none());
     let now = Tick::from_ms(0);
     for group in 0..GROUPS {
-        let key = GroupKey::lendable((group % 16_384) as u16, dice.next());
+        let key = GroupKey::lendable((group % 16_384) as u16, 1, dice.next());
         let is_elsewhere = group % 4 == 0;
         for origin in 0..4 {
             let (site, weight) = match origin {

@@ -114,7 +114,10 @@ impl Accesses {
         hasher.write_u32(keyspace.0);
         hasher.write(tag(key));
         let (slot, hash) = (Slot::of_key(key).number(), hasher.finish());
-        if may_be_lent { GroupKey::lendable(slot, hash) } else { GroupKey::new(slot, hash) }
+        match may_be_lent {
+            true => GroupKey::lendable(slot, keyspace.0, hash),
+            false => GroupKey::new(slot, hash),
+        }
     }
 
     /// A client as the profiles of this site have it: with the secret, so that no name can be chosen to be taken
@@ -278,6 +281,8 @@ mod tests {
         let group = |keyspace, lent| accesses.group_of(KeyspaceId(keyspace), lent, b"{a}");
         assert_ne!(group(1, false), group(2, false), "another keyspace");
         assert!(group(1, true).is_lendable() && !group(1, false).is_lendable());
+        assert_eq!([1, 2, 1_025].map(|keyspace| group(keyspace, true).class()), [1, 2, 1]);
+        assert_ne!(group(1, true), group(1_025, true), "of one class, and others");
         let as_it_travels = GroupKey::of_number(group(1, true).number());
         assert_eq!(as_it_travels, group(1, true));
     }

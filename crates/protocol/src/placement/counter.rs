@@ -16,7 +16,14 @@ use super::trial::{Bug, Planted};
 /// Slots of the keyspace.
 const SLOTS: usize = 1 << 14;
 
-/// A group: its slot, and a hash of its name with a secret of the site.
+/// A group: its slot, its class, and a hash of its name with a secret of the site.
+///
+/// ```text
+/// 1 ‖ may be lent ‖ class (10 bits) ‖ hash (38 bits) ‖ slot (14 bits)
+/// ```
+///
+/// A class is what rules of placement can be about: a part of the keyspace's id, as the key tells nothing else of it.
+/// Keyspaces of one class share the stricter rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(u64);
 
@@ -24,6 +31,9 @@ pub struct GroupKey(u64);
 const IS_GROUP: u64 = 1 << 63;
 /// The group may be lent by itself.
 const MAY_BE_LENT: u64 = 1 << 62;
+/// Where the class begins, and how many there are.
+const CLASS_AT: u32 = 52;
+const CLASSES: u64 = 1 << 10;
 
 impl GroupKey {
     /// Of a slot below 16,384.
@@ -32,9 +42,21 @@ impl GroupKey {
         GroupKey::of_number(hash & above | u64::from(slot) & within)
     }
 
-    /// The same of a group that may be lent by itself.
-    pub fn lendable(slot: u16, hash: u64) -> GroupKey {
-        GroupKey(GroupKey::new(slot, hash).0 | MAY_BE_LENT)
+    /// The same of a group of a keyspace that may be lent by itself.
+    pub fn lendable(slot: u16, keyspace: u32, hash: u64) -> GroupKey {
+        let class = u64::from(GroupKey::class_of(keyspace)) << CLASS_AT;
+        let hash = hash & !((CLASSES - 1) << CLASS_AT);
+        GroupKey(GroupKey::new(slot, hash | class).0 | MAY_BE_LENT)
+    }
+
+    /// The class of a keyspace.
+    pub fn class_of(keyspace: u32) -> u16 {
+        (u64::from(keyspace) % CLASSES) as u16
+    }
+
+    /// Its class, if it may be lent by itself.
+    pub fn class(self) -> u16 {
+        (self.0 >> CLASS_AT & (CLASSES - 1)) as u16
     }
 
     /// Whether it may be lent by itself.

@@ -185,13 +185,17 @@ impl Batches<'_> {
         let groups = std::mem::replace(&mut self.groups, self.of.no_groups());
         let keys = std::mem::take(&mut self.keys);
         let share = self.of.operations_max * keys.len() as u64 / self.of.groups.max(1) as u64;
-        let solution = self.solver.solve(&groups, share.min(self.of.operations_max));
+        let of_batch = self.of.rules.of_batch(&keys);
+        let of_kinds =
+            of_batch.as_ref().map(|rules| Solver::new(self.of.matrix, self.of.near, rules));
+        let solver = of_kinds.as_ref().unwrap_or(&self.solver);
+        let solution = solver.solve(&groups, share.min(self.of.operations_max));
         let lost = keys.iter().map(|key| self.waiting.of(*key));
         let mut regrets = Regrets::of_groups(lost.collect());
         let of = &self.of;
-        let ready = regrets.ready(of.stability, &self.solver, &groups, &solution, of.elapsed_s);
+        let ready = regrets.ready(of.stability, solver, &groups, &solution, of.elapsed_s);
         let wanted = Assignment::of_ready(&groups, &solution, &ready);
-        for a_move in moves(&self.solver, &groups, &wanted) {
+        for a_move in moves(solver, &groups, &wanted) {
             let group = a_move.group as usize;
             let rate = groups.accesses(group).rate();
             self.moves.push(Move { group: self.chosen.len() as u32, ..a_move });

@@ -24,7 +24,7 @@
 //! - [`groups`]: where the accesses of each group come from, sparse (CSR): 10 bytes a group, 6 bytes an origin.
 //!   [`profile`], [`counter`], [`sampler`]: how an owner counts them, in bounded memory; [`sketch`]: how a client
 //!   does.
-//! - [`rules`]: barred sites, pins, failure domains, priorities.
+//! - [`rules`]: barred sites, pins, failure domains, priorities; of groups, and of kinds of groups.
 //! - [`scan`], [`near`]: the least cost of one group.
 //! - [`solver`]: the best site of each group within a budget of operations.
 //! - [`quantile`]: the objective p95, or any other quantile, in place of the mean.
@@ -39,8 +39,8 @@
 //! # What must stay true
 //!
 //! A site with an unknown latency to one of a group's origins is never chosen for that group, a barred one
-//! never, one in the failure domain of the group's mirror never, and a pinned group goes to its pin only. A
-//! group whose cost where it is cannot be stated stays. Of equal sites the owner wins, then the lowest index:
+//! never, one in the failure domain of the group's mirror or barred for its kind never, and a pinned group goes to its
+//! pin only. A group whose cost where it is cannot be stated stays. Of equal sites the owner wins, then the lowest index:
 //! the same inputs give the same moves.
 //!
 //! # What is left out
@@ -95,7 +95,7 @@ pub use near::Near;
 pub use plan::{Limits, Move, Plan, plan};
 pub use profile::{Client, Profile, Tick};
 pub use quantile::{Curve, Tail};
-pub use rules::{Bar, Rules};
+pub use rules::{Bar, ByKey, Kind, Rules};
 pub use sampler::Sampler;
 pub use sketch::{Distribution, Malformed, Sketch};
 pub use solver::{Answer, Changed, Method, Solution, Solver};

@@ -1,7 +1,13 @@
 //! Where groups must not go, must be, and which of them matter more.
+//!
+//! Rules are of a group, by its index, of a site, or of a [`Kind`] of groups: those of one keyspace, say, with one
+//! home. Groups that come in batches have their kinds by their keys ([`ByKey`]); where no kind has rules a batch costs
+//! nothing more.
 
+use super::counter::GroupKey;
 use super::latencies::Site;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Why a group must not go to a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,14 +16,83 @@ pub enum Bar {
     Barred,
     /// The group is pinned to another one.
     Pinned,
-    /// The site can fail together with the group's mirror.
+    /// The site can fail together with the group's mirror, or with all that has a copy.
     Domain,
+    /// Groups of this kind are not given to the site.
+    LendTo,
     /// The latency from one of the group's origins is unknown.
     Unknown,
 }
 
 /// What a group does not have.
 const NONE: u16 = u16::MAX;
+
+/// What holds for groups of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Why they must not go to each site; empty: they may go to all.
+    bars: Vec<Option<Bar>>,
+    priority: f32,
+}
+
+impl Kind {
+    /// `bars`: of each site. `priority`: what a millisecond of their users counts.
+    pub fn new(bars: Vec<Option<Bar>>, priority: f32) -> Kind {
+        let has_any = bars.iter().any(Option::is_some);
+        Kind { bars: if has_any { bars } else { Vec::new() }, priority }
+    }
+
+    /// The same without the sites that are excluded for one reason.
+    #[must_use]
+    pub fn without(self, reason: Bar) -> Kind {
+        let bars = self.bars.into_iter().map(|bar| bar.filter(|bar| *bar != reason));
+        Kind::new(bars.collect(), self.priority)
+    }
+}
+
+/// The kinds of groups that come in batches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ByKey {
+    kinds: Vec<Kind>,
+    of_all: Option<u16>,
+    classes: BTreeMap<u16, u16>,
+    keys: BTreeMap<GroupKey, u16>,
+}
+
+impl ByKey {
+    /// Whether no group has rules of a kind.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// One kind more, by its number. The first 65,535 count; the rest is like the last of them.
+    pub fn add(&mut self, kind: Kind) -> u16 {
+        if self.kinds.len() < usize::from(NONE) {
+            self.kinds.push(kind);
+        }
+        (self.kinds.len() - 1) as u16
+    }
+
+    /// The kind of groups whose class and key have none.
+    pub fn set_all(&mut self, kind: u16) {
+        self.of_all = Some(kind);
+    }
+
+    /// The kind of the groups of a class whose keys have none.
+    pub fn set_class(&mut self, class: u16, kind: u16) {
+        self.classes.insert(class, kind);
+    }
+
+    /// The kind of one group.
+    pub fn set_key(&mut self, key: GroupKey, kind: u16) {
+        self.keys.insert(key, kind);
+    }
+
+    fn kind(&self, key: GroupKey) -> u16 {
+        let of_class = || self.classes.get(&key.class()).copied().or(self.of_all);
+        self.keys.get(&key).copied().or_else(of_class).unwrap_or(NONE)
+    }
+}
 
 /// The rules of one keyspace or cluster.
 #[derive(Clone, Debug)]
@@ -29,6 +104,9 @@ pub struct Rules {
     priorities: BTreeMap<u32, f32>,
     /// Of each group; empty: none has one.
     mirrors: Vec<u16>,
+    by_key: Arc<ByKey>,
+    /// The kind of each group of a batch; empty: none has one.
+    kinds: Vec<u16>,
 }
 
 impl Rules {
@@ -42,7 +120,32 @@ impl Rules {
             pins: BTreeMap::new(),
             priorities: BTreeMap::new(),
             mirrors: Vec::new(),
+            by_key: Arc::default(),
+            kinds: Vec::new(),
         }
+    }
+
+    /// Groups of batches are of these kinds.
+    pub fn set_kinds(&mut self, by_key: ByKey) {
+        self.by_key = Arc::new(by_key);
+    }
+
+    /// The rules of a batch of these groups, by their places in it; `None`: no kind has rules, and they are these.
+    pub fn of_batch(&self, keys: &[GroupKey]) -> Option<Rules> {
+        if self.by_key.is_empty() {
+            return None;
+        }
+        let kinds = keys.iter().map(|key| self.by_key.kind(*key)).collect();
+        Some(Rules { kinds, ..self.clone() })
+    }
+
+    fn kind(&self, group: usize) -> Option<&Kind> {
+        let kind = self.kinds.get(group)?;
+        self.by_key.kinds.get(usize::from(*kind))
+    }
+
+    fn bars_of_kind(&self, group: usize) -> &[Option<Bar>] {
+        self.kind(group).map_or(&[], |kind| &kind.bars)
     }
 
     /// Nothing goes to this site: it is absent or draining.
@@ -81,7 +184,8 @@ impl Rules {
 
     /// What a millisecond of this group's users counts.
     pub fn priority(&self, group: usize) -> f32 {
-        self.priorities.get(&(group as u32)).copied().unwrap_or(1.0)
+        let of_group = self.priorities.get(&(group as u32)).copied();
+        of_group.or_else(|| self.kind(group).map(|kind| kind.priority)).unwrap_or(1.0)
     }
 
     /// Where the group is pinned.
@@ -103,7 +207,8 @@ impl Rules {
         if self.pinned(group).is_some_and(|pin| pin != site) {
             return Some(Bar::Pinned);
         }
-        self.shares_fate(group, site).then_some(Bar::Domain)
+        let of_kind = self.bars_of_kind(group).get(usize::from(site.0)).copied().flatten();
+        of_kind.or_else(|| self.shares_fate(group, site).then_some(Bar::Domain))
     }
 
     fn shares_fate(&self, group: usize, site: Site) -> bool {
@@ -120,11 +225,18 @@ impl Rules {
 
     /// Whether the group has rules of its own.
     pub(super) fn is_special(&self, group: usize) -> bool {
-        self.mirror(group).is_some() || self.pinned(group).is_some()
+        let has_own = self.mirror(group).is_some() || self.pinned(group).is_some();
+        has_own || !self.bars_of_kind(group).is_empty()
     }
 
-    /// The sites that the group's mirror excludes.
-    pub(super) fn beside_mirror(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
+    /// The sites that the group's mirror or its kind excludes.
+    pub(super) fn excluded(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
+        let of_kind = self.bars_of_kind(group).iter().enumerate();
+        let of_kind = of_kind.filter(|(_, bar)| bar.is_some()).map(|(site, _)| site);
+        self.beside_mirror(group).chain(of_kind)
+    }
+
+    fn beside_mirror(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
         let mirror = self.mirror(group);
         let domain = mirror.map(|site| self.domains[usize::from(site.0)]);
         // A domain of its own has no other site.

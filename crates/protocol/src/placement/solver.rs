@@ -228,7 +228,7 @@ impl<'a> Solver<'a> {
             }
             is_narrowed = true;
         }
-        for site in self.rules.beside_mirror(group) {
+        for site in self.rules.excluded(group) {
             scan.sums()[site] = f32::INFINITY;
             is_narrowed = true;
         }

@@ -18,7 +18,8 @@ fn groups(count: usize, sites: usize, dice: &mut Dice) -> Vec<Accessed> {
     let one = |index: usize, dice: &mut Dice| {
         let rate = |dice: &mut Dice| (origin(dice.below(sites)), 0.1 + 20.0 * dice.part());
         let accesses = (0..=dice.below(4)).map(|_| rate(dice)).collect();
-        (GroupKey::lendable((index % 16_384) as u16, dice.next()), 100, accesses)
+        let keyspace = (index % 3) as u32;
+        (GroupKey::lendable((index % 16_384) as u16, keyspace, dice.next()), 100, accesses)
     };
     (0..count).map(|index| one(index, dice)).collect()
 }
@@ -111,4 +112,80 @@ fn a_decision_about_two_hundred_thousand_groups_keeps_to_twenty_megabytes() {
         assert!(all < 20_000_000, "{all} bytes, {bytes} of them a batch");
     }
     assert_eq!(waiting.len(), Waiting::GROUPS_MAX, "more would wait");
+}
+
+/// Groups of the first site with users at the second one and the third, alike in all but their keyspaces.
+fn of_keyspaces(keyspaces: &[u32], rate: f32) -> Vec<Accessed> {
+    let one = |(slot, keyspace): (usize, &u32)| {
+        let key = GroupKey::lendable(slot as u16, *keyspace, 7 << 20);
+        (key, 100, vec![(origin(1), rate), (origin(2), rate / 2.0)])
+    };
+    keyspaces.iter().enumerate().map(one).collect()
+}
+
+fn choose(rules: &Rules, moves_max: usize, groups: &[Accessed]) -> Vec<(u16, Site)> {
+    let latencies = table(&[[0.0, 20.0, 20.0], [20.0, 0.0, 20.0], [20.0, 20.0, 0.0]]);
+    let (near, stability) = (Near::new(latencies.mean(), 3), stability());
+    let decision = Decision {
+        stability: &stability,
+        matrix: latencies.mean(),
+        near: &near,
+        rules,
+        at: site(0),
+        operations_max: u64::MAX >> 32,
+        groups: groups.len(),
+        limits: limits(moves_max),
+        elapsed_s: 1.0,
+    };
+    let chosen = decision.choose(groups.iter().cloned(), &mut Waiting::default());
+    chosen.iter().map(|one| (one.group.class(), one.to)).collect()
+}
+
+fn kinds(classes: &[(u16, Kind)]) -> Rules {
+    let mut by_key = ByKey::default();
+    for (class, kind) in classes {
+        let kind = by_key.add(kind.clone());
+        by_key.set_class(*class, kind);
+    }
+    let mut rules = Rules::none(3);
+    rules.set_kinds(by_key);
+    rules
+}
+
+#[test]
+fn the_keyspace_of_the_highest_priority_goes_first_when_the_budget_is_short() {
+    let groups = of_keyspaces(&[1, 2, 3, 1, 2, 3], 10.0);
+    let of = |priorities: [f32; 3]| {
+        let kind = |priority| Kind::new(Vec::new(), priority);
+        kinds(&[1, 2, 3].map(|class| (class, kind(priorities[usize::from(class) - 1]))))
+    };
+    let classes = |rules: &Rules, most| -> Vec<u16> {
+        choose(rules, most, &groups).into_iter().map(|(class, _)| class).collect()
+    };
+    assert_eq!(classes(&of([1.0, 3.0, 0.5]), 2), [2, 2]);
+    assert_eq!(classes(&of([1.0, 3.0, 5.0]), 3), [3, 3, 2]);
+    // It does not change what is worth moving.
+    assert_eq!(classes(&of([0.01, 1.0, 10.0]), 6).len(), 6);
+    let stays = of_keyspaces(&[1], 0.1);
+    assert_eq!(choose(&of([10.0, 1.0, 1.0]), 6, &stays), choose(&Rules::none(3), 6, &stays));
+}
+
+#[test]
+fn groups_of_a_kind_go_where_it_may_be() {
+    let bars = [(1, None), (2, Some(Bar::LendTo))];
+    let lists = |bar| Kind::new(vec![None, bar, None], 1.0);
+    let rules = kinds(&bars.map(|(class, bar)| (class, lists(bar))));
+    let groups = of_keyspaces(&[1, 2, 3], 10.0);
+    let mut chosen = choose(&rules, 9, &groups);
+    chosen.sort_unstable();
+    assert_eq!(chosen, [(1, site(1)), (2, site(2)), (3, site(1))]);
+    // One that is in a place where its kind may not be leaves it, whatever that gains.
+    let mut by_key = ByKey::default();
+    let kind = by_key.add(Kind::new(vec![Some(Bar::LendTo), None, None], 1.0));
+    by_key.set_key(groups[0].0, kind);
+    let mut rules = Rules::none(3);
+    rules.set_kinds(by_key);
+    let few = vec![(groups[0].0, 100, vec![(origin(0), 0.1)])];
+    assert_eq!(choose(&rules, 9, &few).len(), 1);
+    assert_eq!(choose(&Rules::none(3), 9, &few), []);
 }
