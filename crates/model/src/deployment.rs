@@ -90,6 +90,8 @@ pub struct SiteEntry {
     pub capacity_percent: u32,
     /// Whether it is handing everything over, to leave.
     pub leaving: bool,
+    /// What it can fail together with: sites of one name. `None`: it fails alone.
+    pub failure_domain: Option<SiteName>,
     /// Its nodes, ordered by id.
     pub nodes: Vec<NodeEntry>,
 }
@@ -144,6 +146,12 @@ impl Registry {
     pub fn site(&self, id: SiteId) -> Option<&SiteEntry> {
         let at = self.sites.binary_search_by_key(&id, |site| site.id).ok()?;
         Some(&self.sites[at])
+    }
+
+    /// Whether two sites can fail together, as far as is stated.
+    pub fn fail_together(&self, one: SiteId, other: SiteId) -> bool {
+        let domain = |site| self.site(site).and_then(|site| site.failure_domain.as_ref());
+        one == other || domain(one).is_some_and(|of_one| domain(other) == Some(of_one))
     }
 
     /// A site by its name.

@@ -329,7 +329,16 @@ mod tests {
         let name = SiteName::new(format!("s{}", id.0)).unwrap();
         let (incarnation, capacity_percent) = (u64::from(id.0), 100);
         let (leaving, nodes) = (false, Vec::new());
-        registry.sites.push(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
+        let failure_domain = None;
+        registry.sites.push(SiteEntry {
+            id,
+            name,
+            incarnation,
+            capacity_percent,
+            leaving,
+            failure_domain,
+            nodes,
+        });
     }
 
     fn keyspace(registry: &mut Registry) {

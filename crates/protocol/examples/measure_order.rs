@@ -73,6 +73,7 @@ fn site(name: &str) -> SiteEntry {
         incarnation: 1,
         capacity_percent: 100,
         leaving: false,
+        failure_domain: None,
         nodes: Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::bugs::Planted;
 use crate::placement::probing;
 use crate::replica::raft::Ticks;
-use model::{ClientId, DeploymentId, NodeId, SiteEntry, limits};
+use model::{ClientId, DeploymentId, NodeId, SiteEntry, SiteName, limits};
 use std::time::Duration;
 
 /// How a replica behaves.
@@ -31,6 +31,8 @@ pub struct Options {
     pub log_entries_kept: u64,
     /// The deployment to begin, if this site belongs to none.
     pub founding: Option<(DeploymentId, SiteEntry)>,
+    /// What this site can fail together with, as the registry is to have it.
+    pub failure_domain: Option<SiteName>,
     /// Where clients of the Redis Cluster protocol find this node; empty: nowhere.
     pub cluster_address: String,
     /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
@@ -68,6 +70,7 @@ impl Options {
             log_bytes_before_snapshot: limits::LOG_BYTES_BEFORE_SNAPSHOT,
             log_entries_kept: limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT,
             founding: None,
+            failure_domain: None,
             cluster_address: String::new(),
             handover_bytes_per_s_max: 0,
             causal_kept_bytes_max: limits::CAUSAL_ORDER_KEPT_BYTES_MAX,

@@ -2874,6 +2874,8 @@ pub struct Site {
     pub slots_age_ms: ::core::option::Option<u64>,
     #[prost(string, tag = "183")]
     pub reach: ::prost::alloc::string::String,
+    #[prost(string, tag = "184")]
+    pub failure_domain: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mirror {

@@ -53,6 +53,7 @@ impl v1::deployment_server::Deployment for Callee {
                         .unwrap_or_default(),
                     mirror: self.mirror(deployment.own, site.id),
                     lost_to: lost_to(registry, site.id),
+                    failure_domain: domain_of(site),
                 }
             };
             Ok(v1::ListSitesResponse {
@@ -555,6 +556,11 @@ impl Callee {
             revision: kept.revision.0,
         })
     }
+}
+
+/// What a site can fail together with.
+fn domain_of(site: &SiteEntry) -> String {
+    site.failure_domain.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 /// The age of a hint, if it is one and that is known.

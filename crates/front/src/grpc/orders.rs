@@ -206,6 +206,7 @@ mod tests {
             incarnation: 0,
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: Vec::new(),
         };
         let sites = [(A, "a"), (B, "b"), (C, "c")].map(site).to_vec();

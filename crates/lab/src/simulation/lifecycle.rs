@@ -28,6 +28,7 @@ impl<C> Simulation<C> {
             self.note_of(index, || "starts with an empty disk".to_owned());
             return self.after(Duration::ZERO, Event::Ask { node: index, life });
         }
+        node.failure_domain.clone_from(&self.sites[node.site].failure_domain);
         let started = node.start(now, &self.settings, &mut |what| warnings.push(what));
         if let Err(error) = started {
             node.up = false;

@@ -244,6 +244,8 @@ pub struct Group {
     pub clients_cut: bool,
     /// How much it should hold, relative to others: 100 is one share.
     pub capacity_percent: u32,
+    /// What it can fail together with, from the next start of its nodes on.
+    pub failure_domain: Option<model::SiteName>,
     plan: SitePlan,
 }
 
@@ -369,6 +371,7 @@ impl<C> Simulation<C> {
             lifecycle: SiteLifecycle::Inside,
             clients_cut: false,
             capacity_percent: 100,
+            failure_domain: None,
             plan: SitePlan::default(),
         };
         self.sites.push(group);

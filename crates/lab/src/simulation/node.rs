@@ -115,6 +115,8 @@ pub struct Node {
     pub site: usize,
     /// It votes and holds no data.
     pub witness: bool,
+    /// What its site can fail together with.
+    pub(super) failure_domain: Option<model::SiteName>,
     /// Its disk; what is done to it happens at once.
     pub disk: MemoryDisk,
     /// Its state's engine.
@@ -165,6 +167,7 @@ impl Node {
             id,
             site,
             witness,
+            failure_domain: None,
             disk: MemoryDisk::new(),
             state: MemoryState::new(),
             belongs: if id == 1 { Belongs::Begins } else { Belongs::Asks },
@@ -224,6 +227,7 @@ impl Node {
             incarnation: self.incarnation,
             member_since: self.member_since,
             witness: self.witness,
+            failure_domain: self.failure_domain.clone(),
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,
             causal_kept_bytes_max: settings.causal_kept_bytes_max,

@@ -103,6 +103,7 @@ impl<C> Simulation<C> {
             incarnation: group.life << 32 | (site as u64 + 1),
             capacity_percent: group.capacity_percent,
             leaving: false,
+            failure_domain: group.failure_domain.clone(),
             nodes: (1..=group.nodes.len() as u64).map(node).collect(),
         })
     }

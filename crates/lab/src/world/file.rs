@@ -94,6 +94,8 @@ pub struct SiteFile {
     /// How much it can hold, relative to others.
     #[serde(default = "whole")]
     pub capacity: f64,
+    /// What it can fail together with, by the name that other sites give, too.
+    pub failure_domain: Option<String>,
     /// Whether it is not there at first, and comes while the world runs, by a fault `join_site`.
     #[serde(default)]
     pub spare: bool,

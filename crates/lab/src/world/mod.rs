@@ -97,6 +97,8 @@ pub struct Site {
     pub parent: Option<usize>,
     /// How much it can hold, relative to others.
     pub capacity: f64,
+    /// What it can fail together with.
+    pub failure_domain: Option<model::SiteName>,
     /// Whether it is not there at first.
     pub spare: bool,
 }

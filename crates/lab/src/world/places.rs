@@ -134,6 +134,9 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
         let message = format!("site \"{name}\": its parent \"{parent}\" must be a site before it");
         found.ok_or_else(|| Wrong::at("parent", message))
     });
+    let domain = site.failure_domain.as_deref().map(|domain| {
+        site_name(domain).map_err(|why| Wrong::at("failure_domain", format!("site: {why}")))
+    });
     Ok(Site {
         name,
         at,
@@ -141,13 +144,15 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
         witness: site.witness,
         parent: parent.transpose()?,
         capacity: site.capacity,
+        failure_domain: domain.transpose()?,
         spare: site.spare,
     })
 }
 
 fn plain(name: &str, at: Point, nodes: usize) -> Result<Site, Wrong> {
     let name = site_name(name).map_err(|why| Wrong::at("prefix", why))?;
-    Ok(Site { name, at, nodes, witness: false, parent: None, capacity: 1.0, spare: false })
+    let (witness, parent, capacity, failure_domain, spare) = (false, None, 1.0, None, false);
+    Ok(Site { name, at, nodes, witness, parent, capacity, failure_domain, spare })
 }
 
 fn on_grid(grid: &GridFile, sites: &mut Vec<Site>) -> Result<(), Wrong> {

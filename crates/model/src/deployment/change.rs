@@ -480,6 +480,7 @@ mod tests {
             incarnation,
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: Vec::new(),
         }
     }

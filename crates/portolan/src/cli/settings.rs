@@ -38,6 +38,12 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "SHARE", env = "PORTOLAN_CAPACITY", help_heading = "Site")]
     capacity: Option<f64>,
 
+    /// What this site can fail together with (a hall, a power line): all sites that give the same name. Backups,
+    /// standbys and lent keys go to other domains where there are any; 1 to 64 of a-z, 0-9 and -, the same at all nodes
+    /// of the site [default: it fails alone]
+    #[arg(long, value_name = "NAME", env = "PORTOLAN_FAILURE_DOMAIN", help_heading = "Site")]
+    failure_domain: Option<String>,
+
     /// Peer ports of nodes of the site to join, or of any site of the deployment to join; without it
     /// an empty node is a site and a deployment of its own
     #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]
@@ -218,7 +224,7 @@ mod tests {
     use server::config::{Config, Layer, file};
     use std::collections::BTreeSet;
 
-    const EMBEDDED: &str = "--data=d --site=pier --node=70 --capacity=2.5 --join=h:71 --witness \
+    const EMBEDDED: &str = "--data=d --site=pier --node=70 --capacity=2.5 --failure-domain=hall --join=h:71 --witness \
         --join-token-file=token --peer-secret-file=secret --site-secret-file=own \
         --accept-unproved --redis=127.0.0.1:72 --redis-cluster=127.0.0.1:73 --grpc=127.0.0.1:74 \
         --peer=127.0.0.1:75 --admin=127.0.0.1:76 --advertise=h:77 \

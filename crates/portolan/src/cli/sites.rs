@@ -79,8 +79,17 @@ fn list(asked: Listing) -> Result<(), Failed> {
             let all = json!({ "version": listed.version, "own": listed.own, "sites": sites });
             return Ok(show::print_json(&all)?);
         }
-        let mut table =
-            Table::new([">id", "site", ">nodes", ">slots", "known", ">capacity", "backup", ""]);
+        let mut table = Table::new([
+            ">id",
+            "site",
+            ">nodes",
+            ">slots",
+            "known",
+            ">capacity",
+            "domain",
+            "backup",
+            "",
+        ]);
         for site in &listed.sites {
             let mut notes = Vec::new();
             if site.id == listed.own {
@@ -102,6 +111,7 @@ fn list(asked: Listing) -> Result<(), Failed> {
                 site.slots.to_string(),
                 known(site, listed.own),
                 share(site),
+                domain(site).unwrap_or("-").to_owned(),
                 promote::mirror(site),
                 notes.join(", "),
             ]);
@@ -133,7 +143,8 @@ impl Show {
             for node in &site.nodes {
                 table.row([format!("n{}", node.node), node.peer.clone(), node.cluster.clone()]);
             }
-            let backup = format!("backup: {}", promote::mirror(&site));
+            let domain = domain(&site).unwrap_or("none: it fails alone");
+            let backup = format!("failure domain: {domain}\nbackup: {}", promote::mirror(&site));
             Ok(show::print(format!("{head}\n{backup}\n\n{table}"))?)
         })
     }
@@ -213,12 +224,18 @@ fn share(site: &v1::Site) -> String {
     (f64::from(site.capacity_percent) / 100.0).to_string()
 }
 
+/// What it can fail together with.
+fn domain(site: &v1::Site) -> Option<&str> {
+    Some(site.failure_domain.as_str()).filter(|name| !name.is_empty())
+}
+
 fn as_json(site: &v1::Site) -> serde_json::Value {
     let node = |node: &v1::SiteNode| json!({ "node": node.node, "peer": node.peer, "redis_cluster": node.cluster });
     json!({
         "id": site.id,
         "name": site.name,
         "capacity": f64::from(site.capacity_percent) / 100.0,
+        "failure_domain": domain(site),
         "leaving": site.leaving,
         "slots": site.slots,
         "slots_age_ms": site.slots_age_ms,

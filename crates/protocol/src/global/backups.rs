@@ -2,7 +2,9 @@
 //!
 //! Unless an operator chose another one, a site's backup is the next site on the ring: of all sites
 //! that stay, the one with the first virtual node next behind its own first one. So every site has
-//! one other to keep a mirror for, and the registry alone determines which.
+//! one other to keep a mirror for, and the registry alone determines which. Where sites have failure
+//! domains it is the next one in another domain, if there is one: a site may then keep mirrors for
+//! several others, or for none.
 
 use super::ring::Point;
 use crate::site::machine::Machine;
@@ -42,14 +44,25 @@ fn place(site: SiteId) -> (u64, SiteId) {
     (Point::of_virtual(site, 0).0, site)
 }
 
-/// The sites that may be backups, in the order of the ring.
-fn ring(registry: &Registry) -> Vec<(u64, SiteId)> {
-    let mut ring: Vec<_> = registry.staying().map(|site| place(site.id)).collect();
-    ring.sort_unstable();
-    ring
+/// The sites that may be backups.
+struct Ring {
+    /// In its order.
+    sites: Vec<(u64, SiteId)>,
+    /// Whether they are in several failure domains, and one of these has a name.
+    has_domains: bool,
 }
 
-fn chosen(registry: &Registry, ring: &[(u64, SiteId)], site: SiteId) -> Option<SiteId> {
+fn ring(registry: &Registry) -> Ring {
+    let mut sites: Vec<_> = registry.staying().map(|site| place(site.id)).collect();
+    sites.sort_unstable();
+    let mut domains = registry.staying().map(|site| &site.failure_domain);
+    let first = domains.next();
+    let has_domains = domains.any(|domain| Some(domain) != first);
+    Ring { sites, has_domains }
+}
+
+fn chosen(registry: &Registry, ring: &Ring, site: SiteId) -> Option<SiteId> {
+    let Ring { sites: ring, has_domains } = ring;
     match registry.backups.choice(site) {
         BackupChoice::Off => return None,
         BackupChoice::At(at) if at != site && ring.binary_search(&place(at)).is_ok() => {
@@ -58,8 +71,10 @@ fn chosen(registry: &Registry, ring: &[(u64, SiteId)], site: SiteId) -> Option<S
         BackupChoice::At(_) | BackupChoice::Next => {}
     }
     let behind = ring.partition_point(|other| *other <= place(site));
-    let next = ring.get(behind).or(ring.first());
-    next.map(|(_, next)| *next).filter(|next| *next != site)
+    let mut others = ring[behind..].iter().chain(&ring[..behind]).map(|(_, other)| *other);
+    let next = others.clone().next().filter(|next| *next != site)?;
+    let elsewhere = || others.find(|other| !registry.fail_together(site, *other));
+    has_domains.then(elsewhere).flatten().or(Some(next))
 }
 
 /// A site's backup.
@@ -87,6 +102,7 @@ mod tests {
             incarnation: 1,
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: Vec::new(),
         };
         Registry {
@@ -121,6 +137,32 @@ mod tests {
         assert!(registry.failovers.decide(Ballot::FIRST, Ballot::FIRST, Vec::new()));
         assert_eq!(backup_of(&registry, SiteId(1)), None);
         assert_eq!(backup_of(&registry, SiteId(7)), None, "there is no such site");
+    }
+
+    #[test]
+    fn the_next_site_in_another_failure_domain_is_the_backup_if_there_is_one() {
+        let mut registry = registry(4);
+        let domain = |name: &str| Some(SiteName::new(name).unwrap());
+        let next = backup_of(&registry, SiteId(1)).unwrap();
+        let place =
+            |registry: &Registry, id| registry.sites.iter().position(|site| site.id == id).unwrap();
+        let (own, beside) = (place(&registry, SiteId(1)), place(&registry, next));
+        registry.sites[own].failure_domain = domain("hall");
+        registry.sites[beside].failure_domain = domain("hall");
+        let other = backup_of(&registry, SiteId(1)).unwrap();
+        assert!(![SiteId(1), next].contains(&other), "{other:?}");
+        assert!(kept_at(&registry, other).contains(&SiteId(1)));
+        // A site that fails alone is in no domain with another one that does.
+        for id in (1..=4).map(SiteId) {
+            let backup = backup_of(&registry, id).unwrap();
+            assert!(!registry.fail_together(id, backup), "{id:?} {backup:?}");
+        }
+        let choice = RegistryChange::Backup(SiteId(1), BackupChoice::At(next));
+        registry.change(&choice).unwrap();
+        assert_eq!(backup_of(&registry, SiteId(1)), Some(next), "an operator knows better");
+        registry.change(&RegistryChange::Backup(SiteId(1), BackupChoice::Next)).unwrap();
+        registry.sites.iter_mut().for_each(|site| site.failure_domain = domain("hall"));
+        assert_eq!(backup_of(&registry, SiteId(1)), Some(next), "there is no other domain");
     }
 
     #[test]

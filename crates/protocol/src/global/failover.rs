@@ -496,6 +496,7 @@ mod tests {
                 incarnation: 1,
                 capacity_percent: 100,
                 leaving: false,
+                failure_domain: None,
                 nodes: Vec::new(),
             });
         }

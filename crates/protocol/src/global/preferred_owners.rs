@@ -120,6 +120,7 @@ mod tests {
             incarnation: 1,
             capacity_percent,
             leaving,
+            failure_domain: None,
             nodes: Vec::new(),
         };
         Registry {

@@ -173,7 +173,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let is_due = self.deployment.news.next_founding <= now;
         if self.leads() && self.machine.membership().is_none() && is_due {
             self.deployment.news.next_founding = now + LOOK_INTERVAL;
-            let site = SiteEntry { nodes: self.described_nodes(), ..site.clone() };
+            let failure_domain = self.options.failure_domain.clone();
+            let nodes = self.described_nodes();
+            let site = SiteEntry { nodes, failure_domain, ..site.clone() };
             self.propose(Command::Deployment(DeploymentCommand::Found {
                 deployment: *deployment,
                 site,
@@ -203,8 +205,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn is_well_described(&self) -> bool {
         let Some(member) = self.machine.membership() else { return true };
-        let entry = member.registry.site(member.own);
-        entry.is_none_or(|entry| entry.nodes == self.described_nodes())
+        let Some(entry) = member.registry.site(member.own) else { return true };
+        // What the site's nodes are started with may differ while they are restarted one by one.
+        let is_domain_right = !self.leads() || entry.failure_domain == self.options.failure_domain;
+        is_domain_right && entry.nodes == self.described_nodes()
     }
 
     /// Keeps the registry's entries of this site and this node up to date.
@@ -216,7 +220,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(entry) = member.registry.site(member.own) else { return };
         let nodes = self.described_nodes();
         let change = if self.leads() {
-            RegistryChange::Update(SiteEntry { nodes, ..entry.clone() })
+            let failure_domain = self.options.failure_domain.clone();
+            RegistryChange::Update(SiteEntry { nodes, failure_domain, ..entry.clone() })
         } else {
             let own = nodes.into_iter().find(|node| node.node == self.options.node);
             let stands = |own: &NodeEntry| entry.nodes.contains(own);

@@ -83,7 +83,8 @@ fn has_registrars<S: State>(view: &View<'_, S>, lost: &BTreeSet<SiteId>) -> bool
     2 * set.iter().filter(|site| !lost.contains(site)).count() > set.len()
 }
 
-/// The best standby of this site beside the present one: the site that answers soonest.
+/// The best standby of this site beside the present one: the site that answers soonest, of those in other failure domains
+/// if there are any.
 fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<SiteId> {
     let member = view.machine.membership()?;
     let staying: Vec<SiteId> = member.registry.staying().map(|site| site.id).collect();
@@ -96,6 +97,9 @@ fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<Site
     let can =
         |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);
     let far = |site: &SiteId| ms.get(site).copied().unwrap_or(f32::INFINITY);
-    let best = staying.iter().filter(can).min_by(|one, other| far(one).total_cmp(&far(other)));
-    best.copied()
+    let beside = |site: &SiteId| member.registry.fail_together(member.own, *site);
+    let by_distance = |one: &&SiteId, other: &&SiteId| {
+        beside(one).cmp(&beside(other)).then(far(one).total_cmp(&far(other)))
+    };
+    staying.iter().filter(can).min_by(by_distance).copied()
 }

@@ -147,7 +147,16 @@ pub(crate) fn first(sites: u32, registrars: Registrars, is_open: bool) -> Conten
         let (incarnation, capacity_percent) = (u64::from(id), 100);
         let (leaving, nodes) = (false, Vec::new());
         let id = SiteId(id);
-        registry.sites.push(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
+        let failure_domain = None;
+        registry.sites.push(SiteEntry {
+            id,
+            name,
+            incarnation,
+            capacity_percent,
+            leaving,
+            failure_domain,
+            nodes,
+        });
     }
     registry.site_next = sites + 1;
     if is_open {

@@ -62,6 +62,7 @@ fn entry(site: usize, nodes: u64) -> SiteEntry {
         incarnation: site as u64 + 1,
         capacity_percent: 100,
         leaving: false,
+        failure_domain: None,
         nodes: (1..=nodes).map(node).collect(),
     }
 }

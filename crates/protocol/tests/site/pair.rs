@@ -32,6 +32,7 @@ fn entry(site: usize) -> SiteEntry {
         incarnation: site as u64 + 1,
         capacity_percent: 100,
         leaving: false,
+        failure_domain: None,
         nodes: vec![NodeEntry { node: NodeId(1), peer: "n1".into(), cluster: String::new() }],
     }
 }

@@ -10,6 +10,7 @@
 //! data = "/var/lib/portolan"
 //! join = ["10.0.0.1:7381"]            # peer ports of existing nodes
 //! capacity = 1.0                      # share of the deployment's slots, relative to other sites
+//! failure_domain = "hall-2"           # sites of one name can fail together; none: it fails alone
 //! witness = false                     # votes, but holds no data
 //! insecure = "allow-remote-without-credentials"   # opens remote ports without users
 //!
@@ -127,6 +128,8 @@ pub(super) struct File {
     node: u64,
     data: PathBuf,
     capacity: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_domain: Option<String>,
     join: Vec<String>,
     witness: bool,
     insecure: Option<String>,
@@ -216,6 +219,7 @@ impl File {
             node: config.node.0,
             data: config.data.clone(),
             capacity: f64::from(config.capacity_percent) / 100.0,
+            failure_domain: config.failure_domain.as_ref().map(SiteName::to_string),
             join: config.join.clone(),
             witness: config.witness,
             insecure: config.insecure.then(|| INSECURE_WORDS.to_owned()),
@@ -243,6 +247,9 @@ impl File {
         if !(0.01..=100.0).contains(&self.capacity) {
             return Err(value("--capacity", "must be 0.01 to 100"));
         }
+        let failure_domain = self
+            .failure_domain
+            .map(|name| SiteName::domain(name).map_err(|what| value("--failure-domain", what)));
         let insecure = match self.insecure.as_deref() {
             None => false,
             Some(INSECURE_WORDS) => true,
@@ -256,6 +263,7 @@ impl File {
         Ok(Config {
             site,
             capacity_percent: (self.capacity * 100.0).round() as u32,
+            failure_domain: failure_domain.transpose()?,
             handover_bytes_per_s_max: self.handover.bytes_per_s_max,
             node: NodeId(self.node),
             data: self.data,

@@ -53,6 +53,8 @@ pub struct Config {
     pub site: SiteName,
     /// The site's share of the deployment's slots, relative to other sites; hundredths.
     pub capacity_percent: u32,
+    /// What the site can fail together with: all sites of that name. `None`: it fails alone.
+    pub failure_domain: Option<SiteName>,
     /// Bytes per second that handovers to other sites may use; 0: unlimited.
     pub handover_bytes_per_s_max: u64,
     /// This node's id in its site.
@@ -182,6 +184,7 @@ impl Default for Config {
         Config {
             site: SiteName::new("site").expect("a site name by its own rule"),
             capacity_percent: 100,
+            failure_domain: None,
             handover_bytes_per_s_max: 0,
             node: NodeId(1),
             data: PathBuf::from("portolan-data"),

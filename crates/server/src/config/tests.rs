@@ -258,6 +258,7 @@ const EVERY: &str = r#"
     node = 7
     data = "d"
     capacity = 2.5
+    failure_domain = "hall"
     join = ["h:1"]
     witness = true
     insecure = "allow-remote-without-credentials"

@@ -138,6 +138,7 @@ mod tests {
             incarnation: 9,
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: Vec::new(),
         };
         let found = enter::look(&joining, std::slice::from_ref(&address), &site).await;

@@ -245,6 +245,7 @@ fn options(config: &Config, own: &Identity, described: &SiteEntry) -> Result<Opt
         tick: config.raft.heartbeat,
         ticks: Ticks { heartbeat: 1, election: heartbeats as usize },
         log_bytes_before_snapshot: config.disk.log_bytes_before_snapshot,
+        failure_domain: config.failure_domain.clone(),
         cluster_address: cluster_address(config),
         handover_bytes_per_s_max: config.handover_bytes_per_s_max,
         probing: config.placement.rule(),

@@ -11,7 +11,44 @@ use model::{
 code_newtype!(DeploymentId, SiteId, SlotEpochs);
 code_struct!(MoveId { from, number });
 code_struct!(NodeEntry { node, peer, cluster });
-code_struct!(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
+
+/// A site has two forms, so that what was written before there were failure domains is read, and a site without one
+/// is as it was:
+///
+/// ```text
+/// site = id ‖ name ‖ incarnation ‖ capacity ‖ leaving (0 or 1) ‖ nodes
+///      | id ‖ name ‖ incarnation ‖ capacity ‖ 2 + leaving ‖ nodes ‖ failure domain
+/// ```
+const WITH_DOMAIN: u8 = 2;
+
+impl Code for SiteEntry {
+    fn put(&self, out: &mut Vec<u8>) {
+        let SiteEntry { id, name, incarnation, capacity_percent, leaving, failure_domain, nodes } =
+            self;
+        id.put(out);
+        name.put(out);
+        incarnation.put(out);
+        capacity_percent.put(out);
+        let form = if failure_domain.is_some() { WITH_DOMAIN } else { 0 };
+        out.push(form + u8::from(*leaving));
+        nodes.put(out);
+        if let Some(domain) = failure_domain {
+            domain.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<SiteEntry, EntryError> {
+        let (id, name) = Code::take(from)?;
+        let (incarnation, capacity_percent) = Code::take(from)?;
+        let form = from.byte()?;
+        if form > WITH_DOMAIN + 1 {
+            return Err(from.malformed("form of a site"));
+        }
+        let (leaving, nodes) = (form % WITH_DOMAIN == 1, Code::take(from)?);
+        let failure_domain = (form >= WITH_DOMAIN).then(|| Code::take(from)).transpose()?;
+        Ok(SiteEntry { id, name, incarnation, capacity_percent, leaving, failure_domain, nodes })
+    }
+}
 
 // The bytes of all families of commands are of one table, with those of `command`.
 code_enum!(DeploymentCommand as "command of the deployment" {
@@ -242,6 +279,7 @@ mod tests {
             incarnation: 300,
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: vec![NodeEntry { node: NodeId(1), peer: "p:1".into(), cluster: "c:2".into() }],
         }
     }
@@ -381,6 +419,24 @@ mod tests {
         });
         let expected = b"\x01\x09\x07\x02\x04pier\xac\x02\x64\x00\x01\x01\x03p:1\x03c:2";
         assert_eq!(&encode_command(&found)[..], expected);
+    }
+
+    #[test]
+    fn a_site_with_a_failure_domain_is_of_another_form() {
+        let change = |entry| {
+            Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Update(entry)))
+        };
+        let hall = SiteName::new("hall").ok();
+        let mut entry = SiteEntry { failure_domain: hall, nodes: Vec::new(), ..site() };
+        for (leaving, form) in [(false, 2), (true, 3)] {
+            entry.leaving = leaving;
+            let bytes = encode_command(&change(entry.clone()));
+            let head = b"\x01\x0b\x02\x02\x04pier\xac\x02\x64";
+            assert_eq!(bytes, [&head[..], &[form, 0], b"\x04hall"].concat());
+            assert_eq!(decode_command(bytes), Ok(change(entry.clone())));
+        }
+        let later = b"\x01\x0b\x02\x02\x04pier\xac\x02\x64\x04\x00\x04hall";
+        assert!(decode_command(Bytes::from_static(later)).is_err());
     }
 
     #[test]

@@ -224,6 +224,7 @@ pub(super) mod made {
             incarnation: 0,
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: nodes.iter().map(node).collect(),
         }
     }

@@ -455,6 +455,7 @@ mod tests {
             incarnation: u64::from(id),
             capacity_percent: 100,
             leaving: false,
+            failure_domain: None,
             nodes: Vec::new(),
         };
         let mut registry = Registry::empty(DeploymentId(7), 1);

@@ -267,6 +267,7 @@ fn entry(name: &str) -> SiteEntry {
         incarnation: 1,
         capacity_percent: 100,
         leaving: false,
+        failure_domain: None,
         nodes: Vec::new(),
     }
 }
