@@ -7,7 +7,7 @@
 use crate::call::{Caller, Repeat, cluster};
 use crate::error::{Verdict, judge};
 use crate::{Error, v1};
-use model::{Bytes, KeyspaceSpec, NodeId, Placement};
+use model::{Alteration, Bytes, KeyspaceSpec, NodeId, SiteId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::Streaming;
@@ -127,14 +127,16 @@ impl Cluster {
     }
 
     /// Changes what decides where the keys of a global keyspace are.
-    pub async fn alter_keyspace(
-        &self,
-        name: &str,
-        placement: Placement,
-    ) -> Result<KeyspaceInfo, Error> {
+    pub async fn alter_keyspace(&self, name: &str, by: Alteration) -> Result<KeyspaceInfo, Error> {
         let number = self.caller.sequence.begin();
-        let (name, placement) = (name.to_owned(), placement.to_string());
-        let message = v1::AlterKeyspaceRequest { name, placement, request: Some(number.id()) };
+        let list = |sites: Vec<SiteId>| sites.into_iter().map(|site| site.0).collect();
+        let message = v1::AlterKeyspaceRequest {
+            name: name.to_owned(),
+            placement: by.placement.map(|to| to.to_string()).unwrap_or_default(),
+            request: Some(number.id()),
+            lend_to: by.lend_to.map(|sites| v1::LendTo { sites: list(sites) }),
+            priority: by.priority.unwrap_or_default().into(),
+        };
         let alter =
             |channel, request| async move { cluster(channel).alter_keyspace(request).await };
         info(self.caller.call(Repeat::Numbered, message, alter).await?.into_inner())

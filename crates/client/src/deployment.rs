@@ -104,6 +104,32 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, message, explain).await?.into_inner())
     }
 
+    /// Has the group of a key stay at a site, or go there.
+    pub async fn pin_group(&self, key: &[u8], site: &str) -> Result<(), Error> {
+        let number = self.caller.sequence.begin();
+        let (key, request) = (key.to_vec().into(), Some(number.id()));
+        let message = v1::PinGroupRequest { key, site: site.to_owned(), request };
+        let pin = |channel, request| async move { deployment(channel).pin_group(request).await };
+        self.caller.call(Repeat::Numbered, message, pin).await.map(drop)
+    }
+
+    /// Has the group of a key go where it is used again.
+    pub async fn unpin_group(&self, key: &[u8]) -> Result<(), Error> {
+        let number = self.caller.sequence.begin();
+        let (key, request) = (key.to_vec().into(), Some(number.id()));
+        let message = v1::UnpinGroupRequest { key, request };
+        let unpin =
+            |channel, request| async move { deployment(channel).unpin_group(request).await };
+        self.caller.call(Repeat::Numbered, message, unpin).await.map(drop)
+    }
+
+    /// The groups that are pinned, ordered by keyspace and tag.
+    pub async fn pins(&self) -> Result<Vec<v1::Pin>, Error> {
+        let list = |channel, request| async move { deployment(channel).list_pins(request).await };
+        let message = v1::ListPinsRequest {};
+        Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner().pins)
+    }
+
     /// The moves that the site in use advises.
     pub async fn placement_ledger(&self) -> Result<v1::ShowPlacementLedgerResponse, Error> {
         let show = |channel, request| async move {

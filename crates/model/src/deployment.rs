@@ -2,6 +2,7 @@
 
 mod change;
 mod error;
+mod pins;
 
 use crate::backup::Backups;
 use crate::failover::Failovers;
@@ -12,6 +13,7 @@ use crate::{
 };
 pub use change::RegistryChange;
 pub use error::RegistryError;
+pub use pins::Pin;
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +55,8 @@ pub struct Registry {
     pub handed_in: Vec<SiteId>,
     /// The regions of causal keyspaces: none, or one of all sites.
     pub regions: Vec<Region>,
+    /// Groups that stay at one site, ordered; at most [`crate::limits::PINS_MAX`].
+    pub pins: Vec<Pin>,
 }
 
 /// What came of a change that was asked for under an id.
@@ -125,6 +129,7 @@ impl Registry {
             failovers: Failovers::default(),
             handed_in: Vec::new(),
             regions: Vec::new(),
+            pins: Vec::new(),
         }
     }
 

@@ -94,6 +94,35 @@ pub struct KeyspaceSpec {
     pub sites: Vec<SiteId>,
     /// What the other sites do with requests.
     pub miss: Miss,
+    /// Where groups follow their users only: the sites that they may be lent to, ordered. Empty: all. A group's home may
+    /// always have it.
+    pub lend_to: Vec<SiteId>,
+    /// Where groups follow their users only: what a millisecond of these users counts against those of other keyspaces
+    /// when more is to move than may, 1 to [`limits::PRIORITY_MAX`].
+    pub priority: u16,
+}
+
+/// What is to be another than before of a keyspace; `None`: as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alteration {
+    /// What decides where its keys are.
+    pub placement: Option<Placement>,
+    /// The sites that its groups may be lent to; empty: all.
+    pub lend_to: Option<Vec<SiteId>>,
+    /// What a millisecond of its users counts.
+    pub priority: Option<u16>,
+}
+
+impl Alteration {
+    /// Of the placement alone.
+    pub fn of_placement(placement: Placement) -> Alteration {
+        Alteration { placement: Some(placement), ..Alteration::default() }
+    }
+
+    /// Whether it is about what only adaptive keyspaces have.
+    pub fn has_rules(&self) -> bool {
+        self.lend_to.is_some() || self.priority.is_some()
+    }
 }
 
 /// A keyspace that exists.
@@ -136,6 +165,18 @@ pub enum KeyspaceError {
         age_ms_max = limits::CACHE_AGE_MS_MAX
     )]
     CacheLimits(String),
+    /// None of its groups is ever lent.
+    #[error(
+        "keyspace {0:?} asks for lend_to or priority; only placement adaptive lends groups of keys to other sites: add it, \
+         or `portolan keyspace alter {0} --placement adaptive`"
+    )]
+    RulesPlacement(String),
+    /// The priority is out of range.
+    #[error(
+        "keyspace {0:?} asks for a priority out of range: it is 1 to {max}, and 100 for keyspaces that ask for none",
+        max = limits::PRIORITY_MAX
+    )]
+    Priority(String),
     /// Its writes are atomic anyway.
     #[error(
         "keyspace {0:?} asks for rmw local; only consistency causal has writes whose outcome could depend on \
@@ -188,6 +229,8 @@ impl KeyspaceSpec {
             rmw: Rmw::Refuse,
             sites: Vec::new(),
             miss: Miss::Forward,
+            lend_to: Vec::new(),
+            priority: limits::PRIORITY_DEFAULT,
         }
     }
 
@@ -242,6 +285,28 @@ impl KeyspaceSpec {
         KeyspaceSpec { placement, was_adaptive, ..self.clone() }
     }
 
+    /// Whether its groups may be lent to a site, as far as it says so.
+    pub fn may_lend_to(&self, site: SiteId) -> bool {
+        self.lend_to.is_empty() || self.lend_to.contains(&site)
+    }
+
+    /// The same as it is altered. Sites are ordered, each once.
+    #[must_use]
+    pub fn altered(&self, by: &Alteration) -> KeyspaceSpec {
+        let mut spec = by.placement.map_or_else(|| self.clone(), |to| self.with_placement(to));
+        if let Some(lend_to) = &by.lend_to {
+            spec.lend_to.clone_from(lend_to);
+            spec.order_lend_to();
+        }
+        spec.priority = by.priority.unwrap_or(spec.priority);
+        spec
+    }
+
+    pub(crate) fn order_lend_to(&mut self) {
+        self.lend_to.sort_unstable();
+        self.lend_to.dedup();
+    }
+
     /// Whether owners count the accesses of its keys.
     pub fn counts_accesses(&self) -> bool {
         self.is_global() && self.placement != Placement::Off
@@ -289,6 +354,14 @@ impl KeyspaceSpec {
             if !range.contains(&held_bytes_max) {
                 return Err(KeyspaceError::HeldBytes(self.name.clone()));
             }
+        }
+        if !(1..=limits::PRIORITY_MAX).contains(&self.priority) {
+            return Err(KeyspaceError::Priority(self.name.clone()));
+        }
+        let has_rules = !self.lend_to.is_empty() || self.priority != limits::PRIORITY_DEFAULT;
+        // They stay known while it is not adaptive any more, for when it is again.
+        if has_rules && !self.lends() {
+            return Err(KeyspaceError::RulesPlacement(self.name.clone()));
         }
         match (self.consistency, self.scope) {
             (Consistency::Linearizable, Scope::Site) | (Consistency::Causal, Scope::Region)
@@ -483,6 +556,30 @@ mod tests {
         assert!(matches!(site.check(), Err(KeyspaceError::RmwConsistency(_))));
         let global = KeyspaceSpec { scope: Scope::Global, ..causal };
         assert!(matches!(global.check(), Err(KeyspaceError::NotServed { .. })));
+    }
+
+    #[test]
+    fn only_adaptive_keyspaces_say_where_groups_may_go() {
+        let global = KeyspaceSpec::linearizable_global("cars", "car:");
+        let adaptive = KeyspaceSpec { placement: Placement::Adaptive, ..global.clone() };
+        let lend_to = Some(vec![SiteId(3), SiteId(2), SiteId(3)]);
+        let by = Alteration { lend_to, priority: Some(500), placement: None };
+        let ruled = adaptive.altered(&by);
+        assert_eq!((ruled.check(), ruled.lend_to.len()), (Ok(()), 2));
+        assert!(ruled.may_lend_to(SiteId(2)) && !ruled.may_lend_to(SiteId(1)));
+        assert!(adaptive.may_lend_to(SiteId(1)));
+        let refused = global.altered(&by).check();
+        assert!(matches!(refused, Err(KeyspaceError::RulesPlacement(_))), "{refused:?}");
+        // They are kept.
+        let off = ruled.altered(&Alteration::of_placement(Placement::Off));
+        assert_eq!((off.check(), &off.lend_to, off.priority), (Ok(()), &ruled.lend_to, 500));
+        assert_eq!(off.altered(&Alteration::of_placement(Placement::Adaptive)), ruled);
+        for priority in [0, limits::PRIORITY_MAX + 1] {
+            let refused = adaptive.altered(&Alteration { priority: Some(priority), ..by.clone() });
+            assert!(matches!(refused.check(), Err(KeyspaceError::Priority(_))));
+        }
+        let any = Alteration { lend_to: Some(vec![]), priority: Some(100), placement: None };
+        assert_eq!(ruled.altered(&any), adaptive);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub use command::{
     ResyncItem, RootStep, SourceStep, StandbyStep, Step, Write, excerpt,
 };
 pub use deployment::{
-    Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
+    Changed, DeploymentId, NodeEntry, Pin, Registry, RegistryChange, RegistryError, Remembered,
     SiteEntry,
 };
 pub use epoch::{Epoch, SlotCopy, Tag};
@@ -72,7 +72,7 @@ pub use handover::{DestinationStep, HandedOn, MoveId, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use job::{JobName, JobStatus};
 pub use keyspace::{
-    Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
+    Alteration, Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
 };
 pub use loan::{
     Group, Loan, LoanClaim, LoanOffer, LoanPart, LoanReport, LoanRow, LoanState, LoanTaken,
@@ -81,8 +81,9 @@ pub use lost_write::{LostReport, LostWrite, LostWrites};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{
-    AdvisedMove, BorrowedGroup, GroupExplained, LentGroup, LoansLedger, PlacementCandidate,
-    PlacementClient, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
+    AdvisedMove, BorrowedGroup, GroupExplained, LentGroup, LoansLedger, PlacementBar,
+    PlacementCandidate, PlacementClient, PlacementExplained, PlacementLedger, PlacementReason,
+    PlacementWindow,
 };
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};

@@ -92,6 +92,13 @@ pub const BORROWERS_KNOWN_MAX: usize = 65_536;
 /// Commands of loans under way between two sites.
 pub const LOANS_INFLIGHT_MAX: usize = 2;
 
+/// What a millisecond of a keyspace's users counts, unless it states another number.
+pub const PRIORITY_DEFAULT: u16 = 100;
+/// The largest number that it can state.
+pub const PRIORITY_MAX: u16 = 1_000;
+/// Groups that are pinned to a site, in a deployment.
+pub const PINS_MAX: usize = 1_024;
+
 /// The name that a client gives itself.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
 /// Accesses that a node has noted and not counted: about a second of them. Past it they are dropped.

@@ -45,8 +45,21 @@ pub struct PlacementCandidate {
     pub site: SiteId,
     /// The mean latency of an access if it were the owner; `None`: one that counts is unknown.
     pub mean_us: Option<u64>,
-    /// It must not be the owner: it is about to leave, or does not answer.
-    pub barred: bool,
+    /// Why it must not be the owner.
+    pub bar: Option<PlacementBar>,
+}
+
+/// Why a group must not be at a site, whatever its users would gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementBar {
+    /// The site is about to leave, or does not answer.
+    Leaves,
+    /// The keyspace is not lent to it.
+    LendTo,
+    /// All copies would be in one failure domain.
+    Domain,
+    /// The group is pinned to another site.
+    Pinned,
 }
 
 /// Why a slot is where it is.
@@ -101,6 +114,11 @@ pub enum PlacementReason {
     },
     /// It is larger than groups that move.
     TooLarge,
+    /// It is pinned to a site: there, on its way there, or waiting for that site.
+    Pinned {
+        /// Which.
+        to: SiteId,
+    },
 }
 
 /// Where a group is that may be lent. `placed` is about the group; its owner is the site that serves the group.

@@ -125,6 +125,7 @@ impl Registry {
         sites_dropped.iter().for_each(|id| self.backups.forget(*id));
         self.sites.retain(|site| is_site(site.id));
         self.keyspaces.retain(|one| is_keyspace(one.id));
+        self.pins.retain(|pin| is_keyspace(pin.keyspace) && is_site(pin.site));
         // Asked for again, they get another id.
         self.outcomes.retain(|one| match one.outcome {
             Ok(Changed::Site(id)) => is_site(id),

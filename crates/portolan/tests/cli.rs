@@ -327,6 +327,64 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
 }
 
 #[test]
+fn where_keys_may_go_is_stated_shown_and_taken_back() {
+    let node = Node::start(&["--site", "pier-39", "--failure-domain", "hall"]);
+    // The site's leader founds its deployment a moment after the node serves.
+    let asked = || node.run(&["site", "show", "pier-39"]);
+    let shown = (0..100).map(|_| asked()).find(|shown| shown.code == 0);
+    assert_says(&shown.expect("it is shown soon").out(), &["failure domain: hall"]);
+    assert_says(&node.run(&["site", "list"]).out(), &["domain", "hall"]);
+    let sites = json(&node.run(&["site", "list", "--json"]).out());
+    assert_eq!(sites["sites"][0]["failure_domain"], "hall");
+
+    let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
+    let rules = ["--lend-to", "pier-39", "--priority", "300"];
+    let lacks = node.run(&[&create[..], &rules].concat()).err(USAGE);
+    assert_says(&lacks, &["only placement adaptive lends"]);
+    let adaptive = [&create[..], &["--placement", "adaptive"]].concat();
+    for (wrong, says) in [
+        (["--priority", "0"], "--priority"),
+        (["--priority", "1001"], "1..=1000"),
+        (["--lend-to", "harbour"], "there is no site \"harbour\""),
+    ] {
+        assert_says(&node.run(&[&adaptive[..], &wrong].concat()).err(USAGE), &[says]);
+    }
+    node.run(&[&adaptive[..], &rules].concat()).out();
+    let text = node.run(&["keyspace", "show", "cars"]).out();
+    assert_says(&text, &["lend to", "pier-39", "priority", "300"]);
+    let alter = |words: &[&str]| node.run(&[&["keyspace", "alter"], words].concat());
+    assert_says(&alter(&["cars"]).err(USAGE), &["--placement"]);
+    alter(&["cars", "--lend-to", "any", "--priority", "100"]).out();
+    let shown = json(&node.run(&["keyspace", "show", "cars", "--json"]).out());
+    assert_eq!((&shown["lend_to"], &shown["priority"]), (&serde_json::json!([]), &100.into()));
+    let depots = ["keyspace", "create", "depots", "--prefix", "depot:", "--scope", "global"];
+    node.run(&depots).out();
+    let not_adaptive = alter(&["depots", "--priority", "7"]).err(REFUSED);
+    assert_says(&not_adaptive, &["depots", "placement adaptive"]);
+
+    let placement = |words: &[&str]| node.run(&[&["placement"], words].concat());
+    assert_eq!(placement(&["pins"]).out(), "");
+    assert_eq!(placement(&["pin", "car:{7}:plan", "pier-39"]).out(), "");
+    assert_says(&placement(&["pins"]).out(), &["cars", "7", "pier-39"]);
+    let pins = json(&placement(&["pins", "--json"]).out());
+    let pin = serde_json::json!([{ "keyspace": "cars", "tag": "7", "site": "pier-39" }]);
+    assert_eq!(pins, pin);
+    assert_says(&placement(&["explain", "car:{7}:place"]).out(), &["why: pinned to pier-39"]);
+    let explained = json(&placement(&["explain", "car:{7}", "--json"]).out());
+    assert_eq!((&explained["pinned_to"], &explained["better"]), (&"pier-39".into(), &Value::Null));
+    for (words, says) in [
+        (&["pin", "car:7", "harbour"][..], "there is no site harbour"),
+        (&["pin", "depot:7", "pier-39"], "\"depots\" is not adaptive"),
+        (&["pin", "7", "pier-39"], "\"default\" is not adaptive"),
+        (&["unpin", "car:8"], "is not pinned"),
+    ] {
+        assert_says(&placement(words).err(REFUSED), &[says]);
+    }
+    assert_eq!(placement(&["unpin", "car:{7}"]).out(), "");
+    assert_eq!(placement(&["pins"]).out(), "");
+}
+
+#[test]
 fn a_site_shows_its_members_and_refuses_what_would_end_it() {
     let node = Node::start(&["--site", "pier-39"]);
     node.run(&["put", "a", "1"]).out();

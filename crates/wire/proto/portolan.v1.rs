@@ -1331,6 +1331,10 @@ pub struct KeyspaceSpec {
     pub was_adaptive: bool,
     #[prost(uint64, tag = "14")]
     pub held_bytes_max: u64,
+    #[prost(uint32, repeated, tag = "15")]
+    pub lend_to: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint32, tag = "16")]
+    pub priority: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Keyspace {
@@ -1368,6 +1372,15 @@ pub struct AlterKeyspaceRequest {
     pub placement: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
     pub request: ::core::option::Option<RequestId>,
+    #[prost(message, optional, tag = "4")]
+    pub lend_to: ::core::option::Option<LendTo>,
+    #[prost(uint32, tag = "5")]
+    pub priority: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LendTo {
+    #[prost(uint32, repeated, tag = "1")]
+    pub sites: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DropKeyspaceRequest {
@@ -2756,6 +2769,44 @@ pub struct PlacementCandidate {
     pub mean_ms: ::core::option::Option<f64>,
     #[prost(bool, tag = "3")]
     pub barred: bool,
+    #[prost(string, tag = "4")]
+    pub bar: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinGroupRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(string, tag = "2")]
+    pub site: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub request: ::core::option::Option<RequestId>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinGroupResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnpinGroupRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(message, optional, tag = "2")]
+    pub request: ::core::option::Option<RequestId>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnpinGroupResponse {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPinsRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPinsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub pins: ::prost::alloc::vec::Vec<Pin>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pin {
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub tag: ::prost::bytes::Bytes,
+    #[prost(string, tag = "3")]
+    pub site: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShowPlacementLedgerRequest {}
@@ -3559,6 +3610,78 @@ pub mod deployment_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        pub async fn pin_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PinGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PinGroupResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/PinGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "PinGroup"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn unpin_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UnpinGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnpinGroupResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/UnpinGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "UnpinGroup"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_pins(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPinsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPinsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/ListPins",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "ListPins"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn list_failovers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListFailoversRequest>,
@@ -3793,6 +3916,27 @@ pub mod deployment_server {
             request: tonic::Request<super::ShowPlacementLedgerRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ShowPlacementLedgerResponse>,
+            tonic::Status,
+        >;
+        async fn pin_group(
+            &self,
+            request: tonic::Request<super::PinGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PinGroupResponse>,
+            tonic::Status,
+        >;
+        async fn unpin_group(
+            &self,
+            request: tonic::Request<super::UnpinGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnpinGroupResponse>,
+            tonic::Status,
+        >;
+        async fn list_pins(
+            &self,
+            request: tonic::Request<super::ListPinsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPinsResponse>,
             tonic::Status,
         >;
         async fn list_failovers(
@@ -4395,6 +4539,141 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowPlacementLedgerSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/PinGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct PinGroupSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::PinGroupRequest>
+                    for PinGroupSvc<T> {
+                        type Response = super::PinGroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PinGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::pin_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PinGroupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/UnpinGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct UnpinGroupSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::UnpinGroupRequest>
+                    for UnpinGroupSvc<T> {
+                        type Response = super::UnpinGroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UnpinGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::unpin_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UnpinGroupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/ListPins" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPinsSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::ListPinsRequest>
+                    for ListPinsSvc<T> {
+                        type Response = super::ListPinsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPinsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::list_pins(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPinsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

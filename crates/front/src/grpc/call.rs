@@ -26,7 +26,7 @@ const DEFAULT_KEYSPACE: &str = "default";
 const ANSWER_MS: u64 = 250;
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 40] = [
     "get",
     "put",
     "delete",
@@ -64,6 +64,9 @@ const NAMES: [&str; 37] = [
     "set_standby",
     "list_lost_writes",
     "alter_keyspace",
+    "pin_group",
+    "unpin_group",
+    "list_pins",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -106,6 +109,9 @@ pub(crate) enum Method {
     SetStandby,
     ListLostWrites,
     AlterKeyspace,
+    PinGroup,
+    UnpinGroup,
+    ListPins,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.
@@ -382,7 +388,8 @@ mod tests {
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
         assert_eq!(NAMES[Method::ShowRegion as usize], "show_region");
         assert_eq!(NAMES[Method::AlterKeyspace as usize], "alter_keyspace");
-        assert_eq!(NAMES.len(), Method::AlterKeyspace as usize + 1);
+        assert_eq!(NAMES[Method::ListPins as usize], "list_pins");
+        assert_eq!(NAMES.len(), Method::ListPins as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

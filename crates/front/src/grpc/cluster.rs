@@ -2,7 +2,7 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, Body, Command, DeploymentCommand, JobName, JobStatus, KeyspaceSpec, NodeId,
+    Alteration, Answer, Body, Command, DeploymentCommand, JobName, JobStatus, KeyspaceSpec, NodeId,
     OperatorCommand, Query, ReadConsistency, Refusal, RegistryChange, RequestId, limits,
 };
 use server::config::is_host_and_port;
@@ -187,10 +187,20 @@ impl v1::cluster_server::Cluster for Callee {
         self.measured(Method::AlterKeyspace, async {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
-            let v1::AlterKeyspaceRequest { name, placement, request } = request.into_inner();
+            let asked = request.into_inner();
+            let by = convert::alteration(&asked)?;
+            let v1::AlterKeyspaceRequest { name, request, .. } = asked;
             let id = convert::request_id(request)?;
-            let placement = convert::placement(&placement)?;
-            let change = RegistryChange::AlterKeyspace { name, placement };
+            let change = match by {
+                // Sites of an earlier version know this one.
+                Alteration { placement: Some(placement), lend_to: None, priority: None } => {
+                    RegistryChange::AlterKeyspace { name, placement }
+                }
+                by if by == Alteration::default() => {
+                    return Err(Invalid::Missing("placement, lend_to or priority").into());
+                }
+                by => RegistryChange::Alter { name, by },
+            };
             match self.ask(self.keyspace_change(change, id), deadline_ms).await? {
                 Answer::Keyspace(altered) => Ok(convert::keyspace(&altered)),
                 _ => unreachable!("a change of a keyspace is answered with the keyspace"),

@@ -4,8 +4,8 @@ use super::call::{Callee, Method, deadline_ms};
 use super::registry::{name_of, names_of, outcome_of, site_named, site_shown};
 use super::{failovers, orders, placement};
 use model::{
-    Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, Registry,
-    RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
+    Answer, BackupChoice, Body, Command, GlobalCommand, Group, OperatorCommand, Pin, Refusal,
+    Registry, RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
     StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
@@ -94,6 +94,61 @@ impl v1::deployment_server::Deployment for Callee {
                 }
                 _ => unreachable!("a question about a placement is answered with it"),
             }
+        })
+        .await
+    }
+
+    async fn pin_group(
+        &self,
+        request: Request<v1::PinGroupRequest>,
+    ) -> Result<Response<v1::PinGroupResponse>, Status> {
+        self.measured(Method::PinGroup, async {
+            self.administrator(&request).await?;
+            self.know_keyspaces(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry().await?;
+            let Group { keyspace, tag } = self.group_of(&asked.key);
+            let change = || {
+                let site = site_named(&registry, &asked.site)?;
+                Ok(RegistryChange::Pin(Pin { keyspace, tag, site }))
+            };
+            let id = request_id(asked.request)?;
+            self.change_registry(&registry, id, deadline_ms, change).await?;
+            Ok(v1::PinGroupResponse {})
+        })
+        .await
+    }
+
+    async fn unpin_group(
+        &self,
+        request: Request<v1::UnpinGroupRequest>,
+    ) -> Result<Response<v1::UnpinGroupResponse>, Status> {
+        self.measured(Method::UnpinGroup, async {
+            self.administrator(&request).await?;
+            self.know_keyspaces(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry().await?;
+            let Group { keyspace, tag } = self.group_of(&asked.key);
+            let id = request_id(asked.request)?;
+            let change = || Ok(RegistryChange::Unpin { keyspace, tag });
+            self.change_registry(&registry, id, deadline_ms, change).await?;
+            Ok(v1::UnpinGroupResponse {})
+        })
+        .await
+    }
+
+    async fn list_pins(
+        &self,
+        request: Request<v1::ListPinsRequest>,
+    ) -> Result<Response<v1::ListPinsResponse>, Status> {
+        self.measured(Method::ListPins, async {
+            self.administrator(&request).await?;
+            self.know_keyspaces(&request).await?;
+            let registry = self.registry().await?;
+            let pins = placement::pins(&registry, &self.handle.catalog());
+            Ok(v1::ListPinsResponse { pins })
         })
         .await
     }
@@ -555,6 +610,13 @@ impl Callee {
             keys: kept.keys,
             revision: kept.revision.0,
         })
+    }
+}
+
+impl Callee {
+    /// The group of a key, by the keyspaces that this node knows.
+    fn group_of(&self, key: &model::Bytes) -> Group {
+        Group::of_key(self.handle.catalog().of_key(key).id, key)
     }
 }
 

@@ -2,13 +2,32 @@
 
 use super::registry::name_of;
 use model::{
-    Catalog, GroupExplained, LoansLedger, PlacementClient, PlacementExplained, PlacementLedger,
-    PlacementReason, PlacementWindow, Registry, SiteId,
+    Catalog, GroupExplained, LoansLedger, PlacementBar, PlacementClient, PlacementExplained,
+    PlacementLedger, PlacementReason, PlacementWindow, Registry, SiteId,
 };
 use wire::grpc::v1;
 
 fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
+}
+
+fn bar(bar: PlacementBar) -> &'static str {
+    match bar {
+        PlacementBar::Leaves => "leaves",
+        PlacementBar::LendTo => "lend-to",
+        PlacementBar::Domain => "domain",
+        PlacementBar::Pinned => "pinned",
+    }
+}
+
+/// The groups that are pinned.
+pub(super) fn pins(registry: &Registry, catalog: &Catalog) -> Vec<v1::Pin> {
+    let pins = registry.pins.iter().map(|pin| v1::Pin {
+        keyspace: catalog.by_id(pin.keyspace).map(|one| one.spec.name.clone()).unwrap_or_default(),
+        tag: pin.tag.clone(),
+        site: name_of(registry, pin.site),
+    });
+    pins.collect()
 }
 
 pub(super) fn explained(
@@ -28,7 +47,8 @@ pub(super) fn explained(
     let candidates = one.candidates.iter().map(|candidate| v1::PlacementCandidate {
         site: name_of(registry, candidate.site),
         mean_ms: candidate.mean_us.map(ms),
-        barred: candidate.barred,
+        barred: candidate.bar.is_some(),
+        bar: candidate.bar.map(bar).unwrap_or_default().to_owned(),
     });
     let (reason, better, gain_us, needed_us) = match one.why {
         PlacementReason::Unused => ("unused", None, 0, 0),
@@ -45,6 +65,7 @@ pub(super) fn explained(
         PlacementReason::Advised { to, gain_us } => ("advised", Some(to), gain_us, 0),
         PlacementReason::Moves { to, gain_us } => ("moves", Some(to), gain_us, 0),
         PlacementReason::TooLarge => ("too-large", None, 0, 0),
+        PlacementReason::Pinned { to } => ("pinned", Some(to), 0, 0),
     };
     v1::ExplainPlacementResponse {
         keyspace: keyspace.to_owned(),

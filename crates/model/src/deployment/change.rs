@@ -1,11 +1,11 @@
 //! Changes of the registry, and how each is applied.
 
-use super::{Changed, NodeEntry, Registry, RegistryError, Remembered, SiteEntry};
+use super::{Changed, NodeEntry, Pin, Registry, RegistryError, Remembered, SiteEntry};
 use crate::backup::BackupChoice;
 use crate::failover::Taken;
 use crate::{
-    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Placement, Position, RegionId,
-    RequestId, SiteId, SiteName, StandbyRule, limits,
+    Alteration, Ballot, Bytes, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Placement,
+    Position, RegionId, RequestId, SiteId, SiteName, StandbyRule, limits,
 };
 
 /// A change of the registry.
@@ -40,6 +40,22 @@ pub enum RegistryChange {
         name: String,
         /// The placement.
         placement: Placement,
+    },
+    /// The same of more than the placement.
+    Alter {
+        /// The keyspace's name.
+        name: String,
+        /// What is to be another.
+        by: Alteration,
+    },
+    /// A group stays at a site, or goes there, wherever it is used. Its earlier pin ends.
+    Pin(Pin),
+    /// A group is not pinned any more.
+    Unpin {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// The tag of its keys.
+        tag: Bytes,
     },
     /// A site is lost: it and the others that are named are fenced, until this is decided or called off.
     OpenFailover {
@@ -234,8 +250,11 @@ impl Registry {
             RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec, version),
             RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),
             RegistryChange::AlterKeyspace { name, placement } => {
-                self.alter_keyspace(name, *placement)
+                self.alter_keyspace(name, &Alteration::of_placement(*placement))
             }
+            RegistryChange::Alter { name, by } => self.alter_keyspace(name, by),
+            RegistryChange::Pin(pin) => self.pin(pin),
+            RegistryChange::Unpin { keyspace, tag } => self.unpin(*keyspace, tag),
             RegistryChange::Registrar(id) => self.add_registrar(*id),
         }
     }
@@ -312,6 +331,7 @@ impl Registry {
             return Ok(Changed::Site(id));
         };
         self.sites.remove(at);
+        self.pins.retain(|pin| pin.site != id);
         self.backups.forget(id);
         self.failovers.site_gone(id);
         self.forget_next_root(id, version);
@@ -415,6 +435,8 @@ impl Registry {
             return Err(RegistryError::TooManyKeyspaces);
         }
         let mut spec = KeyspaceSpec { was_adaptive: false, ..spec.clone() };
+        spec.lend_to.iter().try_for_each(|site| self.check_site(*site))?;
+        spec.order_lend_to();
         if spec.is_causal() {
             spec.sites.sort_unstable();
             spec.sites.dedup();
@@ -433,18 +455,19 @@ impl Registry {
         at.ok_or_else(|| RegistryError::NoKeyspace(name.to_owned()))
     }
 
-    fn alter_keyspace(
-        &mut self,
-        name: &str,
-        placement: Placement,
-    ) -> Result<Changed, RegistryError> {
+    fn alter_keyspace(&mut self, name: &str, by: &Alteration) -> Result<Changed, RegistryError> {
         if name == KeyspaceSpec::default_keyspace().name {
             return Err(RegistryError::Keyspace(KeyspaceError::PlacementScope(name.to_owned())));
         }
         let at = self.keyspace_named(name)?;
+        by.lend_to.iter().flatten().try_for_each(|site| self.check_site(*site))?;
         let keyspace = &mut self.keyspaces[at];
-        let spec = keyspace.spec.with_placement(placement);
+        let spec = keyspace.spec.altered(by);
         spec.check().map_err(RegistryError::Keyspace)?;
+        if by.has_rules() && !spec.is_adaptive() {
+            let name = spec.name;
+            return Err(RegistryError::Keyspace(KeyspaceError::RulesPlacement(name)));
+        }
         let id = keyspace.id;
         if keyspace.spec != spec {
             keyspace.spec = spec;
@@ -459,7 +482,13 @@ impl Registry {
         }
         let at = self.keyspace_named(name)?;
         self.changes += 1;
-        Ok(Changed::Dropped(self.keyspaces.remove(at).id))
+        let id = self.keyspaces.remove(at).id;
+        self.pins.retain(|pin| pin.keyspace != id);
+        Ok(Changed::Dropped(id))
+    }
+
+    fn check_site(&self, id: SiteId) -> Result<(), RegistryError> {
+        self.site(id).map(|_| ()).ok_or_else(|| RegistryError::NoSite(id.to_string()))
     }
 
     fn site_mut(&mut self, id: SiteId) -> Result<&mut SiteEntry, RegistryError> {

@@ -109,6 +109,38 @@ pub enum RegistryError {
          are dropped: `portolan keyspace list` shows which sites hold which"
     )]
     LastHolder(SiteName),
+    /// None of its groups is ever lent.
+    #[error(
+        "keyspace {0:?} is not adaptive, so its keys are where the hash has them; only keyspaces with scope global and \
+         placement adaptive have keys that can be elsewhere (`portolan keyspace alter`)"
+    )]
+    PinPlacement(String),
+    /// Such a group is never lent.
+    #[error(
+        "the key, or its tag, is longer than {max} bytes, and such keys stay at home; give it a {{tag}}",
+        max = limits::LOANS_TAG_BYTES_MAX
+    )]
+    PinTag,
+    /// Its keyspace is not lent there.
+    #[error(
+        "keyspace {keyspace:?} may not be lent to {site}: `portolan keyspace alter {keyspace} --lend-to …` with that site \
+         allows it"
+    )]
+    PinLendTo {
+        /// The keyspace.
+        keyspace: String,
+        /// The site.
+        site: SiteName,
+    },
+    /// There are as many as there may be.
+    #[error(
+        "there are {max} pins already; `portolan placement unpin` takes one away, and keys with one tag need one pin",
+        max = limits::PINS_MAX
+    )]
+    TooManyPins,
+    /// There is nothing to take away.
+    #[error("the key is not pinned; `portolan placement pins` shows those that are")]
+    NoPin,
     /// Slots of a lost site may be at sites that its failover did not ask, and no other failover would take them.
     #[error(
         "the failover of {0} did not ask all sites, and what they have of its slots would be served by none: ask for \

@@ -5,7 +5,10 @@ use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
 use client::{Client, KeyspaceInfo};
-use model::{Cache, Consistency, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope, SiteId};
+use model::{
+    Alteration, Cache, Consistency, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
+    SiteId, limits,
+};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -59,6 +62,8 @@ pub(crate) struct Create {
     /// their users)
     #[arg(long, value_name = "WORD", default_value = "off")]
     placement: Placement,
+    #[command(flatten)]
+    rules: Rules,
     /// What is done with writes that depend on the value they overwrite (INCR, APPEND, NX, WATCH), with
     /// consistency causal: refuse, or local (the asked site decides by what it shows; of two sites that
     /// write at the same time, one overwrites the other's result)
@@ -80,6 +85,41 @@ pub(crate) struct Create {
     connect: Connect,
 }
 
+/// The rules of groups that follow their users.
+#[derive(Args)]
+struct Rules {
+    /// With placement adaptive: the sites that keys may be lent to, by name, separated by commas; any: all sites. What
+    /// others have goes home. The site that owns a key by the hash may always have it
+    #[arg(long, value_name = "SITES", value_delimiter = ',')]
+    lend_to: Vec<String>,
+    /// With placement adaptive: what a millisecond of its users counts against those of other keyspaces when more is to
+    /// move than may, 1 to 1000; 100 by default
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(limits::PRIORITY_MAX)))]
+    priority: Option<u16>,
+}
+
+impl Rules {
+    /// The sites, if they are stated at all.
+    fn lend_to(&self, names: &BTreeMap<u32, String>) -> Result<Option<Vec<SiteId>>, Failed> {
+        match self.lend_to.as_slice() {
+            [] => Ok(None),
+            [any] if any == ANY => Ok(Some(Vec::new())),
+            sites => {
+                sites.iter().map(|name| id_of(name, names)).collect::<Result<_, _>>().map(Some)
+            }
+        }
+    }
+
+    /// Whether sites are named.
+    fn has_names(&self) -> bool {
+        self.lend_to.iter().any(|name| name != ANY)
+    }
+}
+
+/// All sites.
+const ANY: &str = "any";
+
 /// One keyspace.
 #[derive(Args)]
 pub(crate) struct Show {
@@ -93,18 +133,22 @@ pub(crate) struct Show {
 #[derive(Args)]
 #[command(after_help = "\
 With adaptive the keys of one request must share a tag (car:{7}:plan, car:{7}:place), and still must later with off or \
-advise. What other sites serve comes home by itself when it is not adaptive any more: `portolan placement ledger` shows what \
-is still lent.
+advise. What other sites serve comes home by itself when it is not adaptive any more, or is at a site that it may not be lent \
+to any more: `portolan placement ledger` shows what is still lent.
 
-Example:
-  portolan keyspace alter cars --placement adaptive")]
+Examples:
+  portolan keyspace alter cars --placement adaptive
+  portolan keyspace alter cars --lend-to pier-39,harbour --priority 300
+  portolan keyspace alter cars --lend-to any")]
 pub(crate) struct Alter {
     /// Its name
     name: String,
     /// What decides where keys are from now on: off (the hash), adaptive (keys follow their users), or advise (the hash;
     /// owners count accesses, and `portolan placement` shows which moves would bring keys to their users)
-    #[arg(long, value_name = "WORD")]
-    placement: Placement,
+    #[arg(long, value_name = "WORD", required_unless_present_any = ["lend_to", "priority"])]
+    placement: Option<Placement>,
+    #[command(flatten)]
+    rules: Rules,
     #[command(flatten)]
     connect: Connect,
 }
@@ -127,9 +171,12 @@ impl Command {
             Command::Create(create) => create.run(),
             Command::List(asked) => list(asked),
             Command::Show(show) => show.run(),
-            Command::Alter(Alter { name, placement, connect }) => {
+            Command::Alter(Alter { name, placement, rules, connect }) => {
                 connect.run(|client| async move {
-                    client.cluster().alter_keyspace(&name, placement).await?;
+                    let names = names_of_sites(&client, rules.has_names()).await?;
+                    let lend_to = rules.lend_to(&names)?;
+                    let by = Alteration { placement, lend_to, priority: rules.priority };
+                    client.cluster().alter_keyspace(&name, by).await?;
                     Ok(())
                 })
             }
@@ -151,29 +198,34 @@ impl Create {
             placement: self.placement,
             rmw: self.rmw,
             miss: miss_of(self.miss, self.held_bytes_max)?,
+            priority: self.rules.priority.unwrap_or(limits::PRIORITY_DEFAULT),
             ..KeyspaceSpec::linearizable_site(self.name, self.prefix)
         };
         // The ids of the sites are not known yet.
-        let named = KeyspaceSpec { sites: vec![SiteId(1)], ..spec.clone() };
-        let stated = if self.sites.is_empty() || !spec.is_causal() { &spec } else { &named };
-        stated.check().map_err(Failed::usage)?;
+        let some = |are_named: bool| if are_named { vec![SiteId(1)] } else { Vec::new() };
+        let sites = some(!self.sites.is_empty() && spec.is_causal());
+        let lend_to = some(self.rules.has_names());
+        KeyspaceSpec { sites, lend_to, ..spec.clone() }.check().map_err(Failed::usage)?;
         if !self.sites.is_empty() && spec.consistency != Consistency::Causal {
             return Err(Failed::usage(KeyspaceError::SitesConsistency(spec.name)));
         }
         self.connect.run(|client| async move {
-            let names = names_of_sites(&client, !self.sites.is_empty()).await?;
-            let id_of = |name: &String| {
-                let found = names.iter().find(|(_, there)| *there == name);
-                let unknown = || {
-                    format!("there is no site {name:?}; `portolan site list` shows those there are")
-                };
-                found.map(|(id, _)| SiteId(*id)).ok_or_else(|| Failed::usage(unknown()))
-            };
-            let sites = self.sites.iter().map(id_of).collect::<Result<_, _>>()?;
-            client.cluster().create_keyspace(&KeyspaceSpec { sites, ..spec }).await?;
+            let are_named = !self.sites.is_empty() || self.rules.has_names();
+            let names = names_of_sites(&client, are_named).await?;
+            let sites = self.sites.iter().map(|name| id_of(name, &names));
+            let sites = sites.collect::<Result<_, _>>()?;
+            let lend_to = self.rules.lend_to(&names)?.unwrap_or_default();
+            client.cluster().create_keyspace(&KeyspaceSpec { sites, lend_to, ..spec }).await?;
             Ok(())
         })
     }
+}
+
+fn id_of(name: &str, names: &BTreeMap<u32, String>) -> Result<SiteId, Failed> {
+    let found = names.iter().find(|(_, there)| *there == name);
+    let unknown =
+        || format!("there is no site {name:?}; `portolan site list` shows those there are");
+    found.map(|(id, _)| SiteId(*id)).ok_or_else(|| Failed::usage(unknown()))
 }
 
 /// What is done elsewhere, with the bytes that a site holds if it fetches.
@@ -199,24 +251,29 @@ async fn names_of_sites(
     Ok(sites.into_iter().map(|site| (site.id, site.name)).collect())
 }
 
-/// The sites that hold a keyspace. One that is gone has no name any more.
-fn sites_of(spec: &KeyspaceSpec, names: &BTreeMap<u32, String>) -> Vec<String> {
+/// The names of sites. One that is gone has none any more.
+fn named(sites: &[SiteId], names: &BTreeMap<u32, String>) -> Vec<String> {
     let name = |site: &SiteId| names.get(&site.0).cloned().unwrap_or_else(|| site.to_string());
-    spec.sites.iter().map(name).collect()
+    sites.iter().map(name).collect()
+}
+
+/// Whether a keyspace names sites.
+fn has_sites(spec: &KeyspaceSpec) -> bool {
+    !spec.sites.is_empty() || !spec.lend_to.is_empty()
 }
 
 fn sites_words(spec: &KeyspaceSpec, names: &BTreeMap<u32, String>) -> String {
     match (spec.sites.is_empty(), spec.consistency) {
         (true, Consistency::Causal) => "all".to_owned(),
         (true, _) => "-".to_owned(),
-        (false, _) => sites_of(spec, names).join(", "),
+        (false, _) => named(&spec.sites, names).join(", "),
     }
 }
 
 fn list(asked: Listing) -> Result<(), Failed> {
     asked.connect.run(|client| async move {
         let keyspaces = client.cluster().keyspaces().await?;
-        let some = keyspaces.iter().any(|one| !one.spec.sites.is_empty());
+        let some = keyspaces.iter().any(|one| has_sites(&one.spec));
         let names = names_of_sites(&client, some).await?;
         if asked.json {
             let list: Vec<Value> = keyspaces.iter().map(|one| as_json(one, &names)).collect();
@@ -252,7 +309,7 @@ impl Show {
     fn run(self) -> Result<(), Failed> {
         self.showing.connect.run(|client| async move {
             let (keyspace, keys) = client.cluster().keyspace(&self.name).await?;
-            let names = names_of_sites(&client, !keyspace.spec.sites.is_empty()).await?;
+            let names = names_of_sites(&client, has_sites(&keyspace.spec)).await?;
             if self.showing.json {
                 let mut object = as_json(&keyspace, &names);
                 object["keys"] = keys.into();
@@ -266,6 +323,13 @@ impl Show {
                 ("sites", sites_words(&spec, &names)),
                 ("miss", miss_words(spec.miss)),
             ];
+            let lend_to = named(&spec.lend_to, &names).join(", ");
+            let of_lent = [
+                ("lend to", if lend_to.is_empty() { "any site".to_owned() } else { lend_to }),
+                ("priority", spec.priority.to_string()),
+            ];
+            let lends = spec.lends();
+            let of_lent = of_lent.into_iter().filter(|_| lends);
             let of_causal =
                 of_causal.into_iter().filter(|_| spec.consistency == Consistency::Causal);
             let rows = [
@@ -278,7 +342,7 @@ impl Show {
                 ("placement", placement_words(spec.placement, spec.was_adaptive)),
                 ("keys", keys.map_or_else(|| "unknown here".to_owned(), |keys| keys.to_string())),
             ];
-            for (name, value) in rows.into_iter().chain(of_causal) {
+            for (name, value) in rows.into_iter().chain(of_causal).chain(of_lent) {
                 table.row([name.into(), value]);
             }
             Ok(show::print(table)?)
@@ -323,7 +387,9 @@ fn as_json(keyspace: &KeyspaceInfo, names: &BTreeMap<u32, String>) -> Value {
     object.insert("placement".into(), spec.placement.to_string().into());
     object.insert("was_adaptive".into(), spec.was_adaptive.into());
     object.insert("rmw".into(), spec.rmw.to_string().into());
-    object.insert("sites".into(), sites_of(spec, names).into());
+    object.insert("lend_to".into(), named(&spec.lend_to, names).into());
+    object.insert("priority".into(), spec.priority.into());
+    object.insert("sites".into(), named(&spec.sites, names).into());
     object.insert("miss".into(), spec.miss.to_string().into());
     if let Miss::Fetch { held_bytes_max } = spec.miss {
         object.insert("held_bytes_max".into(), held_bytes_max.into());

@@ -1,6 +1,6 @@
 //! `placement`: which sites access a key, where it would be better, and what moves would save.
 
-use super::connect::Showing;
+use super::connect::{Connect, Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -28,6 +28,17 @@ pub(crate) enum Command {
                       Example:\n  portolan placement ledger --json"
     )]
     Ledger(Showing),
+    /// Have the keys with the tag of a key stay at a site, or go there, whether they are used or not
+    #[command(
+        after_help = "Its keyspace must have placement adaptive, and may have to be lent there (--lend-to). While the site \
+                      is away the keys stay where they are.\n\n\
+                      Example:\n  portolan placement pin car:7 pier-39"
+    )]
+    Pin(Pin),
+    /// Have the keys with the tag of a key go where they are used again
+    Unpin(Unpin),
+    /// List what is pinned to a site
+    Pins(Listing),
 }
 
 /// One key.
@@ -39,9 +50,36 @@ pub(crate) struct Explain {
     showing: Showing,
 }
 
+/// A key and a site.
+#[derive(Args)]
+pub(crate) struct Pin {
+    /// The key
+    key: String,
+    /// The site, by name
+    site: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// One key.
+#[derive(Args)]
+pub(crate) struct Unpin {
+    /// The key
+    key: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
 impl Command {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
+            Command::Pin(Pin { key, site, connect }) => connect.run(|client| async move {
+                Ok(client.deployment().pin_group(key.as_bytes(), &site).await?)
+            }),
+            Command::Unpin(Unpin { key, connect }) => connect.run(|client| async move {
+                Ok(client.deployment().unpin_group(key.as_bytes()).await?)
+            }),
+            Command::Pins(asked) => pins(asked),
             Command::Explain(explain) => explain.run(),
             Command::Ledger(showing) => ledger(showing),
         }
@@ -59,6 +97,23 @@ impl Explain {
             }
         })
     }
+}
+
+fn pins(asked: Listing) -> Result<(), Failed> {
+    asked.connect.run(|client| async move {
+        let pins = client.deployment().pins().await?;
+        let tag = |pin: &v1::Pin| String::from_utf8_lossy(&pin.tag).into_owned();
+        if asked.json {
+            let pin = |pin: &v1::Pin| json!({ "keyspace": pin.keyspace, "tag": tag(pin), "site": pin.site });
+            let list: Vec<_> = pins.iter().map(pin).collect();
+            return Ok(show::print_json(&list.into())?);
+        }
+        let mut table = Table::new(["keyspace", "tag", "site"]);
+        for pin in &pins {
+            table.row([pin.keyspace.clone(), show::line(&pin.tag), pin.site.clone()]);
+        }
+        Ok(show::print(table)?)
+    })
 }
 
 /// Why the slot is where it is, in words.
@@ -79,8 +134,23 @@ fn why(one: &v1::ExplainPlacementResponse) -> String {
         "moves" => format!("it moves towards {better}: {gain_ms:.2} ms an access nearer"),
         "too-large" => "it is larger than 1 MiB, or more than 8 MiB of answers are remembered with its slot, so it stays"
             .to_owned(),
+        "pinned" if *better == one.owner => format!("pinned to {better}"),
+        "pinned" => format!("pinned to {better}: it goes there as soon as {better} can take it"),
         other => other.to_owned(),
     }
+}
+
+/// Why a candidate is none.
+fn bar(one: &v1::PlacementCandidate) -> Option<&'static str> {
+    Some(match one.bar.as_str() {
+        "lend-to" => "excluded: its keyspace is not lent there",
+        "domain" => "excluded: all copies would be in one failure domain",
+        "pinned" => "excluded: it is pinned to another site",
+        // An earlier version gives no reason.
+        _ if one.barred => "excluded: it leaves or does not answer",
+        _ if one.mean_ms.is_none() => "excluded: a round trip is unknown",
+        _ => return None,
+    })
 }
 
 /// Where the key is served.
@@ -127,11 +197,12 @@ fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
         let note = match candidate {
             one_of if one_of.site == one.owner && one.home.is_empty() => "owner",
             one_of if one_of.site == one.owner => "serves it",
-            one_of if one_of.barred => "excluded: it leaves or does not answer",
-            one_of if one_of.mean_ms.is_none() => "excluded: a round trip is unknown",
-            one_of if one_of.site == one.better => "better",
-            one_of if one_of.site == one.home => "its home",
-            _ => "",
+            one_of => match bar(one_of) {
+                Some(bar) => bar,
+                None if one_of.site == one.better && one.reason != "pinned" => "better",
+                None if one_of.site == one.home => "its home",
+                None => "",
+            },
         };
         candidates.row([candidate.site.clone(), ms, note.to_owned()]);
     }
@@ -153,8 +224,13 @@ fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::
     };
     let client =
         |of: &v1::ClientRate| json!({ "client": number(of), "site": of.site, "per_s": of.per_s });
-    let candidate = |of: &v1::PlacementCandidate| json!({ "site": of.site, "mean_ms": of.mean_ms, "barred": of.barred });
-    let better = !one.better.is_empty();
+    let candidate = |of: &v1::PlacementCandidate| {
+        json!({
+            "site": of.site, "mean_ms": of.mean_ms, "barred": of.barred,
+            "bar": (!of.bar.is_empty()).then_some(&of.bar),
+        })
+    };
+    let better = !one.better.is_empty() && one.reason != "pinned";
     json!({
         "key": key,
         "keyspace": one.keyspace,
@@ -169,6 +245,7 @@ fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::
         "alone_ms": one.alone_ms,
         "reason": one.reason,
         "why": why(one),
+        "pinned_to": (one.reason == "pinned").then_some(&one.better),
         "better": better.then_some(&one.better),
         "gain_ms": better.then_some(one.gain_ms),
         "needed_ms": (one.needed_ms > 0.0).then_some(one.needed_ms),

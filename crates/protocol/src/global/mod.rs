@@ -14,6 +14,7 @@
 //! - [`handover`]: slots on their way to another site, driven by the source's leader;
 //! - [`ownership`]: the rules for the owner of a slot and its copies;
 //! - [`backups`]: which site is the backup of which;
+//! - [`borrowers`]: which sites may have groups of another one, by what operators state;
 //! - [`mirroring`]: this site's mirror, sent to its backup;
 //! - [`failover`]: others take over from a lost site;
 //! - [`preferred_owners`]: which site a slot belongs to, by the hash;
@@ -24,6 +25,7 @@
 
 pub mod accesses;
 pub mod backups;
+pub(crate) mod borrowers;
 pub mod cache;
 pub mod failover;
 pub(crate) mod groups;

@@ -269,12 +269,15 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         Ok(())
     }
 
-    /// The placement of a keyspace is as it is agreed on. What was lent while it was adaptive here stays known.
+    /// The placement of a keyspace and its rules are as they are agreed on. What was lent while it was adaptive here stays
+    /// known.
     pub(crate) fn follow_placement(&mut self, id: KeyspaceId, agreed: &KeyspaceSpec) {
         let Some(space) = self.known.keyspaces.spaces.get_mut(&id) else { return };
         let spec = &mut space.keyspace.spec;
         let mut altered = spec.with_placement(agreed.placement);
         altered.was_adaptive |= agreed.was_adaptive;
+        altered.lend_to.clone_from(&agreed.lend_to);
+        altered.priority = agreed.priority;
         if *spec != altered {
             *spec = altered;
             self.write_keyspace(id);

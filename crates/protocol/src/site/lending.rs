@@ -6,13 +6,15 @@
 //! comes back is a command of this site. At most [`limits::LOANS_INFLIGHT_MAX`] commands are on their way to a
 //! site, each for up to [`limits::LOANS_PER_COMMAND_MAX`] groups.
 //!
-//! Groups of a keyspace that is not adaptive any more go home, and so does everything of a site that leaves.
+//! Groups of a keyspace that is not adaptive any more go home, so do those that this site may not have by the rules of
+//! their keyspace or their home's failure domain ([`crate::global::borrowers`]), and everything of a site that leaves.
 //!
 //! Left out: which group is lent to whom is not decided here, but by [`super::placing`].
 
 use super::Site;
 use super::machine::global::loans::{LentRow, PartRow};
 use crate::admission::{Context, GroupAt};
+use crate::global::borrowers::Borrowers;
 use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;
 use model::{
@@ -30,6 +32,9 @@ const APPLIED: Duration = Duration::from_millis(50);
 
 /// How long ago the owner of a slot may have sent its last message for a group to go home there.
 const HEARD: Duration = Duration::from_secs(2);
+
+/// How long after a look for groups that this site may not have it looks for them again.
+const LOOK_AT_RULES: Duration = Duration::from_secs(1);
 
 /// How long nothing is looked for after a look: every input of the core asks for one.
 const LOOK: Duration = Duration::from_millis(5);
@@ -174,28 +179,34 @@ impl Loans {
 
 impl Loans {
     /// What goes home whatever its users do: everything at a site that leaves; elsewhere groups of keyspaces that are
-    /// not adaptive any more, to owners that have sent something lately. A group on its way to one that does not
+    /// not adaptive any more, and those that this site may not have, to owners that have sent something lately. A group on its way to one that does not
     /// answer would be served nowhere.
     fn give_back<S: State>(&mut self, view: &View<'_, S>, leaves: bool) -> Vec<Effect> {
         let machine = view.machine;
-        let is_asked = leaves || machine.specs().any(|spec| spec.was_adaptive);
+        let Some(member) = machine.membership() else { return Vec::new() };
+        let ends = leaves || machine.specs().any(|spec| spec.was_adaptive);
+        let is_asked = ends || has_rules(view);
         if !is_asked || self.gives_back.is_some_and(|at| view.now < at) {
             return Vec::new();
         }
         // All parts are looked at, most often for nothing.
         self.gives_back = Some(view.now + TIMEOUT);
         let mut unheard = BTreeSet::new();
-        let goes = |(group, part): &(&Group, &PartRow)| {
+        let mut homes: BTreeMap<SiteId, Borrowers<'_>> = BTreeMap::new();
+        let mut goes = |(group, part): &(&Group, &PartRow)| {
             if part.borrowed.part != LoanPart::Held {
                 return false;
             }
             if leaves {
                 return true;
             }
-            if machine.spec(group.keyspace).is_none_or(|spec| !spec.was_adaptive) {
+            let Some(spec) = machine.spec(group.keyspace) else { return false };
+            let owner = machine.lender(group, part);
+            let borrowers = homes.entry(owner);
+            let borrowers = borrowers.or_insert_with(|| Borrowers::of(&member.registry, owner));
+            if !spec.was_adaptive && !borrowers.sends_home(spec, group, member.own) {
                 return false;
             }
-            let owner = machine.lender(group, part);
             let since = view.now.saturating_sub(HEARD);
             let is_heard = view.failure_detector.is_heard_since(owner, since);
             if !is_heard {
@@ -203,15 +214,27 @@ impl Loans {
             }
             is_heard
         };
-        let loans = machine.parts().filter(goes).take(limits::LOANS_PER_COMMAND_MAX);
+        let loans = machine.parts().filter(|one| goes(one)).take(limits::LOANS_PER_COMMAND_MAX);
         let loans: Vec<_> =
             loans.map(|(group, part)| (group.clone(), part.borrowed.loan)).collect();
         let mut effects: Vec<Effect> = unheard.into_iter().map(Effect::Call).collect();
+        if loans.is_empty() && effects.is_empty() && !ends {
+            // Rules stay, and all parts are looked at.
+            self.gives_back = Some(view.now + LOOK_AT_RULES);
+        }
         if !loans.is_empty() {
             effects.push(propose(Lending::GiveBack { loans }));
         }
         effects
     }
+}
+
+/// Whether there are rules by which groups go home that are at this site.
+fn has_rules<S: State>(view: &View<'_, S>) -> bool {
+    let Some(member) = view.machine.membership() else { return false };
+    let own = member.registry.site(member.own);
+    let has_domain = own.is_some_and(|site| site.failure_domain.is_some());
+    has_domain || view.machine.specs().any(|spec| !spec.lend_to.is_empty())
 }
 
 fn items_bytes(items: &[StagedItem]) -> usize {
@@ -276,6 +299,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     .then(|| GroupRight::Slot(self.machine.token(slot).epoch()))
             }
         }
+    }
+
+    /// Whether the rules of placement let this site have a group that it has borrowed, by this replica's state.
+    pub fn may_have(&self, group: &Group) -> bool {
+        let machine = &self.machine;
+        let (Some(member), Some(part)) = (machine.membership(), machine.part(group)) else {
+            return true;
+        };
+        let borrowers = Borrowers::of(&member.registry, machine.lender(group, &part));
+        let spec = machine.spec(group.keyspace);
+        !spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own))
     }
 
     /// How often this node has seen a row or a part come, go or change hands. It begins with 0 at each start.

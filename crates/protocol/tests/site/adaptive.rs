@@ -8,25 +8,25 @@ use model::{
 };
 use std::time::Duration;
 
-const OF_WEST: SiteId = SiteId(1);
-const OF_EAST: SiteId = SiteId(2);
+pub(super) const OF_WEST: SiteId = SiteId(1);
+pub(super) const OF_EAST: SiteId = SiteId(2);
 
-fn sites(count: usize, answer_at_front: bool) -> Sites {
+pub(super) fn sites(count: usize, answer_at_front: bool) -> Sites {
     let spec = KeyspaceSpec::linearizable_global("cars", "car:");
     let settings = Settings { answer_at_front, ..Settings::default() };
     Sites::of_sites(count, settings, KeyspaceSpec { placement: Placement::Adaptive, ..spec })
 }
 
-fn group(sites: &Sites, key: &str) -> Group {
+pub(super) fn group(sites: &Sites, key: &str) -> Group {
     Group::of_key(sites.keyspace, &bytes(key))
 }
 
-fn part(lab: &Simulation, site: usize, group: &Group) -> LoanPart {
+pub(super) fn part(lab: &Simulation, site: usize, group: &Group) -> LoanPart {
     lab.part(site, group).map(|part| part.borrowed.part).unwrap_or_default()
 }
 
 /// Reads a key at a site, ten times a second. What the last read took.
-fn read_for(sites: &mut Sites, at: usize, key: &str, seconds: u32) -> Duration {
+pub(super) fn read_for(sites: &mut Sites, at: usize, key: &str, seconds: u32) -> Duration {
     let mut last = MS;
     for _ in 0..seconds * 10 {
         let (found, took) = sites.get(at, key);
@@ -38,7 +38,7 @@ fn read_for(sites: &mut Sites, at: usize, key: &str, seconds: u32) -> Duration {
     last
 }
 
-fn explained(sites: &mut Sites, at: usize, key: &str) -> GroupExplained {
+pub(super) fn explained(sites: &mut Sites, at: usize, key: &str) -> GroupExplained {
     let (keyspace, key) = (sites.keyspace, bytes(key));
     match sites.ask(at, Body::ExplainPlacement { keyspace, key }).0 {
         Answer::GroupPlacement(explained) => *explained,
@@ -46,7 +46,7 @@ fn explained(sites: &mut Sites, at: usize, key: &str) -> GroupExplained {
     }
 }
 
-fn ledger(sites: &mut Sites, at: usize) -> LoansLedger {
+pub(super) fn ledger(sites: &mut Sites, at: usize) -> LoansLedger {
     match sites.ask(at, Body::ShowPlacementLedger).0 {
         Answer::LedgerOfLoans(_, loans) => *loans,
         other => panic!("{other:?}"),

@@ -19,6 +19,7 @@ mod moves;
 mod pair;
 mod proxy_reads;
 mod registry;
+mod residence;
 mod scripts;
 mod sessions;
 mod voters;

@@ -1,7 +1,7 @@
 //! Conditions on a whole configuration, beyond each value by itself.
 
 use super::{Config, ConfigError, TlsConfig};
-use model::limits;
+use model::{KeyspaceSpec, SiteId, limits};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,7 +26,10 @@ pub(super) fn check(config: &Config, has_secret: bool) -> Result<(), ConfigError
 fn check_names(config: &Config) -> Result<(), ConfigError> {
     let (mut names, mut prefixes, mut users) = (HashSet::new(), HashSet::new(), HashSet::new());
     for keyspace in &config.keyspaces {
-        keyspace.check()?;
+        // The ids of its sites are not known yet.
+        let has_sites = config.lend_to.contains_key(&keyspace.name);
+        let lend_to = if has_sites { vec![SiteId(1)] } else { Vec::new() };
+        KeyspaceSpec { lend_to, ..keyspace.clone() }.check()?;
         if keyspace.name == "default" || !names.insert(&keyspace.name) {
             return Err(twice("keyspace name", &keyspace.name));
         }

@@ -56,6 +56,8 @@
 //! consistency = "linearizable"
 //! scope = "site"
 //! placement = "off"                   # or "advise", "adaptive", for scope "global"
+//! lend_to = ["pier-39", "harbour"]    # with "adaptive"; all sites by default. Created when these have joined
+//! priority = 100                      # with "adaptive": against other keyspaces, 1 to 1000
 //! lease_reads = false
 //! cache = "off"                       # of remote keys: or "validated", "stale"
 //! cache_bytes_max = 67108864          # with cache
@@ -107,7 +109,7 @@ use super::{
 };
 use crate::users::UserConfig;
 use model::{
-    Bytes, Cache, Consistency, KeyspaceSpec, Miss, NodeId, Placement, Rmw, Scope, SiteName,
+    Bytes, Cache, Consistency, KeyspaceSpec, Miss, NodeId, Placement, Rmw, Scope, SiteName, limits,
 };
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -185,6 +187,9 @@ struct KeyspaceTable {
     placement: Placement,
     #[serde(default)]
     lease_reads: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lend_to: Vec<String>,
+    priority: Option<u16>,
     #[serde(with = "forms::text", default, skip_serializing_if = "is_default")]
     rmw: Rmw,
     cache: Option<String>,
@@ -228,7 +233,7 @@ impl File {
             listen: config.ports.clone(),
             tls: TlsTable::of(config.tls.clone()),
             peers: config.peers.clone(),
-            keyspace: config.keyspaces.iter().map(KeyspaceTable::of).collect(),
+            keyspace: config.keyspaces.iter().map(|spec| KeyspaceTable::of(spec, config)).collect(),
             user: config.users.clone(),
             raft: config.raft,
             handover: HandoverTable { bytes_per_s_max: config.handover_bytes_per_s_max },
@@ -259,6 +264,8 @@ impl File {
                 return Err(value("--insecure", what));
             }
         };
+        let lend_to = self.keyspace.iter().filter_map(|one| one.lend_to().transpose());
+        let lend_to = lend_to.collect::<Result<_, _>>()?;
         let keyspaces = self.keyspace.into_iter().map(KeyspaceTable::into_spec);
         Ok(Config {
             site,
@@ -276,6 +283,7 @@ impl File {
             users: self.user,
             insecure,
             keyspaces: keyspaces.collect::<Result<_, _>>()?,
+            lend_to,
             raft: self.raft,
             disk: self.disk,
             memory: self.memory,
@@ -313,8 +321,11 @@ impl TlsTable {
 }
 
 impl KeyspaceTable {
-    fn of(spec: &KeyspaceSpec) -> KeyspaceTable {
+    fn of(spec: &KeyspaceSpec, config: &Config) -> KeyspaceTable {
+        let lend_to = config.lend_to.get(&spec.name);
         KeyspaceTable {
+            lend_to: lend_to.into_iter().flatten().map(SiteName::to_string).collect(),
+            priority: Some(spec.priority).filter(|one| *one != limits::PRIORITY_DEFAULT),
             name: spec.name.clone(),
             prefix: String::from_utf8_lossy(&spec.prefix).into_owned(),
             consistency: spec.consistency,
@@ -326,6 +337,16 @@ impl KeyspaceTable {
             cache_bytes_max: spec.cache.is_on().then_some(spec.cache.bytes_max()),
             cache_age_ms_max: spec.cache.age_ms_max(),
         }
+    }
+
+    /// The sites that it may be lent to, beside its name.
+    fn lend_to(&self) -> Result<Option<(String, Vec<SiteName>)>, ConfigError> {
+        let name = |site: &String| {
+            let wrong = |what| value(&format!("[[keyspace]] {:?}: lend_to", self.name), what);
+            SiteName::new(site.clone()).map_err(wrong)
+        };
+        let sites: Vec<SiteName> = self.lend_to.iter().map(name).collect::<Result<_, _>>()?;
+        Ok((!sites.is_empty()).then(|| (self.name.clone(), sites)))
     }
 
     fn into_spec(self) -> Result<KeyspaceSpec, ConfigError> {
@@ -345,6 +366,9 @@ impl KeyspaceTable {
             // The file of the first site names no others: there are none yet.
             sites: Vec::new(),
             miss: Miss::Forward,
+            // Named beside it: see `Config::lend_to`.
+            lend_to: Vec::new(),
+            priority: self.priority.unwrap_or(limits::PRIORITY_DEFAULT),
         })
     }
 }

@@ -37,6 +37,7 @@ pub use placement::{PlacementConfig, Weights};
 use crate::users::UserConfig;
 use model::{KeyspaceSpec, NodeId, SiteName};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,6 +82,9 @@ pub struct Config {
     pub insecure: bool,
     /// Keyspaces to create when the site does not have them yet.
     pub keyspaces: Vec<KeyspaceSpec>,
+    /// The sites that groups of some of them may be lent to, by the keyspaces' names. Such a keyspace is created when these
+    /// sites have joined.
+    pub lend_to: BTreeMap<String, Vec<SiteName>>,
     /// Timeouts of the site's consensus.
     pub raft: RaftConfig,
     /// Limits on its use of the disk.
@@ -197,6 +201,7 @@ impl Default for Config {
             users: Vec::new(),
             insecure: false,
             keyspaces: Vec::new(),
+            lend_to: BTreeMap::new(),
             raft: RaftConfig::default(),
             disk: DiskConfig::default(),
             memory: MemoryConfig::default(),

@@ -139,7 +139,9 @@ impl Node {
             ));
         }
         runtime.spawn(handle.clone().keep_cursors());
-        runtime.spawn(tasks::learn_keyspaces(handle, config.keyspaces.clone(), enters));
+        let (keyspaces, lend_to) = (config.keyspaces.clone(), config.lend_to.clone());
+        let wanted = tasks::Wanted { keyspaces, lend_to };
+        runtime.spawn(tasks::learn_keyspaces(handle, wanted, enters));
     }
 
     /// A handle for a front. A task on the current runtime hands its answers out.

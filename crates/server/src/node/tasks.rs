@@ -4,8 +4,10 @@ use crate::handle::Handle;
 use crate::links::Links;
 use crate::links::enter::{self, Found};
 use model::{
-    Command, DeploymentCommand, Failure, KeyspaceSpec, Refusal, Request, Scope, SiteEntry,
+    Command, DeploymentCommand, Failure, KeyspaceSpec, Refusal, Request, Scope, SiteEntry, SiteId,
+    SiteName,
 };
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Makes durable that this site has joined a deployment. Repeats the request, as the last start may
@@ -46,7 +48,7 @@ pub(super) async fn enter_deployment(
 /// deployment. If its site `enters` a deployment, it must have that one's keyspaces first: until then a key of
 /// theirs would be one of `default`. What fails then is repeated beside the requests of clients: a full disk must
 /// not keep them from what they have.
-pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>, enters: bool) {
+pub(super) async fn learn_keyspaces(handle: Handle, wanted: Wanted, enters: bool) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
     if handle.status().witness {
@@ -59,11 +61,12 @@ pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>, e
         }
         handle.catch_up().await;
     }
+    let Wanted { keyspaces, lend_to } = wanted;
     let (here, mut left): (Vec<_>, Vec<_>) =
-        wanted.into_iter().partition(|spec| spec.scope == Scope::Site);
+        keyspaces.into_iter().partition(|spec| spec.scope == Scope::Site);
     let has_asked = !here.is_empty();
     for spec in here {
-        if !is_made(&handle, &spec).await {
+        if !is_made(&handle, &spec, &lend_to).await {
             left.push(spec);
         }
     }
@@ -71,17 +74,49 @@ pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>, e
         handle.catch_up().await;
     }
     handle.set_current();
-    for spec in left {
-        while !is_made(&handle, &spec).await {
+    // One that waits for its sites keeps no other one waiting.
+    while !left.is_empty() {
+        let mut waiting = Vec::new();
+        for spec in left {
+            if !is_made(&handle, &spec, &lend_to).await {
+                waiting.push(spec);
+            }
+        }
+        left = waiting;
+        if !left.is_empty() {
             tokio::time::sleep(TRY_AGAIN).await;
         }
     }
 }
 
+/// The keyspaces of the configuration.
+pub(super) struct Wanted {
+    pub(super) keyspaces: Vec<KeyspaceSpec>,
+    /// The sites that groups of some of them may be lent to, by the keyspaces' names.
+    pub(super) lend_to: BTreeMap<String, Vec<SiteName>>,
+}
+
+/// The ids of sites; `None`: one of them has not joined yet.
+fn ids_of(handle: &Handle, names: &[SiteName]) -> Option<Vec<SiteId>> {
+    let deployment = handle.status().deployment.clone()?;
+    let id_of = |name: &SiteName| deployment.registry.site_named(name.as_str()).map(|site| site.id);
+    let mut ids = names.iter().map(id_of).collect::<Option<Vec<_>>>()?;
+    ids.sort_unstable();
+    ids.dedup();
+    Some(ids)
+}
+
 /// Asks for a keyspace, unless it exists. `false`: to be tried again.
-async fn is_made(handle: &Handle, spec: &KeyspaceSpec) -> bool {
+async fn is_made(
+    handle: &Handle,
+    spec: &KeyspaceSpec,
+    lend_to: &BTreeMap<String, Vec<SiteName>>,
+) -> bool {
+    let names = lend_to.get(&spec.name).map_or(&[][..], Vec::as_slice);
+    let ids = if names.is_empty() { Some(Vec::new()) } else { ids_of(handle, names) };
     if let Some(found) = handle.catalog().by_name(&spec.name) {
-        if found.spec != *spec {
+        let is_as_stated = |lend_to| found.spec == KeyspaceSpec { lend_to, ..spec.clone() };
+        if !ids.is_some_and(is_as_stated) {
             tracing::warn!(
                 "keyspace {:?} exists with other properties than the configuration gives it; the existing ones stay",
                 spec.name
@@ -89,6 +124,8 @@ async fn is_made(handle: &Handle, spec: &KeyspaceSpec) -> bool {
         }
         return true;
     }
+    let Some(lend_to) = ids else { return false };
+    let spec = &KeyspaceSpec { lend_to, ..spec.clone() };
     match handle.call(Request::write(Command::CreateKeyspace(spec.clone()))).await {
         Ok(_) | Err(Failure::Refused(Refusal::KeyspaceExists { .. })) => true,
         // The deployment is still being created or joined.

@@ -4,9 +4,9 @@ use super::EntryError;
 use super::compact::{Code, Input, Tagged as _, code_enum, code_struct};
 use model::{
     AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobName,
-    JobStatus, KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementCandidate,
-    PlacementClient, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
-    Refusal, SessionError, Versioned,
+    JobStatus, KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementBar,
+    PlacementCandidate, PlacementClient, PlacementExplained, PlacementLedger, PlacementReason,
+    PlacementWindow, Refusal, SessionError, Versioned,
 };
 
 code_enum!(Answer as "answer" {
@@ -104,7 +104,7 @@ code_struct!(PlacementExplained {
     why,
 });
 code_struct!(PlacementClient { number, site, per_1000_s });
-code_struct!(PlacementCandidate { site, mean_us, barred });
+code_struct!(PlacementCandidate { site, mean_us, bar });
 code_enum!(PlacementReason as "reason of a placement" {
     1 => Unused,
     2 => Best,
@@ -116,7 +116,33 @@ code_enum!(PlacementReason as "reason of a placement" {
     8 => Advised { to, gain_us },
     9 => Moves { to, gain_us },
     10 => TooLarge,
+    11 => Pinned { to },
 });
+
+/// An earlier version knows one reason why a site is excluded, as a truth value.
+impl Code for Option<PlacementBar> {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            None => 0,
+            Some(PlacementBar::Leaves) => 1,
+            Some(PlacementBar::LendTo) => 2,
+            Some(PlacementBar::Domain) => 3,
+            Some(PlacementBar::Pinned) => 4,
+        });
+    }
+
+    fn take(from: &mut Input) -> Result<Option<PlacementBar>, EntryError> {
+        Ok(match from.byte()? {
+            0 => None,
+            1 => Some(PlacementBar::Leaves),
+            2 => Some(PlacementBar::LendTo),
+            3 => Some(PlacementBar::Domain),
+            4 => Some(PlacementBar::Pinned),
+            _ => return Err(from.malformed("reason why a site is excluded")),
+        })
+    }
+}
+
 code_struct!(GroupExplained { placed, home });
 code_struct!(LoansLedger { lent, lent_count, borrowed, borrowed_count, windows });
 code_struct!(LentGroup { keyspace, tag, to });
@@ -174,6 +200,8 @@ code_enum!(KeyspaceError as "keyspace error" {
     9 => SitesConsistency(name),
     10 => FetchSites(name),
     11 => HeldBytes(name),
+    12 => RulesPlacement(name),
+    13 => Priority(name),
 });
 
 code_enum!(Failure as "failure" {

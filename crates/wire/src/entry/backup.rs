@@ -3,8 +3,8 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
-    BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, Failovers, Inventory, Loss,
-    MirrorStep, OpenFailover, Reached, Registry, SlotCopy, Tag, Taken,
+    BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers,
+    Inventory, Loss, MirrorStep, OpenFailover, Reached, Registry, SlotCopy, Tag, Taken,
 };
 
 code_enum!(BackupChoice as "choice of a backup" {
@@ -29,22 +29,77 @@ code_struct!(Taken { by, slots, from });
 code_struct!(DecidedFailover { decided, opened, lost, without, taken, returned });
 
 code_struct!(Failovers { open, decided, last });
-code_struct!(Registry {
-    deployment,
-    version,
-    changes,
-    registrars,
-    outcomes,
-    began,
-    sites,
-    keyspaces,
-    site_next,
-    keyspace_next,
-    backups,
-    failovers,
-    handed_in,
-    regions,
-});
+/// A registry without pins has the form that it had before there were any:
+///
+/// ```text
+/// registry = deployment ‖ … ‖ regions
+///          | 0 ‖ 2 ‖ deployment ‖ … ‖ regions ‖ pins
+/// ```
+const WITH_PINS: (u64, u8) = (0, 2);
+
+impl Code for Registry {
+    fn put(&self, out: &mut Vec<u8>) {
+        let has_pins = !self.pins.is_empty();
+        if has_pins {
+            let (no_deployment, form) = WITH_PINS;
+            no_deployment.put(out);
+            out.push(form);
+        }
+        self.deployment.put(out);
+        self.version.put(out);
+        self.changes.put(out);
+        self.registrars.put(out);
+        self.outcomes.put(out);
+        self.began.put(out);
+        self.sites.put(out);
+        self.keyspaces.put(out);
+        self.site_next.put(out);
+        self.keyspace_next.put(out);
+        self.backups.put(out);
+        self.failovers.put(out);
+        self.handed_in.put(out);
+        self.regions.put(out);
+        if has_pins {
+            self.pins.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<Registry, EntryError> {
+        let (no_deployment, form) = WITH_PINS;
+        let mut deployment = DeploymentId::take(from)?;
+        let has_pins = deployment.0 == no_deployment;
+        if has_pins {
+            if from.byte()? != form {
+                return Err(from.malformed("form of a registry"));
+            }
+            deployment = Code::take(from)?;
+        }
+        let mut registry = Registry {
+            version: Code::take(from)?,
+            changes: Code::take(from)?,
+            registrars: Code::take(from)?,
+            outcomes: Code::take(from)?,
+            began: Code::take(from)?,
+            sites: Code::take(from)?,
+            keyspaces: Code::take(from)?,
+            site_next: Code::take(from)?,
+            keyspace_next: Code::take(from)?,
+            backups: Code::take(from)?,
+            failovers: Code::take(from)?,
+            handed_in: Code::take(from)?,
+            regions: Code::take(from)?,
+            ..Registry::empty(deployment, 0)
+        };
+        if has_pins {
+            registry.pins = Code::take(from)?;
+            if registry.pins.is_empty() {
+                return Err(from.malformed("pins of a registry"));
+            }
+        }
+        Ok(registry)
+    }
+}
+
 code_struct!(CopyRun { copy, slots, keys });
 code_struct!(Inventory { owners, copies, frozen });
 code_struct!(Loss {

@@ -3,10 +3,11 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Body, Cache, CausalCommand, ClientId, Command, Condition, Consistency, DeploymentCommand,
-    Expiry, ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec,
-    Kind, Miss, NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request,
-    RequestId, Revision, Rmw, ScanFilter, Scope, Step, Write,
+    Alteration, Body, Bytes, Cache, CausalCommand, ClientId, Command, Condition, Consistency,
+    DeploymentCommand, Expiry, ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace,
+    KeyspaceId, KeyspaceSpec, Kind, Miss, NodeId, OperatorCommand, Placement, Query,
+    ReadConsistency, ReadPoint, Request, RequestId, Revision, Rmw, ScanFilter, Scope, Step, Write,
+    limits,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -100,19 +101,66 @@ code_enum!(Kind as "kind" {
 
 code_struct!(Guard { key, version, absent_since });
 code_struct!(Keyspace { id, spec });
-code_struct!(KeyspaceSpec {
-    name,
-    prefix,
-    consistency,
-    scope,
-    placement,
-    was_adaptive,
-    lease_reads,
-    cache,
-    rmw,
-    sites,
-    miss,
-});
+code_struct!(Alteration { placement, lend_to, priority });
+
+/// A specification has two forms, so that what was written before there were rules of placement is read, and one without
+/// such rules is as it was:
+///
+/// ```text
+/// specification = name ‖ … ‖ was adaptive (0 or 1) ‖ … ‖ miss
+///               | name ‖ … ‖ 2 + was adaptive      ‖ … ‖ miss ‖ lend to ‖ priority
+/// ```
+const WITH_RULES: u8 = 2;
+
+impl Code for KeyspaceSpec {
+    fn put(&self, out: &mut Vec<u8>) {
+        let has_rules = !self.lend_to.is_empty() || self.priority != limits::PRIORITY_DEFAULT;
+        self.name.put(out);
+        self.prefix.put(out);
+        self.consistency.put(out);
+        self.scope.put(out);
+        self.placement.put(out);
+        out.push(if has_rules { WITH_RULES } else { 0 } + u8::from(self.was_adaptive));
+        self.lease_reads.put(out);
+        self.cache.put(out);
+        self.rmw.put(out);
+        self.sites.put(out);
+        self.miss.put(out);
+        if has_rules {
+            self.lend_to.put(out);
+            self.priority.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<KeyspaceSpec, EntryError> {
+        let (name, prefix) = <(String, Bytes)>::take(from)?;
+        let of_site = KeyspaceSpec::linearizable_site(name, prefix);
+        let (consistency, scope, placement) =
+            (Code::take(from)?, Code::take(from)?, Code::take(from)?);
+        let form = from.byte()?;
+        if form > WITH_RULES + 1 {
+            return Err(from.malformed("form of a specification"));
+        }
+        let spec = KeyspaceSpec {
+            consistency,
+            scope,
+            placement,
+            was_adaptive: form % WITH_RULES == 1,
+            lease_reads: Code::take(from)?,
+            cache: Code::take(from)?,
+            rmw: Code::take(from)?,
+            sites: Code::take(from)?,
+            miss: Code::take(from)?,
+            ..of_site
+        };
+        Ok(match form >= WITH_RULES {
+            true => {
+                KeyspaceSpec { lend_to: Code::take(from)?, priority: Code::take(from)?, ..spec }
+            }
+            false => spec,
+        })
+    }
+}
 
 code_enum!(Cache as "cache" {
     1 => Off,

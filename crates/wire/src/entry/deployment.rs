@@ -4,12 +4,13 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     Ballot, DeploymentCommand, DeploymentId, DestinationStep, Epoch, GlobalCommand, HandedOn, Held,
-    Holding, MoveError, MoveId, NodeEntry, Ordered, OrderedMove, RegistryChange, RegistryError,
-    SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, SourceStep, StagedItem,
+    Holding, MoveError, MoveId, NodeEntry, Ordered, OrderedMove, Pin, RegistryChange,
+    RegistryError, SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, SourceStep, StagedItem,
 };
 
 code_newtype!(DeploymentId, SiteId, SlotEpochs);
 code_struct!(MoveId { from, number });
+code_struct!(Pin { keyspace, tag, site });
 code_struct!(NodeEntry { node, peer, cluster });
 
 /// A site has two forms, so that what was written before there were failure domains is read, and a site without one
@@ -91,6 +92,9 @@ code_enum!(RegistryChange as "change of the registry" {
     100 => CreateKeyspace(spec),
     101 => DropKeyspace(name),
     103 => AlterKeyspace { name, placement },
+    104 => Alter { name, by },
+    105 => Pin(pin),
+    106 => Unpin { keyspace, tag },
     102 => Registrar(site),
     120 => MoveRoot(to),
     121 => ChangeRoot { region, epoch, to, cut },
@@ -130,6 +134,11 @@ code_enum!(RegistryError as "registry error" {
     127 => TooFewHold,
     128 => LastHolder(name),
     129 => NotAllAsked(name),
+    140 => PinPlacement(keyspace),
+    141 => PinTag,
+    142 => PinLendTo { keyspace, site },
+    143 => TooManyPins,
+    144 => NoPin,
 });
 
 code_enum!(MoveError as "move error" {
@@ -267,8 +276,8 @@ mod tests {
     use super::super::{Batch, decode, decode_command, encode, encode_command};
     use super::*;
     use model::{
-        Bytes, ClientId, Command, DeploymentCommand, GlobalCommand, Keyspace, KeyspaceId,
-        KeyspaceSpec, NodeId, Registry, RequestId, Revision,
+        Alteration, Bytes, ClientId, Command, DeploymentCommand, GlobalCommand, Keyspace,
+        KeyspaceId, KeyspaceSpec, NodeId, Placement, Registry, RequestId, Revision,
     };
     use proptest::prelude::*;
 
@@ -437,6 +446,36 @@ mod tests {
         }
         let later = b"\x01\x0b\x02\x02\x04pier\xac\x02\x64\x04\x00\x04hall";
         assert!(decode_command(Bytes::from_static(later)).is_err());
+    }
+
+    #[test]
+    fn changes_of_rules_and_pins_stay_as_they_are() {
+        let pin = Pin { keyspace: KeyspaceId(3), tag: "7".into(), site: SiteId(300) };
+        let by = Alteration {
+            placement: Some(Placement::Adaptive),
+            lend_to: Some(vec![SiteId(2)]),
+            priority: Some(300),
+        };
+        let none = Alteration::default();
+        let name = "cars".to_owned();
+        for (change, expected) in [
+            (
+                RegistryChange::AlterKeyspace { name: name.clone(), placement: Placement::Off },
+                &b"\x67\x04cars\x01"[..],
+            ),
+            (
+                RegistryChange::Alter { name: name.clone(), by },
+                b"\x68\x04cars\x01\x02\x01\x01\x02\x01\xac\x02",
+            ),
+            (RegistryChange::Alter { name, by: none }, b"\x68\x04cars\x00\x00\x00"),
+            (RegistryChange::Pin(pin), b"\x69\x03\x017\xac\x02"),
+            (RegistryChange::Unpin { keyspace: KeyspaceId(3), tag: "7".into() }, b"\x6a\x03\x017"),
+        ] {
+            let command = Command::Deployment(DeploymentCommand::ChangeRegistry(change));
+            let bytes = encode_command(&command);
+            assert_eq!(bytes, [b"\x01\x0b", expected].concat());
+            assert_eq!(decode_command(bytes), Ok(command));
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::*;
 use model::{
     Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry, ExpiryCondition, Guard,
     Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, Miss, NodeId,
-    OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, RequestId, Revision, Rmw,
-    ScanFilter, Scope, SiteId, Step, Taken, Versioned, Write,
+    OperatorCommand, Placement, PlacementBar, Query, ReadConsistency, ReadPoint, RequestId,
+    Revision, Rmw, ScanFilter, Scope, SiteId, Step, Taken, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -74,12 +74,15 @@ fn spec() -> impl Strategy<Value = KeyspaceSpec> {
     let rmw = select(vec![Rmw::Refuse, Rmw::Local]);
     let fetch = any::<u64>().prop_map(|held_bytes_max| Miss::Fetch { held_bytes_max });
     let miss = prop_oneof![Just(Miss::Forward), Just(Miss::Refuse), fetch];
-    let held = (vec(any::<u32>().prop_map(SiteId), 0..4), miss);
+    let rules = (vec(any::<u32>().prop_map(SiteId), 0..4), prop_oneof![Just(100), any::<u16>()]);
+    let held = (vec(any::<u32>().prop_map(SiteId), 0..4), miss, rules);
     (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache, rmw, held)
         .prop_map(|(name, prefix, consistency, scope, placement, lease_reads, cache, rmw, held)| {
-            let ((sites, miss), (placement, was_adaptive)) = (held, placement);
+            let ((sites, miss, rules), (placement, was_adaptive)) = (held, placement);
+            let (lend_to, priority) = rules;
             let of_site = KeyspaceSpec::linearizable_site(name, prefix);
             let promise = KeyspaceSpec { consistency, scope, placement, ..of_site };
+            let promise = KeyspaceSpec { lend_to, priority, ..promise };
             KeyspaceSpec { was_adaptive, lease_reads, cache, rmw, sites, miss, ..promise }
         })
 }
@@ -268,6 +271,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<String>().prop_map(KeyspaceError::SitesConsistency),
         any::<String>().prop_map(KeyspaceError::FetchSites),
         any::<String>().prop_map(KeyspaceError::HeldBytes),
+        any::<String>().prop_map(KeyspaceError::RulesPlacement),
+        any::<String>().prop_map(KeyspaceError::Priority),
         (any::<String>(), consistency(), scope()).prop_map(|(name, consistency, scope)| {
             KeyspaceError::NotServed { name, consistency, scope }
         }),
@@ -486,6 +491,7 @@ fn format_1_of_a_keyspace_stays_as_it_is() {
     let head = b"\x01\x07\x04cars\x04car:";
     let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
     let (sites, miss) = (vec![SiteId(2), SiteId(300)], Miss::Refuse);
+    let ruled = global.clone();
     for (spec, rest) in [
         (global.clone(), &b"\x01\x02\x01\x00\x00\x01\x01\x00\x01"[..]),
         (
@@ -504,6 +510,19 @@ fn format_1_of_a_keyspace_stays_as_it_is() {
             KeyspaceSpec { sites, miss: Miss::Fetch { held_bytes_max: 5_000 }, ..causal },
             b"\x02\x03\x01\x00\x00\x01\x01\x02\x02\xac\x02\x03\x88\x27",
         ),
+        // With rules; the others are read as they were before there were any.
+        (
+            KeyspaceSpec {
+                placement: Placement::Adaptive,
+                lend_to: vec![SiteId(2), SiteId(300)],
+                ..ruled.clone()
+            },
+            b"\x01\x02\x02\x02\x00\x01\x01\x00\x01\x02\x02\xac\x02\x64",
+        ),
+        (
+            KeyspaceSpec { was_adaptive: true, priority: 300, ..ruled },
+            b"\x01\x02\x01\x03\x00\x01\x01\x00\x01\x00\xac\x02",
+        ),
     ] {
         let keyspace = Keyspace { id: KeyspaceId(7), spec };
         let written = Bytes::from([head, rest].concat());
@@ -512,6 +531,8 @@ fn format_1_of_a_keyspace_stays_as_it_is() {
     }
     let no_cache = [head, &b"\x01\x02\x01\x00\x00\x09\x01\x00\x01"[..]].concat();
     assert!(matches!(decode_keyspace(no_cache.into()), Err(EntryError::Malformed { .. })));
+    let later = [head, &b"\x01\x02\x01\x04\x00\x01\x01\x00\x01"[..]].concat();
+    assert!(matches!(decode_keyspace(later.into()), Err(EntryError::Malformed { .. })));
 }
 
 #[test]
@@ -611,6 +632,22 @@ fn format_1_of_a_guard_stays_as_it_is() {
     }
 }
 
+/// An earlier version writes a truth value.
+#[test]
+fn why_a_site_is_excluded_stays_as_it_is() {
+    for (bar, byte) in [
+        (None, 0),
+        (Some(PlacementBar::Leaves), 1),
+        (Some(PlacementBar::LendTo), 2),
+        (Some(PlacementBar::Domain), 3),
+        (Some(PlacementBar::Pinned), 4),
+    ] {
+        let mut out = Vec::new();
+        model::PlacementCandidate { site: SiteId(2), mean_us: None, bar }.put(&mut out);
+        assert_eq!(out, [2, 0, byte]);
+    }
+}
+
 #[test]
 fn answers_about_placement_survive_the_way() {
     let (a, b) = (model::SiteId(1), model::SiteId(2));
@@ -626,8 +663,10 @@ fn answers_about_placement_survive_the_way() {
         model::PlacementReason::Advised { to: b, gain_us: 1 },
         model::PlacementReason::Moves { to: b, gain_us: 1 },
         model::PlacementReason::TooLarge,
+        model::PlacementReason::Pinned { to: b },
     ];
-    let candidate = |site, mean_us| model::PlacementCandidate { site, mean_us, barred: false };
+    let barred = |site, mean_us, bar| model::PlacementCandidate { site, mean_us, bar };
+    let candidate = |site, mean_us| barred(site, mean_us, None);
     let explained = reasons.map(|why| model::PlacementExplained {
         slot,
         owner: a,
@@ -639,7 +678,14 @@ fn answers_about_placement_survive_the_way() {
             per_1000_s: 48_810,
         }],
         slot_users: vec![(b, 50_000), (a, 7)],
-        candidates: vec![candidate(b, Some(1_530)), candidate(a, None)],
+        candidates: vec![
+            candidate(b, Some(1_530)),
+            candidate(a, None),
+            barred(b, None, Some(PlacementBar::Leaves)),
+            barred(b, None, Some(PlacementBar::LendTo)),
+            barred(b, None, Some(PlacementBar::Domain)),
+            barred(b, None, Some(PlacementBar::Pinned)),
+        ],
         alone_us: 0,
         why,
     });

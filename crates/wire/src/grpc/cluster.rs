@@ -1,7 +1,9 @@
 //! Keyspaces of `Cluster` as the model's, and back.
 
 use super::{Invalid, v1};
-use model::{Cache, Consistency, KeyspaceSpec, Miss, Placement, Rmw, Scope, SiteId};
+use model::{
+    Alteration, Cache, Consistency, KeyspaceSpec, Miss, Placement, Rmw, Scope, SiteId, limits,
+};
 
 impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
     type Error = Invalid;
@@ -25,12 +27,37 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
                 }
                 miss => miss,
             },
+            lend_to: asked.lend_to.into_iter().map(SiteId).collect(),
+            priority: priority(asked.priority)?.unwrap_or(limits::PRIORITY_DEFAULT),
         })
     }
 }
 
+/// What a keyspace asks to be altered.
+pub fn alteration(asked: &v1::AlterKeyspaceRequest) -> Result<Alteration, Invalid> {
+    let lend_to = asked.lend_to.as_ref();
+    Ok(Alteration {
+        placement: match asked.placement.as_str() {
+            "" => None,
+            word => Some(placement(word)?),
+        },
+        lend_to: lend_to.map(|list| list.sites.iter().map(|site| SiteId(*site)).collect()),
+        priority: priority(asked.priority)?,
+    })
+}
+
+/// A priority; `None`: none is stated.
+fn priority(number: u32) -> Result<Option<u16>, Invalid> {
+    let what = |_| Invalid::Value {
+        field: "priority",
+        what: format!("{number} is too high: use 1 to {}", limits::PRIORITY_MAX),
+    };
+    let number = u16::try_from(number).map_err(what)?;
+    Ok(Some(number).filter(|number| *number != 0))
+}
+
 /// A placement by its word.
-pub fn placement(word: &str) -> Result<Placement, Invalid> {
+fn placement(word: &str) -> Result<Placement, Invalid> {
     let what = |what| Invalid::Value { field: "placement", what };
     word.parse().map_err(what)
 }
@@ -68,6 +95,11 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
         held_bytes_max: match spec.miss {
             Miss::Fetch { held_bytes_max } => held_bytes_max,
             Miss::Forward | Miss::Refuse => 0,
+        },
+        lend_to: spec.lend_to.iter().map(|site| site.0).collect(),
+        priority: match spec.priority {
+            limits::PRIORITY_DEFAULT => 0,
+            priority => priority.into(),
         },
     }
 }
@@ -108,6 +140,8 @@ mod tests {
             rmw: Rmw::Local,
             sites: vec![SiteId(2), SiteId(5)],
             miss: Miss::Fetch { held_bytes_max: 70_000 },
+            lend_to: vec![SiteId(3)],
+            priority: 250,
             ..KeyspaceSpec::linearizable_site("cars", "car:")
         };
         let sent = keyspace(&Keyspace { id: KeyspaceId(3), spec: spec.clone() });

@@ -7,7 +7,7 @@ mod cluster;
 mod failure;
 mod kv;
 
-pub use cluster::{keyspace, keyspace_spec, placement};
+pub use cluster::{alteration, keyspace, keyspace_spec};
 pub use failure::{
     AGAIN_KEY, CLIENT_KEY, FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY,
     status,

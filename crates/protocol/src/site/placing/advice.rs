@@ -158,7 +158,7 @@ impl Advice {
         let explanation = regrets.explain(&STABILITY, &solver, groups, group);
         self.regrets = Some(regrets);
         let why = self.reason(slot, seen.0, &explanation);
-        Some(shown((own, seen.0), slot, &picture.rules, explanation, why))
+        Some(shown((own, seen.0), slot, explanation, why))
     }
 
     fn reason(&self, slot: Slot, sites: &Sites, explanation: &Explanation) -> PlacementReason {

@@ -3,14 +3,17 @@
 //! Each second the leader looks at what its site serves and what is accessed of it ([`super::counting`]): which site
 //! would be the best owner, by the round trips that this node ([`measuring`]) and the sites of the users have measured, and whether that is worth a move ([`crate::placement::stability`]). Of keyspaces
 //! with `placement = advise` it states which slots would be better elsewhere ([`advice`]); groups of keyspaces with
-//! `placement = adaptive` it lends to other sites, and gives back ([`moves`]). A site with an unknown round trip to
+//! `placement = adaptive` it lends to other sites, and gives back ([`moves`]), by the rules of their keyspaces
+//! ([`kinds`]); what is pinned goes to its pin ([`pins`]). A site with an unknown round trip to
 //! one of the users is no candidate ([`sites`]).
 //!
 //! All of it is volatile: another leader begins anew, and so does this one when a site joins or leaves.
 
 mod advice;
+mod kinds;
 mod measuring;
 mod moves;
+mod pins;
 mod sites;
 
 use super::Site;
@@ -21,12 +24,13 @@ use crate::origin::Origin;
 use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
 use crate::placement::stability::Stability;
-use crate::placement::{Explanation, GroupKey, Rules, Site as Place};
+use crate::placement::{Bar, Explanation, GroupKey, Site as Place};
 use advice::Advice;
 use measuring::Measuring;
 use model::{
-    Answer, Group, KeyspaceId, Placement, PlacementCandidate, PlacementClient, PlacementExplained,
-    PlacementLedger, PlacementReason, PlacementWindow, Refusal, SiteId, Slot, limits,
+    Answer, Group, KeyspaceId, Placement, PlacementBar, PlacementCandidate, PlacementClient,
+    PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow, Refusal, SiteId, Slot,
+    limits,
 };
 use moves::Moves;
 use sites::Sites;
@@ -289,7 +293,6 @@ fn reason(sites: &Sites, why: Why) -> PlacementReason {
 fn shown(
     (own, sites): (SiteId, &Sites),
     slot: Slot,
-    rules: &Rules,
     explanation: Explanation,
     why: PlacementReason,
 ) -> PlacementExplained {
@@ -297,7 +300,13 @@ fn shown(
     let candidates = candidates.into_iter().map(|one| PlacementCandidate {
         site: sites.site(one.site),
         mean_us: one.mean_ms.map(us),
-        barred: rules.is_barred(one.site),
+        bar: one.bar.and_then(|bar| match bar {
+            Bar::Barred => Some(PlacementBar::Leaves),
+            Bar::LendTo => Some(PlacementBar::LendTo),
+            Bar::Domain => Some(PlacementBar::Domain),
+            Bar::Pinned => Some(PlacementBar::Pinned),
+            Bar::Unknown => None,
+        }),
     });
     let users = accesses.into_iter();
     let users: Vec<_> =

@@ -9,6 +9,8 @@
 //! slot, when it is to move. So a group that has no records is not lent, nor one that is too large, nor one of a
 //! slot with too many keys.
 //!
+//! What is pinned moves before all others, with whatever records it has.
+//!
 //! Nothing moves to a site that leaves, was failed over, or has refused a group lately (nor to another one in its
 //! place), and nothing while a failover is open: a group whose borrower fails waits for it. The other site must have sent something within two seconds,
 //! in both directions: a group on its way to a site that does not answer is served nowhere, and one at a borrower
@@ -16,14 +18,16 @@
 //!
 //! The ledger has the moves that this site has made, and what groups that it has borrowed save against their home.
 
-use super::sites::{Picture, Sites};
+use super::kinds::Kinds;
+use super::pins;
+use super::sites::Sites;
 use super::{KEY_BYTES, STABILITY, WINDOW, reason, shown, us, windows};
 use crate::job::{Effect, View};
 use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
 use crate::placement::plan::Limits;
 use crate::placement::stability::Regrets;
-use crate::placement::{Chosen, GroupKey, Groups, Rules, Waiting};
+use crate::placement::{Bar, ByKey, Chosen, GroupKey, Groups, Rules, Waiting};
 use crate::site::counting::{Counting, Users};
 use crate::site::machine::global::groups::Held;
 use model::{
@@ -88,6 +92,26 @@ pub(super) struct Moves {
     saves_ms_per_s: f64,
 }
 
+/// A group without records that this site serves.
+fn empty<S: State>(view: &View<'_, S>, group: &Group) -> Option<(Group, Held)> {
+    let machine = view.machine;
+    let part = machine.part(group).filter(|_| machine.serves_borrowed(group));
+    let held = match part {
+        Some(part) => {
+            let (owner, loan) = (machine.lender(group, &part), part.borrowed.loan);
+            Held::Borrowed { owner, loan, bytes: 0 }
+        }
+        None => Held::AtHome { bytes: 0 },
+    };
+    Some((group.clone(), held))
+}
+
+/// The rules of keyspaces and of failure domains.
+fn kinds<S: State>(view: &View<'_, S>, registry: &Registry) -> Kinds {
+    let catalog = view.machine.reader().catalog();
+    Kinds::of(registry, catalog.all().into_iter())
+}
+
 fn propose(step: Lending) -> Effect {
     Effect::Propose(Command::Global(GlobalCommand::Lending(step)))
 }
@@ -149,8 +173,9 @@ impl Moves {
             true => Vec::new(),
             false => {
                 let seen = (sites, &*counting);
-                let moves = self.choose(view, (own, registry), seen, count, elapsed);
-                self.begin_moves(view, sites, moves, counting)
+                let pinned = pins::pinned(view, registry);
+                let moves = self.choose(view, (own, registry), seen, &pinned, (count, elapsed));
+                self.begin_moves(view, sites, (moves, &pinned), counting)
             }
         };
         self.account(view, own, sites, counting);
@@ -163,12 +188,13 @@ impl Moves {
         view: &View<'_, S>,
         (own, registry): (SiteId, &Registry),
         (sites, counting): (&Sites, &Counting),
-        count: usize,
-        elapsed: Duration,
+        pinned: &BTreeMap<GroupKey, (Group, SiteId)>,
+        (count, elapsed): (usize, Duration),
     ) -> Vec<Chosen> {
         let Some(at) = sites.place(own) else { return Vec::new() };
         let none = Groups::new(sites.len(), sites.len());
-        let picture = sites.picture(own, self.rules(view, (own, registry), sites), none);
+        let mut rules = self.rules(view, (own, registry), sites);
+        rules.set_kinds(kinds(view, registry).by_key(view, (own, registry), sites));
         let spent = self.ledger.current();
         let begun: u64 = self.begun.values().map(|one| one.bytes).sum();
         let left = BUDGET.0.saturating_sub(spent.moves + self.begun.len() as u64);
@@ -180,15 +206,22 @@ impl Moves {
         let on_the_way: BTreeSet<GroupKey> = self.begun.values().map(|one| one.key).collect();
         let resting = &self.resting;
         let rests = |key: &GroupKey| on_the_way.contains(key) || resting.contains_key(key);
-        let users = counting.lendable(view.now, Some(own)).filter(|(key, _)| !rests(key));
+        let takes = |one: &Chosen| !self.refused.contains_key(&sites.site(one.to));
+        let mut chosen = pins::moves(view, (own, registry), (sites, &rules), pinned, rests);
+        chosen.retain(takes);
+        chosen.truncate(limits.moves_max);
+        let limits = Limits { moves_max: limits.moves_max - chosen.len(), ..limits };
+        let picture = sites.picture(own, rules, none);
+        let stays = |key: &GroupKey| rests(key) || pinned.contains_key(key);
+        let users = counting.lendable(view.now, Some(own)).filter(|(key, _)| !stays(key));
         let groups = users.map(|(key, users)| {
             let accesses: Vec<_> = sites.accesses(&users.rates).collect();
             (key, bytes_of(&users), accesses)
         });
-        let mut chosen =
-            picture.decision(at, count, limits, elapsed).choose(groups, &mut self.waiting);
+        let decision = picture.decision(at, count, limits, elapsed);
+        let others = decision.choose(groups, &mut self.waiting);
         // What a site has refused stays: from the next best one it would be given back for that site.
-        chosen.retain(|one| !self.refused.contains_key(&sites.site(one.to)));
+        chosen.extend(others.into_iter().filter(takes));
         chosen
     }
 
@@ -197,7 +230,7 @@ impl Moves {
         &mut self,
         view: &View<'_, S>,
         sites: &Sites,
-        moves: Vec<Chosen>,
+        (moves, pinned): (Vec<Chosen>, &BTreeMap<GroupKey, (Group, SiteId)>),
         counting: &mut Counting,
     ) -> Vec<Effect> {
         let mut lent: BTreeMap<SiteId, Vec<Group>> = BTreeMap::new();
@@ -226,7 +259,9 @@ impl Moves {
                     }
                 }
             };
-            let Some((group, held)) = of_slot.remove(&key) else {
+            // A pinned one goes with no records, too.
+            let without_records = || empty(view, &pinned.get(&key)?.0);
+            let Some((group, held)) = of_slot.remove(&key).or_else(without_records) else {
                 // It is not here, or has no records.
                 counting.remove(view.now, key);
                 continue;
@@ -363,6 +398,27 @@ impl Moves {
         self.window_began = view.now;
     }
 
+    /// The rules of one group that this site serves.
+    fn rules_of<S: State>(
+        &self,
+        view: &View<'_, S>,
+        (own, registry): (SiteId, &Registry),
+        sites: &Sites,
+        (group, key, home): (&Group, GroupKey, SiteId),
+    ) -> Rules {
+        let mut rules = self.rules(view, (own, registry), sites);
+        let mut kind = kinds(view, registry).of_group(registry, sites, (group.keyspace, home));
+        if let Some(place) = registry.pinned(group).and_then(|pin| sites.place(pin)) {
+            rules.pin(0, place);
+            kind = kind.without(Bar::Domain);
+        }
+        let mut by_key = ByKey::default();
+        let kind = by_key.add(kind);
+        by_key.set_all(kind);
+        rules.set_kinds(by_key);
+        rules.of_batch(&[key]).unwrap_or(rules)
+    }
+
     /// Where a group that this site serves is and could be.
     pub(super) fn explain<S: State>(
         &self,
@@ -385,25 +441,26 @@ impl Moves {
         let mut groups = Groups::new(sites.len(), sites.len());
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         groups.push(at, bytes, sites.accesses(&rates));
-        let picture = sites.picture(own, self.rules(view, (own, registry), sites), groups);
+        let rules = self.rules_of(view, (own, registry), sites, (group, key, home));
+        let picture = sites.picture(own, rules, groups);
         let regrets = Regrets::of_groups(vec![self.waiting.of(key)]);
         let explanation = regrets.explain(&STABILITY, &picture.solver(), &picture.groups, 0);
-        let why = match (self.begun.get(group), explanation.why) {
-            (Some(one), _) => {
+        let pin = registry.pinned(group);
+        let is_large = home == own && pin != Some(own) && stays(view, group, bytes.into());
+        let why = match (pin, self.begun.get(group), explanation.why) {
+            (_, None, _) if is_large => PlacementReason::TooLarge,
+            (Some(to), ..) => PlacementReason::Pinned { to },
+            (None, Some(one), _) => {
                 let gain_ms = one.gain_ms_per_s / one.rate.max(f32::MIN_POSITIVE);
                 PlacementReason::Moves { to: one.to, gain_us: us(gain_ms) }
             }
-            (None, _) if home == own && stays(view, group, bytes.into()) => {
-                PlacementReason::TooLarge
-            }
             // It begins with the next decision.
-            (None, Why::Moves { to, gain_ms }) => {
+            (None, None, Why::Moves { to, gain_ms }) => {
                 PlacementReason::Waits { to: sites.site(to), gain_us: us(gain_ms) }
             }
-            (None, why) => reason(sites, why),
+            (None, None, why) => reason(sites, why),
         };
-        let Picture { rules, .. } = &picture;
-        let placed = shown((own, sites), group.slot(), rules, explanation, why);
+        let placed = shown((own, sites), group.slot(), explanation, why);
         Some(GroupExplained { placed, home })
     }
 

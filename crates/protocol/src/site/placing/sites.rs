@@ -120,6 +120,11 @@ impl Sites {
         self.listed.len()
     }
 
+    /// All of them, as they are numbered.
+    pub(super) fn all(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.listed.iter().copied()
+    }
+
     pub(super) fn place(&self, site: SiteId) -> Option<Place> {
         self.listed.binary_search(&site).ok().map(|index| Place(index as u16))
     }

@@ -74,6 +74,18 @@ fn format_1_of_a_registry_stays_as_it_is() {
     for cut in 0..bytes.len() {
         assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
     }
+    // With pins; without them it is read as it was before there were any.
+    let pin = model::Pin { keyspace: model::KeyspaceId(3), tag: "7".into(), site: SiteId(300) };
+    let pinned = Registry { pins: vec![pin], ..registry };
+    let bytes = encode_registry(&pinned);
+    let expected = [b"\x01\x00\x02", &expected[1..], b"\x01\x03\x017\xac\x02"].concat();
+    assert_eq!(bytes, expected);
+    assert_eq!(decode_registry(bytes.clone()).as_ref(), Ok(&pinned));
+    for cut in 0..bytes.len() {
+        assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+    }
+    let later = [b"\x01\x00\x03", &bytes[3..]].concat();
+    assert!(decode_registry(later.into()).is_err(), "a form of a later version");
 }
 
 #[test]

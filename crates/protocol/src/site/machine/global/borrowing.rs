@@ -11,6 +11,7 @@ use super::lending::{group_records, last_failover};
 use super::lineage::Whose;
 use super::loans::PartRow;
 use super::{Machine, MachineError, Stopped};
+use crate::global::borrowers::Borrowers;
 use crate::global::ownership::lending::{Borrowed, Lent, Offer, Part};
 use model::{
     Answer, Ballot, Epoch, Group, Loan, LoanOffer, LoanReport, LoanState, LoanTaken, MoveError,
@@ -42,6 +43,7 @@ impl<S: State> Applying<'_, S> {
         let elsewhere = self.elsewhere(log_time_ms);
         let leaves = member.registry.site(member.own).is_none_or(|own| own.leaving);
         let failed = last_failover(&member.registry, member.own);
+        let borrowers = Borrowers::of(&member.registry, from);
         let mut taken = Vec::new();
         for offer in offers {
             let (group, slot) = (&offer.group, offer.group.slot());
@@ -64,7 +66,9 @@ impl<S: State> Applying<'_, S> {
                 Part::Held => self.modes.loans.change_part(group, |part| part.fed = 0),
                 Part::Never | Part::Unconfirmed | Part::Frozen => {}
             }
-            if leaves || is_full || !is_global {
+            let spec = self.known.keyspaces.spec(group.keyspace);
+            let is_barred = spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own));
+            if leaves || is_full || !is_global || is_barred {
                 let loan = offer.row.loan;
                 if self.by_rule(|fences| borrowed.refuse(loan, from, fences))? {
                     self.note_loan(group, borrowed);

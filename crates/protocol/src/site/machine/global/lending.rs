@@ -16,6 +16,7 @@ use super::records::Record;
 use super::requests::Asker;
 use super::{Machine, MachineError, Stopped, tables};
 use crate::bugs::of_rules;
+use crate::global::borrowers::Borrowers;
 use crate::global::ownership::lending::{Borrowed, FromBorrower, Part, Settled};
 use crate::global::ownership::{Fences, Token as Right};
 use model::{
@@ -78,12 +79,17 @@ impl<S: State> Applying<'_, S> {
             return Err(MoveError::NoDestination.into());
         }
         self.next_revision();
+        let borrowers = Borrowers::of(&registry, self.member()?.own);
         let (mut bytes_left, mut keys_left) =
             (limits::LOANS_BYTES_MAX, limits::LOANS_KEYS_EXAMINED_MAX);
         for group in groups.iter().take(limits::LOANS_PER_COMMAND_MAX) {
             let spec = self.known.keyspaces.spec(group.keyspace);
             let is_short = group.tag.len() <= limits::LOANS_TAG_BYTES_MAX;
-            if !is_short || !spec.is_some_and(KeyspaceSpec::is_adaptive) {
+            // Rules may have changed since it was decided.
+            let may_go = |spec: &KeyspaceSpec| {
+                spec.is_adaptive() && borrowers.bar(spec, group, to).is_none()
+            };
+            if !is_short || !spec.is_some_and(may_go) {
                 continue;
             }
             let slot = group.slot();

@@ -1,10 +1,13 @@
 //! Keyspaces whose placement changes while groups are lent, or before other sites have learned of it.
 
-use super::loans::{C, CARS, lending, lent, set, settle, sites, sites_with};
+use super::loans::{C, CARS, lending, lent, set, settle, sites, sites_with, taken};
 use super::moves::{A, B};
 use super::*;
 use crate::global::ownership::lending::Part;
-use model::{Group, Lending, Placement, Registry, RegistryChange, Slot, SlotSet, StagedItem};
+use model::{
+    Alteration, Group, Lending, Pin, Placement, Registry, RegistryChange, SiteId, Slot, SlotSet,
+    StagedItem,
+};
 
 /// The registry with another placement of the keyspace, in a later version.
 fn altered(mut registry: Registry, placement: Placement) -> Registry {
@@ -96,4 +99,69 @@ fn a_site_that_gets_loans_before_it_learns_of_the_placement_knows_that_they_are_
     assert!(spec(&b).is_adaptive() && !spec(&b).was_adaptive);
     b.learns(&altered(registry, Placement::Off));
     assert!(spec(&b).lends() && !spec(&b).is_adaptive());
+}
+
+/// The registry with this change, in a later version.
+fn changed(mut registry: Registry, change: &RegistryChange) -> Registry {
+    registry.change(change).unwrap();
+    registry.version.round += 1;
+    registry
+}
+
+fn lend_to(registry: &Registry, sites: &[SiteId]) -> Registry {
+    let name = registry.keyspaces[0].spec.name.clone();
+    let by = Alteration { lend_to: Some(sites.to_vec()), ..Alteration::default() };
+    changed(registry.clone(), &RegistryChange::Alter { name, by })
+}
+
+fn of_key(tag: &'static str) -> Group {
+    Group { keyspace: CARS, tag: Bytes::from(tag) }
+}
+
+/// How many groups a site lends after it was asked to lend one.
+fn lends(site: &mut Site, to: SiteId, tag: &'static str) -> usize {
+    site.run(lending(Lending::Lend { to, groups: vec![of_key(tag)] })).unwrap();
+    site.machine.lent().count()
+}
+
+#[test]
+fn rules_hold_when_a_group_is_lent_whatever_was_decided() {
+    let (mut a, ..) = sites();
+    let registry = lend_to(&a.newest(), &[C]);
+    a.learns(&registry);
+    assert_eq!(a.machine.spec(CARS).unwrap().lend_to, [C]);
+    a = a.reopened();
+    assert_eq!(lends(&mut a, B, "7"), 0, "it may not be there");
+    assert_eq!(lends(&mut a, C, "7"), 1);
+    // A pin says where it goes, and that it stays at home.
+    let pin = |site| RegistryChange::Pin(Pin { keyspace: CARS, tag: "8".into(), site });
+    let at_home = changed(lend_to(&registry, &[]), &pin(A));
+    a.learns(&at_home);
+    a = a.reopened();
+    assert_eq!(lends(&mut a, B, "8"), 1, "it is pinned to its home");
+    a.learns(&changed(at_home, &pin(C)));
+    assert_eq!((lends(&mut a, B, "8"), lends(&mut a, C, "8")), (1, 2));
+}
+
+#[test]
+fn rules_hold_when_a_group_comes_whatever_its_home_knows() {
+    let (mut a, mut b, _) = sites();
+    b.learns(&lend_to(&a.newest(), &[C]));
+    let offer = a.lend(B, "x{7}");
+    let parts = taken(b.run(a.offered_by(A, &offer)));
+    assert_ne!(parts[0].part, Part::Held, "it is refused");
+    a.run(lending(Lending::Answered { by: B, parts })).unwrap();
+    assert_eq!(a.machine.lent().count(), 0);
+    assert_eq!(a.value("x{7}"), Ok(Some("1".into())));
+    // What it has already is served until it goes home.
+    let (mut a, mut b, _) = sites();
+    let offer = lent(&mut a, &mut b, "x{7}");
+    let registry = lend_to(&a.newest(), &[C]);
+    b.learns(&registry);
+    a.learns(&registry);
+    assert_eq!(taken(b.run(a.offered_by(A, &offer)))[0].part, Part::Held, "once more");
+    b.run(set("x{7}", "4")).unwrap();
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
 }
