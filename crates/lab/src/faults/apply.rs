@@ -10,7 +10,7 @@ use model::{
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lend, lifecycle, lose, promote, region};
+use super::{Fault, Kind, lend, lifecycle, lose, promote, region, rules};
 use crate::random::Random;
 use crate::simulation::orders::Wanted;
 use crate::simulation::site_lifecycle::{self, SiteLifecycle};
@@ -240,6 +240,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::SetStandby => return region::set_standby(simulation, fault, &mut random),
         Kind::LoseRoot => return region::lose_root(simulation, fault, &mut random),
         Kind::LendGroups => return lend::begin(simulation, fault),
+        Kind::AlterRules => return rules::begin(simulation, fault, &mut random),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = true,
         Kind::OneDown => {
             if waits_for_disk(simulation, fault.site) {

@@ -26,6 +26,8 @@ pub mod plan;
 pub mod promote;
 #[cfg(feature = "simulation")]
 mod region;
+#[cfg(feature = "simulation")]
+mod rules;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -142,11 +144,14 @@ pub enum Kind {
     /// Groups of the site's slots are lent to another site; after the span they stay there, are given
     /// back, or are lent on. Only where it is asked for.
     LendGroups,
+    /// An operator says which sites an adaptive keyspace is lent to, or that it is adaptive no more, or pins a group to a
+    /// site. Only where it is asked for.
+    AlterRules,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 43] = [
+    pub const ALL: [Kind; 44] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -190,6 +195,7 @@ impl Kind {
         Kind::SetStandby,
         Kind::LoseRoot,
         Kind::LendGroups,
+        Kind::AlterRules,
     ];
 
     /// Those that come where a world names none: all that lose nothing, and end.
@@ -206,6 +212,8 @@ impl Kind {
                     | Kind::SetStandby
                     | Kind::LoseRoot
                     | Kind::LendGroups
+                    | Kind::AlterRules
+                    | Kind::AlterRules
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
@@ -258,6 +266,7 @@ impl Kind {
             Kind::SetStandby => "set_standby",
             Kind::LoseRoot => "lose_root",
             Kind::LendGroups => "lend_groups",
+            Kind::AlterRules => "alter_rules",
         }
     }
 
@@ -308,7 +317,8 @@ impl Kind {
             | Kind::MoveRoot
             | Kind::SetStandby
             | Kind::LoseRoot
-            | Kind::LendGroups => false,
+            | Kind::LendGroups
+            | Kind::AlterRules => false,
         }
     }
 
@@ -333,6 +343,7 @@ impl Kind {
                 | Kind::SetStandby
                 | Kind::LoseRoot
                 | Kind::LendGroups
+                | Kind::AlterRules
         )
     }
 
@@ -350,6 +361,7 @@ impl Kind {
                 | Kind::SetStandby
                 | Kind::LoseRoot
                 | Kind::LendGroups
+                | Kind::AlterRules
         )
     }
 
@@ -422,7 +434,8 @@ impl Kind {
             | Kind::JoinSite
             | Kind::SetBackup
             | Kind::MoveRoot
-            | Kind::SetStandby => (ms(0), ms(0)),
+            | Kind::SetStandby
+            | Kind::AlterRules => (ms(0), ms(0)),
         }
     }
 }

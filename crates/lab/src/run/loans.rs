@@ -1,7 +1,8 @@
 //! Lent groups: which site serves each, and what may be lost with a borrower.
 //!
 //! Never do two sites serve a group, but for those that a failover took for lost and that have not learned of
-//! it. In the end, when all sites are back, one does, and no loan waits for an answer.
+//! it. In the end, when all sites are back, one does, no loan waits for an answer, and no site has a group that it may
+//! not have.
 //!
 //! What a borrower wrote is lost with it beyond what the slot's owner has of it, or the copy from which another
 //! site takes the slot. So it is noted when owners have all that borrowers have written.
@@ -107,6 +108,14 @@ impl Run<'_> {
             let left = self.lab.loans_under_way(*leader);
             if left > 0 {
                 return Some(format!("{left} loans wait for an answer at {}", self.name_of(*id)));
+            }
+            let is_held = |(_, part): &(&Group, &PartRow)| part.borrowed.part == LoanPart::Held;
+            let mut held = self.lab.parts(*leader).filter(is_held);
+            if let Some((group, _)) =
+                held.find(|(group, _)| !self.lab.may_have_group(*leader, group))
+            {
+                let tag = String::from_utf8_lossy(&group.tag);
+                return Some(format!("group {tag} is where it may not be: {}", self.name_of(*id)));
             }
         }
         let groups = self.lab.groups().cloned().chain(self.groups_in_play(&leaders));

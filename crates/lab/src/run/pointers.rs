@@ -54,6 +54,7 @@ fn is_honest(kind: Kind) -> bool {
             | Kind::CutClients
             | Kind::MoveRoot
             | Kind::LendGroups
+            | Kind::AlterRules
     )
 }
 

@@ -55,6 +55,13 @@ impl<C> Simulation<C> {
         self.nodes[node].process.as_ref()?.site.serves_group(group)
     }
 
+    /// Whether a node's site may have a group, by the rules of placement that the node knows.
+    #[must_use]
+    pub fn may_have_group(&self, node: NodeIndex, group: &Group) -> bool {
+        let process = self.nodes[node].process.as_ref();
+        process.is_none_or(|process| process.site.may_have(group))
+    }
+
     /// How many loans and parts of a node's site wait for an answer of another site.
     #[must_use]
     pub fn loans_under_way(&self, node: NodeIndex) -> usize {

@@ -27,7 +27,7 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 23] = ready![
+pub const ALL: [Ready; 24] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
@@ -35,6 +35,7 @@ pub const ALL: [Ready; 23] = ready![
     "mixed": "seven sites, bad links, and everything goes wrong at once: sites lost and promoted, too",
     "failovers": "six small sites, lost and promoted in every order, while all else goes on",
     "lending": "five sites that lend each other groups of keys, while all else goes on",
+    "residence": "the same, and it changes which sites groups may be lent to, and where they are pinned",
     "causal": "causal keys at three to five sites, sessions that move, sites that are away for too long",
     "standbys": "the same, and the site that orders is lost while its standby is in sync",
     "partial": "the same, and of the causal keyspaces two are at some of the sites only",
