@@ -185,8 +185,8 @@ impl Loans {
         let machine = view.machine;
         let Some(member) = machine.membership() else { return Vec::new() };
         let ends = leaves || machine.specs().any(|spec| spec.was_adaptive);
-        let is_asked = ends || has_rules(view);
-        if !is_asked || self.gives_back.is_some_and(|at| view.now < at) {
+        let has_rules = has_rules(view);
+        if !(ends || has_rules) || self.gives_back.is_some_and(|at| view.now < at) {
             return Vec::new();
         }
         // All parts are looked at, most often for nothing.
@@ -200,7 +200,10 @@ impl Loans {
             if leaves {
                 return true;
             }
-            let Some(spec) = machine.spec(group.keyspace) else { return false };
+            let spec = machine.spec(group.keyspace);
+            let Some(spec) = spec.filter(|spec| spec.was_adaptive || has_rules) else {
+                return false;
+            };
             let owner = machine.lender(group, part);
             let borrowers = homes.entry(owner);
             let borrowers = borrowers.or_insert_with(|| Borrowers::of(&member.registry, owner));
