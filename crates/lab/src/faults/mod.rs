@@ -213,7 +213,6 @@ impl Kind {
                     | Kind::LoseRoot
                     | Kind::LendGroups
                     | Kind::AlterRules
-                    | Kind::AlterRules
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))

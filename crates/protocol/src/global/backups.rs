@@ -45,14 +45,15 @@ fn place(site: SiteId) -> (u64, SiteId) {
 }
 
 /// The sites that may be backups.
-struct Ring {
+#[derive(Debug)]
+pub(crate) struct Ring {
     /// In its order.
     sites: Vec<(u64, SiteId)>,
     /// Whether they are in several failure domains, and one of these has a name.
     has_domains: bool,
 }
 
-fn ring(registry: &Registry) -> Ring {
+pub(crate) fn ring(registry: &Registry) -> Ring {
     let mut sites: Vec<_> = registry.staying().map(|site| place(site.id)).collect();
     sites.sort_unstable();
     let mut domains = registry.staying().map(|site| &site.failure_domain);
@@ -61,7 +62,8 @@ fn ring(registry: &Registry) -> Ring {
     Ring { sites, has_domains }
 }
 
-fn chosen(registry: &Registry, ring: &Ring, site: SiteId) -> Option<SiteId> {
+/// The backup of a site that is listed.
+pub(crate) fn chosen(registry: &Registry, ring: &Ring, site: SiteId) -> Option<SiteId> {
     let Ring { sites: ring, has_domains } = ring;
     match registry.backups.choice(site) {
         BackupChoice::Off => return None,

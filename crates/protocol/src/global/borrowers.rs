@@ -3,8 +3,31 @@
 //! The home asks when it decides and again when it lends; a borrower when it decides, when a loan comes and while it has the
 //! group. All of them ask here, by the registry alone: where both sites have the same version no group goes to and fro.
 
-use super::backups::backup_of;
+use super::backups::{Ring, chosen, ring};
 use model::{Group, KeyspaceSpec, PlacementBar, Registry, SiteId, SiteName};
+
+/// All homes: what is the same for each is found once.
+#[derive(Debug)]
+pub(crate) struct Homes<'a> {
+    registry: &'a Registry,
+    /// Where sites state failure domains.
+    ring: Option<Ring>,
+}
+
+impl<'a> Homes<'a> {
+    /// By this registry.
+    pub(crate) fn of(registry: &'a Registry) -> Homes<'a> {
+        let has_domains = registry.sites.iter().any(|site| site.failure_domain.is_some());
+        Homes { registry, ring: has_domains.then(|| ring(registry)) }
+    }
+
+    /// The sites that may borrow the groups of one.
+    pub(crate) fn borrowers(&self, home: SiteId) -> Borrowers<'a> {
+        let domain =
+            self.ring.as_ref().and_then(|ring| domain_of_copies(self.registry, ring, home));
+        Borrowers { registry: self.registry, home, domain }
+    }
+}
 
 /// The sites that may borrow the groups of one home.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +41,12 @@ pub(crate) struct Borrowers<'a> {
 impl<'a> Borrowers<'a> {
     /// Of the groups of this home.
     pub(crate) fn of(registry: &'a Registry, home: SiteId) -> Borrowers<'a> {
-        Borrowers { registry, home, domain: domain_of_copies(registry, home) }
+        Homes::of(registry).borrowers(home)
+    }
+
+    /// Whether some sites would be beside all other copies.
+    pub(crate) fn has_domain(&self) -> bool {
+        self.domain.is_some()
     }
 
     /// Why a site must not have a group, whatever sites answer. The home may always have it, unless it is pinned to
@@ -63,10 +91,11 @@ impl<'a> Borrowers<'a> {
 }
 
 /// The failure domain that all copies of a site's groups are in, if some sites are in no such domain.
-fn domain_of_copies(registry: &Registry, home: SiteId) -> Option<&SiteName> {
+fn domain_of_copies<'a>(registry: &'a Registry, ring: &Ring, home: SiteId) -> Option<&'a SiteName> {
     let domain = registry.site(home)?.failure_domain.as_ref()?;
+    let backup = || chosen(registry, ring, home);
     let has_backup_elsewhere =
-        || backup_of(registry, home).is_some_and(|backup| !registry.fail_together(home, backup));
+        || backup().is_some_and(|backup| !registry.fail_together(home, backup));
     let is_elsewhere = |site: &model::SiteEntry| site.failure_domain.as_ref() != Some(domain);
     let has_choice = registry.staying().any(is_elsewhere);
     (has_choice && !has_backup_elsewhere()).then_some(domain)
@@ -75,6 +104,7 @@ fn domain_of_copies(registry: &Registry, home: SiteId) -> Option<&SiteName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::global::backups::backup_of;
     use model::{
         BackupChoice, Bytes, DeploymentId, Keyspace, KeyspaceId, Pin, Placement, RegistryChange,
         SiteEntry,

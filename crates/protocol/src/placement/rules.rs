@@ -31,7 +31,9 @@ const NONE: u16 = u16::MAX;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
     /// Why they must not go to each site; empty: they may go to all.
-    bars: Vec<Option<Bar>>,
+    bars: Arc<[Option<Bar>]>,
+    /// The site where they may be all the same.
+    home: u16,
     priority: f32,
 }
 
@@ -39,14 +41,28 @@ impl Kind {
     /// `bars`: of each site. `priority`: what a millisecond of their users counts.
     pub fn new(bars: Vec<Option<Bar>>, priority: f32) -> Kind {
         let has_any = bars.iter().any(Option::is_some);
-        Kind { bars: if has_any { bars } else { Vec::new() }, priority }
+        let bars = if has_any { bars } else { Vec::new() };
+        Kind { bars: bars.into(), home: NONE, priority }
     }
 
-    /// The same without the sites that are excluded for one reason.
+    /// The same kind with a site where its groups may be, whatever excludes others. The reasons are shared.
     #[must_use]
-    pub fn without(self, reason: Bar) -> Kind {
-        let bars = self.bars.into_iter().map(|bar| bar.filter(|bar| *bar != reason));
-        Kind::new(bars.collect(), self.priority)
+    pub fn at_home(&self, home: Site) -> Kind {
+        Kind { home: home.0, ..self.clone() }
+    }
+
+    /// The same kind where some more sites are excluded.
+    #[must_use]
+    pub fn with_bars(&self, sites: usize, more: impl Fn(Site) -> Option<Bar>) -> Kind {
+        let bar = |site: usize| {
+            let there = self.bars.get(site).copied().flatten();
+            there.or_else(|| more(Site(site as u16)))
+        };
+        Kind { home: self.home, ..Kind::new((0..sites).map(bar).collect(), self.priority) }
+    }
+
+    fn bar(&self, site: usize) -> Option<Bar> {
+        self.bars.get(site).copied().flatten().filter(|_| site != usize::from(self.home))
     }
 }
 
@@ -144,8 +160,9 @@ impl Rules {
         self.by_key.kinds.get(usize::from(*kind))
     }
 
-    fn bars_of_kind(&self, group: usize) -> &[Option<Bar>] {
-        self.kind(group).map_or(&[], |kind| &kind.bars)
+    /// Its kind, if that excludes sites.
+    fn excluding(&self, group: usize) -> Option<&Kind> {
+        self.kind(group).filter(|kind| !kind.bars.is_empty())
     }
 
     /// Nothing goes to this site: it is absent or draining.
@@ -207,7 +224,7 @@ impl Rules {
         if self.pinned(group).is_some_and(|pin| pin != site) {
             return Some(Bar::Pinned);
         }
-        let of_kind = self.bars_of_kind(group).get(usize::from(site.0)).copied().flatten();
+        let of_kind = self.excluding(group).and_then(|kind| kind.bar(usize::from(site.0)));
         of_kind.or_else(|| self.shares_fate(group, site).then_some(Bar::Domain))
     }
 
@@ -226,13 +243,16 @@ impl Rules {
     /// Whether the group has rules of its own.
     pub(super) fn is_special(&self, group: usize) -> bool {
         let has_own = self.mirror(group).is_some() || self.pinned(group).is_some();
-        has_own || !self.bars_of_kind(group).is_empty()
+        has_own || self.excluding(group).is_some()
     }
 
     /// The sites that the group's mirror or its kind excludes.
     pub(super) fn excluded(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
-        let of_kind = self.bars_of_kind(group).iter().enumerate();
-        let of_kind = of_kind.filter(|(_, bar)| bar.is_some()).map(|(site, _)| site);
+        let sites = move |kind: &Kind| 0..kind.bars.len();
+        let of_kind = self
+            .excluding(group)
+            .into_iter()
+            .flat_map(move |kind| sites(kind).filter(move |site| kind.bar(*site).is_some()));
         self.beside_mirror(group).chain(of_kind)
     }
 

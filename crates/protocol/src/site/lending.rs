@@ -14,7 +14,7 @@
 use super::Site;
 use super::machine::global::loans::{LentRow, PartRow};
 use crate::admission::{Context, GroupAt};
-use crate::global::borrowers::Borrowers;
+use crate::global::borrowers::{Borrowers, Homes};
 use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;
 use model::{
@@ -192,7 +192,7 @@ impl Loans {
         // All parts are looked at, most often for nothing.
         self.gives_back = Some(view.now + TIMEOUT);
         let mut unheard = BTreeSet::new();
-        let mut homes: BTreeMap<SiteId, Borrowers<'_>> = BTreeMap::new();
+        let (all, mut homes) = (Homes::of(&member.registry), BTreeMap::new());
         let mut goes = |(group, part): &(&Group, &PartRow)| {
             if part.borrowed.part != LoanPart::Held {
                 return false;
@@ -205,8 +205,7 @@ impl Loans {
                 return false;
             };
             let owner = machine.lender(group, part);
-            let borrowers = homes.entry(owner);
-            let borrowers = borrowers.or_insert_with(|| Borrowers::of(&member.registry, owner));
+            let borrowers = homes.entry(owner).or_insert_with(|| all.borrowers(owner));
             if !spec.was_adaptive && !borrowers.sends_home(spec, group, member.own) {
                 return false;
             }

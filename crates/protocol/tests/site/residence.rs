@@ -79,6 +79,23 @@ fn a_keyspace_is_lent_to_the_sites_that_it_names_alone() {
     value_at_all(&mut sites, &key, "y");
 }
 
+/// Half of its users are where it may not be: the other half has it, and not its home.
+#[test]
+fn a_group_is_at_the_best_of_the_sites_where_it_may_be() {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    lend_to(&mut sites, WEST, &[OF_NORTH]);
+    for _ in 0..150 {
+        sites.get(EAST, &key);
+        sites.get(NORTH, &key);
+        sites.lab.run(MS * 60);
+    }
+    assert!(is_at(&sites, NORTH, &of_key));
+    assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 1);
+}
+
 #[test]
 fn a_pin_brings_a_group_that_is_not_used_and_one_without_records() {
     let mut sites = sites(3, true);
@@ -147,6 +164,31 @@ fn a_pin_waits_for_a_site_that_is_away() {
     assert!(is_at(&sites, EAST, &of_key));
     sites.lab.rejoin_site(NORTH);
     assert!(sites.lab.run_until(MS * 90_000, |lab| part(lab, NORTH, &of_key) == LoanPart::Held));
+    value_at_all(&mut sites, &key, "x");
+}
+
+#[test]
+fn a_pin_waits_for_a_site_that_is_lost_and_comes_back() {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    pin(&mut sites, WEST, &of_key, OF_NORTH);
+    assert!(comes(&mut sites, NORTH, &of_key));
+    sites.lab.part_site(NORTH);
+    sites.lab.run(MS * 2_000);
+    let lost = OF_NORTH;
+    let promote = Body::Promote { lost, by: None, without: Vec::new(), accept: true };
+    let Answer::Loss(loss) = sites.ask(EAST, promote).0 else { panic!("no loss") };
+    assert!(loss.done, "{loss:?}");
+    // It is home again, and goes to no other site.
+    assert!(read_for(&mut sites, EAST, &key, 15) >= WAY);
+    assert!(!is_at(&sites, EAST, &of_key));
+    let found = explained(&mut sites, WEST, &key);
+    assert_eq!(found.placed.why, PlacementReason::Pinned { to: OF_NORTH });
+    assert_eq!(bar_of(&found, OF_NORTH), Some(PlacementBar::Leaves));
+    sites.lab.rejoin_site(NORTH);
+    assert!(sites.lab.run_until(MS * 120_000, |lab| part(lab, NORTH, &of_key) == LoanPart::Held));
     value_at_all(&mut sites, &key, "x");
 }
 

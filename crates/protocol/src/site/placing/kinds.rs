@@ -5,7 +5,7 @@
 //! copies depends on the home. That of the groups which this site has borrowed is known by their names.
 
 use super::sites::Sites;
-use crate::global::borrowers::Borrowers;
+use crate::global::borrowers::Homes;
 use crate::job::View;
 use crate::placement::{Bar, ByKey, GroupKey, Kind};
 use model::{Group, Keyspace, KeyspaceId, Registry, SiteId, limits};
@@ -38,107 +38,118 @@ impl Stated {
         Stated { lend_to, priority: self.priority.max(other.priority) }
     }
 
+    /// Wherever the home is, and in whichever failure domain.
+    fn kind(&self, sites: &Sites) -> Kind {
+        let is_barred = |site: SiteId| match &self.lend_to {
+            Some(lend_to) if !lend_to.contains(&site) => Some(Bar::LendTo),
+            _ => None,
+        };
+        let priority = f32::from(self.priority) / f32::from(limits::PRIORITY_DEFAULT);
+        Kind::new(sites.all().map(is_barred).collect(), priority)
+    }
+
     fn is_anything(&self) -> bool {
         self.lend_to.is_some() || self.priority != limits::PRIORITY_DEFAULT
     }
 }
 
 /// What holds for all groups that follow their users.
-pub(super) struct Kinds {
-    /// Of classes that state anything.
-    classes: BTreeMap<u16, Stated>,
+pub(super) struct Kinds<'a> {
+    sites: &'a Sites,
+    homes: Homes<'a>,
+    /// Of classes that state anything, and of the others: without a home, and without failure domains.
+    kinds: BTreeMap<Option<u16>, Kind>,
     has_domains: bool,
 }
 
-impl Kinds {
+impl<'a> Kinds<'a> {
     /// By the keyspaces that are adaptive.
-    pub(super) fn of<'a>(
-        registry: &Registry,
-        keyspaces: impl Iterator<Item = &'a Keyspace>,
-    ) -> Kinds {
-        let mut classes: BTreeMap<u16, Stated> = BTreeMap::new();
-        for keyspace in keyspaces.filter(|one| one.spec.is_adaptive()) {
-            let class = GroupKey::class_of(keyspace.id.0);
-            let stated = Stated::of(keyspace);
-            let stated = match classes.remove(&class) {
-                Some(before) => before.with(stated),
-                None => stated,
-            };
-            classes.insert(class, stated);
-        }
-        classes.retain(|_, stated| stated.is_anything());
+    pub(super) fn of<'k>(
+        registry: &'a Registry,
+        sites: &'a Sites,
+        keyspaces: impl Iterator<Item = &'k Keyspace>,
+    ) -> Kinds<'a> {
+        let stated = stated(keyspaces);
+        let none = Stated { lend_to: None, priority: limits::PRIORITY_DEFAULT };
+        let classes = stated.iter().map(|(class, stated)| (Some(*class), stated));
+        let kinds = classes.chain([(None, &none)]);
+        let kinds = kinds.map(|(class, stated)| (class, stated.kind(sites))).collect();
         let has_domains = registry.sites.iter().any(|site| site.failure_domain.is_some());
-        Kinds { classes, has_domains }
+        Kinds { sites, homes: Homes::of(registry), kinds, has_domains }
     }
 
     fn are_any(&self) -> bool {
-        self.has_domains || !self.classes.is_empty()
+        self.has_domains || self.kinds.len() > 1
     }
 
-    fn kind(&self, class: u16, home: SiteId, borrowers: &Borrowers<'_>, sites: &Sites) -> Kind {
-        let stated = self.classes.get(&class);
-        let lend_to = stated.and_then(|stated| stated.lend_to.as_deref());
-        let bar = |site: SiteId| match lend_to {
-            _ if site == home => None,
-            Some(lend_to) if !lend_to.contains(&site) => Some(Bar::LendTo),
-            _ => borrowers.is_beside_copies(site).then_some(Bar::Domain),
+    /// The class of a keyspace, if it states anything.
+    fn class(&self, keyspace: KeyspaceId) -> Option<u16> {
+        Some(GroupKey::class_of(keyspace.0)).filter(|class| self.kinds.contains_key(&Some(*class)))
+    }
+
+    /// The kind of the groups of a class with this home.
+    fn kind(&self, class: Option<u16>, home: SiteId, has_domains: bool) -> Kind {
+        let of_class = &self.kinds[&class];
+        let borrowers = self.homes.borrowers(home);
+        let kind = match has_domains && borrowers.has_domain() {
+            true => of_class.with_bars(self.sites.len(), |place| {
+                let is_beside = borrowers.is_beside_copies(self.sites.site(place));
+                is_beside.then_some(Bar::Domain)
+            }),
+            false => of_class.clone(),
         };
-        let priority = stated.map_or(limits::PRIORITY_DEFAULT, |stated| stated.priority);
-        let priority = f32::from(priority) / f32::from(limits::PRIORITY_DEFAULT);
-        Kind::new(sites.all().map(bar).collect(), priority)
+        self.sites.place(home).map_or(kind.clone(), |home| kind.at_home(home))
     }
 
-    /// The kind of one group with this home.
-    pub(super) fn of_group(
-        &self,
-        registry: &Registry,
-        sites: &Sites,
-        (keyspace, home): (KeyspaceId, SiteId),
-    ) -> Kind {
-        let borrowers = Borrowers::of(registry, home);
-        self.kind(GroupKey::class_of(keyspace.0), home, &borrowers, sites)
+    /// The kind of one group with this home. One that is pinned may be beside all other copies.
+    pub(super) fn of_group(&self, keyspace: KeyspaceId, home: SiteId, is_pinned: bool) -> Kind {
+        self.kind(self.class(keyspace), home, !is_pinned)
     }
 
     /// The kinds of all groups that this site serves. None, if there are no rules.
-    pub(super) fn by_key<S: State>(
-        &self,
-        view: &View<'_, S>,
-        (own, registry): (SiteId, &Registry),
-        sites: &Sites,
-    ) -> ByKey {
+    pub(super) fn by_key<S: State>(&self, view: &View<'_, S>, own: SiteId) -> ByKey {
         let mut by_key = ByKey::default();
         if !self.are_any() {
             return by_key;
         }
-        let at_home = Borrowers::of(registry, own);
-        // A class that states nothing: there are fewer keyspaces than classes, or it is one of several.
-        let other = (0..).find(|class| !self.classes.contains_key(class)).unwrap_or_default();
-        let all = by_key.add(self.kind(other, own, &at_home, sites));
-        by_key.set_all(all);
-        for class in self.classes.keys() {
-            let kind = by_key.add(self.kind(*class, own, &at_home, sites));
-            by_key.set_class(*class, kind);
+        for class in self.kinds.keys() {
+            let kind = by_key.add(self.kind(*class, own, true));
+            match class {
+                Some(class) => by_key.set_class(*class, kind),
+                None => by_key.set_all(kind),
+            }
         }
         let accesses = view.machine.accesses();
-        let mut homes: BTreeMap<SiteId, Borrowers<'_>> = BTreeMap::new();
         let mut kinds: BTreeMap<(SiteId, Option<u16>), u16> = BTreeMap::new();
         for (Group { keyspace, tag }, home) in view.machine.borrowed_groups() {
-            let borrowers = homes.entry(home).or_insert_with(|| Borrowers::of(registry, home));
-            let class = Some(GroupKey::class_of(keyspace.0));
-            let class = class.filter(|class| self.classes.contains_key(class));
-            let kind = kinds.entry((home, class)).or_insert_with(|| {
-                by_key.add(self.kind(class.unwrap_or(other), home, borrowers, sites))
-            });
-            by_key.set_key(accesses.group_of(*keyspace, true, tag), *kind);
+            let class = self.class(*keyspace);
+            let kind = kinds.entry((home, class));
+            let kind = *kind.or_insert_with(|| by_key.add(self.kind(class, home, true)));
+            by_key.set_key(accesses.group_of(*keyspace, true, tag), kind);
         }
         by_key
     }
 }
 
+/// What classes of adaptive keyspaces state, of those that state anything.
+fn stated<'a>(keyspaces: impl Iterator<Item = &'a Keyspace>) -> BTreeMap<u16, Stated> {
+    let mut classes: BTreeMap<u16, Stated> = BTreeMap::new();
+    for keyspace in keyspaces.filter(|one| one.spec.is_adaptive()) {
+        let (class, stated) = (GroupKey::class_of(keyspace.id.0), Stated::of(keyspace));
+        let stated = match classes.remove(&class) {
+            Some(before) => before.with(stated),
+            None => stated,
+        };
+        classes.insert(class, stated);
+    }
+    classes.retain(|_, stated| stated.is_anything());
+    classes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{DeploymentId, KeyspaceSpec, Placement};
+    use model::{KeyspaceSpec, Placement};
 
     fn keyspace(id: u32, lend_to: &[u32], priority: u16) -> Keyspace {
         let spec = KeyspaceSpec::linearizable_global(format!("k{id}"), format!("k{id}:"));
@@ -150,7 +161,6 @@ mod tests {
 
     #[test]
     fn keyspaces_of_a_class_have_the_stricter_rules() {
-        let registry = Registry::empty(DeploymentId(7), 1);
         let off = Keyspace {
             spec: KeyspaceSpec { placement: Placement::Off, ..keyspace(3, &[9], 700).spec },
             ..keyspace(3, &[], 100)
@@ -164,13 +174,11 @@ mod tests {
             keyspace(4, &[5], 50),
             keyspace(1_028, &[6], 100),
         ];
-        let kinds = Kinds::of(&registry, all.iter());
-        let stated = |lend_to: &[u32], priority| Stated {
+        let of = |lend_to: &[u32], priority| Stated {
             lend_to: Some(lend_to.iter().map(|site| SiteId(*site)).collect()),
             priority,
         };
-        let expected = BTreeMap::from([(1, stated(&[2], 300)), (4, stated(&[], 100))]);
-        assert_eq!(kinds.classes, expected);
-        assert!(!Kinds::of(&registry, all[3..5].iter()).are_any());
+        assert_eq!(stated(all.iter()), BTreeMap::from([(1, of(&[2], 300)), (4, of(&[], 100))]));
+        assert_eq!(stated(all[3..5].iter()), BTreeMap::new());
     }
 }

@@ -27,7 +27,7 @@ use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
 use crate::placement::plan::Limits;
 use crate::placement::stability::Regrets;
-use crate::placement::{Bar, ByKey, Chosen, GroupKey, Groups, Rules, Waiting};
+use crate::placement::{ByKey, Chosen, GroupKey, Groups, Rules, Waiting};
 use crate::site::counting::{Counting, Users};
 use crate::site::machine::global::groups::Held;
 use model::{
@@ -107,9 +107,9 @@ fn empty<S: State>(view: &View<'_, S>, group: &Group) -> Option<(Group, Held)> {
 }
 
 /// The rules of keyspaces and of failure domains.
-fn kinds<S: State>(view: &View<'_, S>, registry: &Registry) -> Kinds {
+fn kinds<'a, S: State>(view: &View<'_, S>, registry: &'a Registry, sites: &'a Sites) -> Kinds<'a> {
     let catalog = view.machine.reader().catalog();
-    Kinds::of(registry, catalog.all().into_iter())
+    Kinds::of(registry, sites, catalog.all().into_iter())
 }
 
 fn propose(step: Lending) -> Effect {
@@ -194,7 +194,7 @@ impl Moves {
         let Some(at) = sites.place(own) else { return Vec::new() };
         let none = Groups::new(sites.len(), sites.len());
         let mut rules = self.rules(view, (own, registry), sites);
-        rules.set_kinds(kinds(view, registry).by_key(view, (own, registry), sites));
+        rules.set_kinds(kinds(view, registry, sites).by_key(view, own));
         let spent = self.ledger.current();
         let begun: u64 = self.begun.values().map(|one| one.bytes).sum();
         let left = BUDGET.0.saturating_sub(spent.moves + self.begun.len() as u64);
@@ -407,10 +407,11 @@ impl Moves {
         (group, key, home): (&Group, GroupKey, SiteId),
     ) -> Rules {
         let mut rules = self.rules(view, (own, registry), sites);
-        let mut kind = kinds(view, registry).of_group(registry, sites, (group.keyspace, home));
-        if let Some(place) = registry.pinned(group).and_then(|pin| sites.place(pin)) {
+        let pin = registry.pinned(group);
+        let kinds = kinds(view, registry, sites);
+        let kind = kinds.of_group(group.keyspace, home, pin.is_some());
+        if let Some(place) = pin.and_then(|pin| sites.place(pin)) {
             rules.pin(0, place);
-            kind = kind.without(Bar::Domain);
         }
         let mut by_key = ByKey::default();
         let kind = by_key.add(kind);

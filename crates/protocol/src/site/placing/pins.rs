@@ -4,7 +4,7 @@
 //! While the pin cannot take it the group stays where it is: nothing is gained by a move that is not the last one.
 
 use super::sites::Sites;
-use crate::global::borrowers::Borrowers;
+use crate::global::borrowers::Homes;
 use crate::job::View;
 use crate::placement::{Chosen, GroupKey, Rules};
 use model::{Group, PlacementBar, Registry, SiteId};
@@ -51,7 +51,7 @@ pub(super) fn moves<S: State>(
     pinned: &BTreeMap<GroupKey, (Group, SiteId)>,
     rests: impl Fn(&GroupKey) -> bool,
 ) -> Vec<Chosen> {
-    let mut moves = Vec::new();
+    let (mut moves, homes) = (Vec::new(), Homes::of(registry));
     for (key, (group, site)) in pinned.iter().filter(|(key, _)| !rests(key)) {
         let Some(to) = sites.place(*site).filter(|_| *site != own) else { continue };
         // It leaves, is lost or silent, or has refused a group lately.
@@ -64,7 +64,7 @@ pub(super) fn moves<S: State>(
             None => continue,
         };
         let Some(spec) = view.machine.spec(group.keyspace) else { continue };
-        let bar = Borrowers::of(registry, home).bar(spec, group, *site);
+        let bar = homes.borrowers(home).bar(spec, group, *site);
         if bar.is_none_or(|bar| bar == PlacementBar::Pinned) {
             moves.push(Chosen { group: *key, to, gain: 0.0, rate: 0.0 });
         }
