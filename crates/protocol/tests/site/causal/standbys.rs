@@ -103,6 +103,23 @@ fn try_standbys(nodes: u64, seeds: std::ops::Range<u64>) {
 }
 
 #[test]
+fn the_root_chooses_the_nearest_standby_in_another_failure_domain() {
+    for (in_hall, chosen) in [(&[][..], 1), (&[0, 1], 2), (&[0, 1, 2], 1)] {
+        let mut world = World::new(1, 1, Settings::default());
+        for site in in_hall {
+            world.lab.sites[*site].failure_domain = SiteName::new("hall").ok();
+            let node = world.lab.sites[*site].nodes[0];
+            world.lab.bounce(node, &Down::Killed, MS * 10);
+        }
+        world.lab.run(MS * 10_000);
+        world.set_standby(0, StandbyChoice::Nearest, false);
+        let region = world.wait_in_sync().unwrap();
+        let standby = region.standby.map(|standby| world.place_of(standby.site));
+        assert_eq!(standby, Some(chosen), "{in_hall:?}");
+    }
+}
+
+#[test]
 fn roots_are_lost_and_their_standbys_go_on() {
     try_standbys(1, 0..6);
     try_standbys(3, 0..2);
