@@ -143,6 +143,8 @@ pub enum Bug {
     ServeGivenBack,
     /// The rows of lent groups go to a mirror before the records that belong to them.
     RowsAhead,
+    /// Where groups may go is looked at when a move is decided, and not when it begins and arrives.
+    RulesAtDecision,
     /// A site of causal keys takes places of keyspaces that it holds without their content, if there are some that it does
     /// not hold.
     CoveredHeld,
@@ -166,7 +168,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 72] = [
+    pub const ALL: [Bug; 73] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -230,6 +232,7 @@ impl Bug {
         Bug::ServeLent,
         Bug::ServeGivenBack,
         Bug::RowsAhead,
+        Bug::RulesAtDecision,
         Bug::CoveredHeld,
         Bug::AnswersUnheld,
         Bug::ForwardedUnmerged,
@@ -307,6 +310,7 @@ impl Bug {
             Bug::ServeLent => "serve-lent",
             Bug::ServeGivenBack => "serve-given-back",
             Bug::RowsAhead => "rows-ahead",
+            Bug::RulesAtDecision => "rules-at-decision",
             Bug::CoveredHeld => "covered-held",
             Bug::AnswersUnheld => "answers-unheld",
             Bug::ForwardedUnmerged => "forwarded-unmerged",

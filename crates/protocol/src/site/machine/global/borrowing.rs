@@ -11,6 +11,7 @@ use super::lending::{group_records, last_failover};
 use super::lineage::Whose;
 use super::loans::PartRow;
 use super::{Machine, MachineError, Stopped};
+use crate::bugs::Bug;
 use crate::global::borrowers::Borrowers;
 use crate::global::ownership::lending::{Borrowed, Lent, Offer, Part};
 use model::{
@@ -67,7 +68,8 @@ impl<S: State> Applying<'_, S> {
                 Part::Never | Part::Unconfirmed | Part::Frozen => {}
             }
             let spec = self.known.keyspaces.spec(group.keyspace);
-            let is_barred = spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own));
+            let is_barred = spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own))
+                && !self.modes.planted.is(Bug::RulesAtDecision);
             if leaves || is_full || !is_global || is_barred {
                 let loan = offer.row.loan;
                 if self.by_rule(|fences| borrowed.refuse(loan, from, fences))? {

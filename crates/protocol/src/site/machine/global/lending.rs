@@ -15,7 +15,7 @@ use super::loans::LentRow;
 use super::records::Record;
 use super::requests::Asker;
 use super::{Machine, MachineError, Stopped, tables};
-use crate::bugs::of_rules;
+use crate::bugs::{Bug, of_rules};
 use crate::global::borrowers::Borrowers;
 use crate::global::ownership::lending::{Borrowed, FromBorrower, Part, Settled};
 use crate::global::ownership::{Fences, Token as Right};
@@ -86,8 +86,9 @@ impl<S: State> Applying<'_, S> {
             let spec = self.known.keyspaces.spec(group.keyspace);
             let is_short = group.tag.len() <= limits::LOANS_TAG_BYTES_MAX;
             // Rules may have changed since it was decided.
+            let is_ruled = !self.modes.planted.is(Bug::RulesAtDecision);
             let may_go = |spec: &KeyspaceSpec| {
-                spec.is_adaptive() && borrowers.bar(spec, group, to).is_none()
+                spec.is_adaptive() && !(is_ruled && borrowers.bar(spec, group, to).is_some())
             };
             if !is_short || !spec.is_some_and(may_go) {
                 continue;

@@ -165,3 +165,18 @@ fn rules_hold_when_a_group_comes_whatever_its_home_knows() {
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
 }
+
+#[test]
+#[cfg(feature = "trial")]
+fn rules_that_hold_at_the_decision_only_are_found() {
+    let (mut a, mut b, _) = sites();
+    for site in [&mut a, &mut b] {
+        site.machine.plant(crate::bugs::Planted::of(crate::bugs::Bug::RulesAtDecision));
+    }
+    let registry = lend_to(&a.newest(), &[C]);
+    a.learns(&registry);
+    b.learns(&registry);
+    assert_eq!(lends(&mut a, B, "8"), 1);
+    let offer = a.lend(B, "x{7}");
+    assert_eq!(taken(b.run(a.offered_by(A, &offer)))[0].part, Part::Held);
+}
