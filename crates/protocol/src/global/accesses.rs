@@ -281,8 +281,9 @@ mod tests {
         let group = |keyspace, lent| accesses.group_of(KeyspaceId(keyspace), lent, b"{a}");
         assert_ne!(group(1, false), group(2, false), "another keyspace");
         assert!(group(1, true).is_lendable() && !group(1, false).is_lendable());
-        assert_eq!([1, 2, 1_025].map(|keyspace| group(keyspace, true).class()), [1, 2, 1]);
-        assert_ne!(group(1, true), group(1_025, true), "of one class, and others");
+        assert_eq!([1, 2].map(|keyspace| group(keyspace, true).class()), [1, 2]);
+        let alike = (1_024..).find(|keyspace| GroupKey::class_of(*keyspace) == 1).unwrap();
+        assert_ne!(group(1, true), group(alike, true), "of one class, and others");
         let as_it_travels = GroupKey::of_number(group(1, true).number());
         assert_eq!(as_it_travels, group(1, true));
     }

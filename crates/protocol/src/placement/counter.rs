@@ -49,9 +49,11 @@ impl GroupKey {
         GroupKey(GroupKey::new(slot, hash | class).0 | MAY_BE_LENT)
     }
 
-    /// The class of a keyspace.
+    /// The class of a keyspace. Ids go on from block to block when a registry is recovered: each begins at another class.
     pub fn class_of(keyspace: u32) -> u16 {
-        (u64::from(keyspace) % CLASSES) as u16
+        let (block, number) = (keyspace / CLASSES as u32, keyspace % CLASSES as u32);
+        let begin = block.wrapping_mul(0x9e37_79b1) >> (u32::BITS - CLASSES.ilog2());
+        ((begin + number) % CLASSES as u32) as u16
     }
 
     /// Its class, if it may be lent by itself.

@@ -195,7 +195,8 @@ impl Batches<'_> {
         let of = &self.of;
         let ready = regrets.ready(of.stability, solver, &groups, &solution, of.elapsed_s);
         let wanted = Assignment::of_ready(&groups, &solution, &ready);
-        for a_move in moves(solver, &groups, &wanted) {
+        let all = moves(solver, &groups, &wanted).into_iter();
+        for a_move in all.filter(|one| !of.rules.is_refusing(one.to)) {
             let group = a_move.group as usize;
             let rate = groups.accesses(group).rate();
             self.moves.push(Move { group: self.chosen.len() as u32, ..a_move });

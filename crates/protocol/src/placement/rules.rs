@@ -114,6 +114,8 @@ impl ByKey {
 #[derive(Clone, Debug)]
 pub struct Rules {
     barred: Vec<bool>,
+    /// Sites that take nothing now: what is best there stays where it is.
+    refusing: Vec<bool>,
     /// The failure domain of each site: a number of its own unless set.
     domains: Vec<u32>,
     pins: BTreeMap<u32, u16>,
@@ -132,6 +134,7 @@ impl Rules {
         let alone = |site: usize| u32::from(u16::MAX) + 1 + site as u32;
         Rules {
             barred: vec![false; sites],
+            refusing: vec![false; sites],
             domains: (0..sites).map(alone).collect(),
             pins: BTreeMap::new(),
             priorities: BTreeMap::new(),
@@ -173,6 +176,16 @@ impl Rules {
     /// Groups may go to this site again.
     pub fn admit(&mut self, site: Site) {
         self.barred[usize::from(site.0)] = false;
+    }
+
+    /// The site takes nothing now. It may be the best one still: what would go there waits where it is.
+    pub fn refuse(&mut self, site: Site) {
+        self.refusing[usize::from(site.0)] = true;
+    }
+
+    /// Whether it takes nothing now.
+    pub fn is_refusing(&self, site: Site) -> bool {
+        self.refusing[usize::from(site.0)]
     }
 
     /// Sites of one domain fail together.

@@ -43,6 +43,7 @@ pub(super) struct Counting {
     /// At the leader, while any keyspace counts.
     counter: Option<Counter>,
     groups: usize,
+    sites: Sites,
     /// What other nodes have sent since the last count.
     sent: Vec<Access>,
     /// Groups that have left: since when, and how often.
@@ -61,6 +62,7 @@ impl Counting {
             last_take: Duration::ZERO,
             counter: None,
             groups,
+            sites: Sites::default(),
             sent: Vec::new(),
             left: BTreeMap::new(),
             dropped: 0,
@@ -85,7 +87,7 @@ impl Counting {
         accesses: &[Access],
         client_of: impl Fn(ClientName) -> Client,
     ) {
-        let Some(own) = place(own) else { return };
+        let Some(own) = self.sites.number(own) else { return };
         self.left.retain(|_, (since, _)| now < *since + LEFT_WITHIN);
         let now = tick(now);
         let (groups, has_votes) = (self.groups, self.has_votes);
@@ -94,7 +96,7 @@ impl Counting {
             if has_votes { counter.with_votes() } else { counter }
         });
         for one in accesses {
-            let Some(site) = one.site.map_or(Some(own), place) else {
+            let Some(site) = one.site.map_or(Some(own), |site| self.sites.number(site)) else {
                 self.dropped += 1;
                 continue;
             };
@@ -137,7 +139,7 @@ impl Counting {
     pub(super) fn users(&mut self, now: Duration, group: GroupKey) -> BTreeMap<SiteId, f32> {
         let mut users = Users::default();
         let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
-        profile.into_iter().for_each(|profile| users.add(profile));
+        profile.into_iter().for_each(|profile| users.add(&self.sites, profile));
         users.rates
     }
 
@@ -147,7 +149,7 @@ impl Counting {
         let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
         let clients = profile.into_iter().flat_map(|profile| {
             let clients = profile.clients(MEMORY_S);
-            clients.map(|(of, site, rate)| (of.0, SiteId(u32::from(site.0)), rate))
+            clients.map(|(of, site, rate)| (of.0, self.sites.site(site), rate))
         });
         let mut clients: Vec<_> = clients.collect();
         clients.sort_by(|a, b| b.2.total_cmp(&a.2));
@@ -160,7 +162,7 @@ impl Counting {
         now: Duration,
         but: Option<SiteId>,
     ) -> impl Iterator<Item = (GroupKey, Users)> + '_ {
-        let (now, but) = (tick(now), but.and_then(place));
+        let (now, but) = (tick(now), but.and_then(|site| self.sites.known(site)));
         let groups = self.counter.iter().flat_map(Counter::groups);
         let groups = groups.filter(|(group, _)| group.is_lendable());
         let is_wanted = move |profile: &Profile| {
@@ -170,7 +172,7 @@ impl Counting {
         let users = users.map(move |(group, profile)| {
             let (mut profile, mut users) = (*profile, Users::default());
             profile.fade(now, MEMORY_S);
-            users.add(&profile);
+            users.add(&self.sites, &profile);
             (group, users)
         });
         users.filter(|(_, users)| !users.rates.is_empty())
@@ -197,13 +199,13 @@ impl Counting {
             let mut profile = *profile;
             profile.fade(now, MEMORY_S);
             if profile.total() > 0.0 {
-                slots.entry(group.slot()).or_default().add(&profile);
+                slots.entry(group.slot()).or_default().add(&self.sites, &profile);
             }
         }
         for slot in 0..Slot::COUNT {
             let rest = counter.slot(now, slot);
             if rest.total() > 0.0 {
-                slots.entry(slot).or_default().add(rest);
+                slots.entry(slot).or_default().add(&self.sites, rest);
             }
         }
         slots
@@ -221,9 +223,9 @@ pub(super) struct Users {
 }
 
 impl Users {
-    fn add(&mut self, profile: &Profile) {
+    fn add(&mut self, sites: &Sites, profile: &Profile) {
         for (origin, rate) in profile.rates(MEMORY_S) {
-            *self.rates.entry(SiteId(u32::from(origin.0))).or_default() += rate;
+            *self.rates.entry(sites.site(Place(origin.0))).or_default() += rate;
         }
         self.bytes += u64::from(profile.bytes);
         self.written += u64::from(profile.bytes > 0);
@@ -240,9 +242,32 @@ fn tick(now: Duration) -> Tick {
     Tick::from_ms(now.as_millis() as u64)
 }
 
-/// A site as profiles have it; `None`: its number is too high.
-fn place(site: SiteId) -> Option<Place> {
-    u16::try_from(site.0).ok().map(Place)
+/// Sites as profiles have them, numbered as they are seen first: after a recovery of the registry ids are high.
+#[derive(Clone, Debug, Default)]
+struct Sites {
+    all: Vec<SiteId>,
+    numbers: BTreeMap<SiteId, Place>,
+}
+
+impl Sites {
+    /// The number of a site; `None`: there are too many.
+    fn number(&mut self, site: SiteId) -> Option<Place> {
+        if let Some(known) = self.known(site) {
+            return Some(known);
+        }
+        let next = u16::try_from(self.all.len()).ok().map(Place)?;
+        self.all.push(site);
+        self.numbers.insert(site, next);
+        Some(next)
+    }
+
+    fn known(&self, site: SiteId) -> Option<Place> {
+        self.numbers.get(&site).copied()
+    }
+
+    fn site(&self, number: Place) -> SiteId {
+        self.all[usize::from(number.0)]
+    }
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -353,6 +378,22 @@ mod tests {
         Client::of_hash(client.number())
     }
 
+    #[test]
+    fn a_site_that_joined_after_a_recovery_of_the_registry_counts() {
+        let (group, late) = (GroupKey::new(7, 99 << 20), SiteId(1 << 23 | 5));
+        let mut counting = Counting::new(1, 16, false);
+        let access =
+            Access { group, client: ClientName::NONE, site: Some(late), count: 30.0, bytes: 0 };
+        counting.count(Duration::from_secs(5), OWN, &[access], numbered);
+        assert_eq!(counting.users(Duration::from_secs(5), group), BTreeMap::from([(late, 3.0)]));
+        let access = Access { site: None, ..access };
+        counting.count(Duration::from_secs(5), late, &[access], numbered);
+        assert_eq!(
+            (counting.users(Duration::from_secs(5), group)[&late], counting.dropped()),
+            (6.0, 0)
+        );
+    }
+
     /// From where a group is accessed after one access each second at home by a client, for a while, and then one
     /// by another client elsewhere.
     fn users_of(clients: [ClientName; 2], has_votes: bool) -> BTreeMap<SiteId, f32> {
@@ -414,9 +455,6 @@ mod tests {
         assert_eq!(taken(&odd), noted[1..], "what makes no sense is left out");
         let mut counting = Counting::new(1, 16, false);
         counting.count(Duration::from_secs(5), OWN, &noted, numbered);
-        let far = Access { site: Some(SiteId(1 << 16)), ..noted[0] };
-        counting.count(Duration::from_secs(5), OWN, &[far], numbered);
-        assert_eq!(counting.dropped(), 1, "a site without a number that fits");
         let rates = BTreeMap::from([(OWN, 2.0), (EAST, 6.0)]);
         assert_eq!(counting.users(Duration::from_secs(5), group), rates);
         let slots = counting.slots(Duration::from_secs(5));

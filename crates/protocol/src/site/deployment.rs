@@ -17,7 +17,7 @@ use crate::deployment::versions::Versions;
 use crate::global::handover::Progress;
 use model::{
     Ballot, Body, Command, DeploymentCommand, JobName, NodeEntry, NodeId, RegistryChange,
-    SiteEntry, SiteId, Slot, SlotEpochs, SlotRun,
+    SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotRun,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -173,7 +173,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let is_due = self.deployment.news.next_founding <= now;
         if self.leads() && self.machine.membership().is_none() && is_due {
             self.deployment.news.next_founding = now + LOOK_INTERVAL;
-            let failure_domain = self.options.failure_domain.clone();
+            let failure_domain = SiteEntry::domain(self.options.failure_domain.as_ref(), None);
             let nodes = self.described_nodes();
             let site = SiteEntry { nodes, failure_domain, ..site.clone() };
             self.propose(Command::Deployment(DeploymentCommand::Found {
@@ -203,11 +203,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.replica.members.nodes.iter().map(describe).collect()
     }
 
+    fn described_domain(&self, entry: &SiteEntry) -> Option<SiteName> {
+        SiteEntry::domain(self.options.failure_domain.as_ref(), entry.failure_domain.as_ref())
+    }
+
     fn is_well_described(&self) -> bool {
         let Some(member) = self.machine.membership() else { return true };
         let Some(entry) = member.registry.site(member.own) else { return true };
         // What the site's nodes are started with may differ while they are restarted one by one.
-        let is_domain_right = !self.leads() || entry.failure_domain == self.options.failure_domain;
+        let is_domain_right = !self.leads() || entry.failure_domain == self.described_domain(entry);
         is_domain_right && entry.nodes == self.described_nodes()
     }
 
@@ -220,7 +224,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(entry) = member.registry.site(member.own) else { return };
         let nodes = self.described_nodes();
         let change = if self.leads() {
-            let failure_domain = self.options.failure_domain.clone();
+            let failure_domain = self.described_domain(entry);
             RegistryChange::Update(SiteEntry { nodes, failure_domain, ..entry.clone() })
         } else {
             let own = nodes.into_iter().find(|node| node.node == self.options.node);

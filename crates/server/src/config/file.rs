@@ -10,7 +10,7 @@
 //! data = "/var/lib/portolan"
 //! join = ["10.0.0.1:7381"]            # peer ports of existing nodes
 //! capacity = 1.0                      # share of the deployment's slots, relative to other sites
-//! failure_domain = "hall-2"           # sites of one name can fail together; none: it fails alone
+//! failure_domain = "hall-2"           # sites of one name can fail together; "none": it fails alone
 //! witness = false                     # votes, but holds no data
 //! insecure = "allow-remote-without-credentials"   # opens remote ports without users
 //!

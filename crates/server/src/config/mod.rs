@@ -54,7 +54,7 @@ pub struct Config {
     pub site: SiteName,
     /// The site's share of the deployment's slots, relative to other sites; hundredths.
     pub capacity_percent: u32,
-    /// What the site can fail together with: all sites of that name. `None`: it fails alone.
+    /// What the site can fail together with: all sites of that name; `none`: it fails alone. `None`: as the registry has it.
     pub failure_domain: Option<SiteName>,
     /// Bytes per second that handovers to other sites may use; 0: unlimited.
     pub handover_bytes_per_s_max: u64,

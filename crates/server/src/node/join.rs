@@ -105,7 +105,7 @@ pub(super) fn own_entry(config: &Config, own: &Identity, peer_address: &str) -> 
         incarnation: own.incarnation,
         capacity_percent: config.capacity_percent,
         leaving: false,
-        failure_domain: config.failure_domain.clone(),
+        failure_domain: SiteEntry::domain(config.failure_domain.as_ref(), None),
         nodes: vec![node],
     }
 }

@@ -171,6 +171,28 @@ fn the_keyspace_of_the_highest_priority_goes_first_when_the_budget_is_short() {
 }
 
 #[test]
+fn the_first_keyspaces_after_a_recovery_have_classes_of_their_own() {
+    // Each term of a registry begins at a multiple of 2^10.
+    let first: Vec<u16> = (1..40).map(GroupKey::class_of).collect();
+    for block in [1 << 23, 2 << 23, 1 << 23 | 5 << 10] {
+        assert!((block..block + 9).all(|id| !first.contains(&GroupKey::class_of(id))), "{block}");
+    }
+}
+
+#[test]
+fn groups_that_a_site_takes_now_go_though_more_wait_for_one_that_does_not() {
+    let groups: Vec<Accessed> = (0..310_u16)
+        .map(|slot| {
+            let (users, rate) = if slot < 300 { (1, 50.0) } else { (2, 10.0) };
+            (GroupKey::lendable(slot, 1, 7 << 20), 100, vec![(origin(users), rate)])
+        })
+        .collect();
+    let mut rules = Rules::none(3);
+    rules.refuse(site(1));
+    assert_eq!(choose(&rules, 256, &groups), vec![(1, site(2)); 10]);
+}
+
+#[test]
 fn groups_of_a_kind_go_where_it_may_be() {
     let bars = [(1, None), (2, Some(Bar::LendTo))];
     let lists = |bar| Kind::new(vec![None, bar, None], 1.0);

@@ -2,14 +2,17 @@
 //!
 //! The leader has the root order what the keys hold ([`crate::causal::fetch`]); another node asks the root itself. A request
 //! whose keys do not come soon goes whole to a site that holds the keyspace, like one of a keyspace that is not fetched: the
-//! root may be away while another site is there. It is admitted there by its token like any other. Some wait on instead:
+//! root may be away while another site is there. It is admitted there by its token like any other. Some are refused instead,
+//! and nothing was done:
 //!
-//! - a write that was sent to a leader before, or has a number of its client: it may have been carried out, or may be
-//!   repeated, here, and sites do not know of each other's;
+//! - a write with a number of its client: it may be repeated here, and sites do not know of each other's;
 //! - what depends on versions, or asks for one to depend on: they are this site's.
+//!
+//! A write that was sent to a leader before may have been carried out: it waits until its deadline.
 
 use crate::origin::Origin;
 use crate::site::Site;
+use crate::site::interest::Missing;
 use model::{
     Body, Bytes, CausalCommand, Command, Condition, Failure, KeyspaceId, Miss, Position, Query,
     Write, limits,
@@ -42,6 +45,8 @@ struct Waiting {
 pub(super) struct Fetching {
     /// In the order in which they came.
     waiting: BTreeMap<u64, Waiting>,
+    /// When the first of them has waited long enough, or before that.
+    until: Duration,
     bytes: usize,
     last_id: u64,
     /// When a node that does not lead has asked the root for keys.
@@ -114,9 +119,20 @@ impl Fetching {
             return false;
         }
         self.last_id += 1;
+        self.until = if self.is_idle() { request.until } else { self.until.min(request.until) };
         self.bytes += request.bytes;
         self.waiting.insert(self.last_id, request);
         true
+    }
+
+    /// Those that have waited long enough.
+    fn take_late(&mut self, now: Duration) -> Vec<Waiting> {
+        if now < self.until {
+            return Vec::new();
+        }
+        let late = self.take(|one| one.until <= now);
+        self.until = self.waiting.values().map(|one| one.until).min().unwrap_or_default();
+        late
     }
 
     /// Takes those out of which this holds.
@@ -143,13 +159,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return self.take_elsewhere(origin, body, Miss::Forward, deadline);
         }
         let now = self.now.monotonic;
+        let is_first = may_move(origin, &body) || matches!(origin, Origin::Client { .. });
+        let until = if is_first { deadline.min(now + PATIENCE) } else { deadline };
+        self.wait_for_keys(origin, body, keys, (until, deadline));
+    }
+
+    /// A request waits for keys until then.
+    fn wait_for_keys(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        keys: Vec<Key>,
+        (until, deadline): (Duration, Duration),
+    ) {
         let of_body = match &body {
             Body::Write(command) => command.properties().size_bytes,
             _ => 0,
         };
         let bytes = of_body + keys.iter().map(|(_, key)| key.len()).sum::<usize>();
-        let may_move = may_move(origin, &body);
-        let until = if may_move { deadline.min(now + PATIENCE) } else { deadline };
         let request = Waiting { origin, body, bytes, deadline, until, keys: keys.clone() };
         if !self.causal.fetching.push(request) {
             let failure = Failure::Overloaded { what: "requests of sessions" };
@@ -205,7 +232,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let now = self.now.monotonic;
-        let late = self.causal.fetching.take(|one| one.until <= now);
+        let late = self.causal.fetching.take_late(now);
         let causal = self.machine.causal();
         let fetch = &self.jobs.fetch;
         let here = (causal.applied(), causal.held_total().keys, fetch.evictions_over());
@@ -218,11 +245,30 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             };
             there = self.causal.fetching.take(|one| one.keys.iter().all(is_held));
         }
-        for Waiting { origin, body, deadline, .. } in there {
-            self.take_in_session(origin, body, deadline);
+        for Waiting { origin, body, deadline, until, .. } in there {
+            // What was held when it came may have been evicted since: of many keys some may be missing at any time.
+            match self.missing(&body) {
+                Missing::Keys(keys) => self.wait_for_keys(origin, body, keys, (until, deadline)),
+                _ => self.take_in_session(origin, body, deadline),
+            }
         }
         for Waiting { origin, body, deadline, .. } in late {
             self.move_on(origin, body, deadline);
+        }
+    }
+
+    /// A key of a request was evicted while it waited for something else. It does not wait for that once more, unless it must
+    /// be carried out here.
+    pub(super) fn go_on_without(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        keys: Vec<Key>,
+        deadline: Duration,
+    ) {
+        match may_move(origin, &body) {
+            true => self.move_on(origin, body, deadline),
+            false => self.fetch_first(origin, body, keys, deadline),
         }
     }
 

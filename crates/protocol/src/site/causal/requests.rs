@@ -221,10 +221,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
         for (asked, token) in self.causal.requests.take_admitted(&here) {
             let Asked { origin, body, deadline } = asked;
-            // What was held when it came may have been evicted while it waited: it does not wait for that once more.
-            if let Missing::Keys(_) = self.missing(&body) {
+            // What was held when it came may have been evicted while it waited.
+            if let Missing::Keys(keys) = self.missing(&body) {
                 self.sessions.follow(origin, token.into_session());
-                self.move_on(origin, body, deadline);
+                self.go_on_without(origin, body, keys, deadline);
                 continue;
             }
             self.serve_session(origin, body, token, deadline);

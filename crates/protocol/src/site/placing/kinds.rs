@@ -165,14 +165,16 @@ mod tests {
             spec: KeyspaceSpec { placement: Placement::Off, ..keyspace(3, &[9], 700).spec },
             ..keyspace(3, &[], 100)
         };
+        let mut like_1 = (1_024..).filter(|id| GroupKey::class_of(*id) == 1);
+        let like_4 = (1_024..).find(|id| GroupKey::class_of(*id) == 4).unwrap();
         let all = [
             keyspace(1, &[1, 2], 200),
-            keyspace(1_025, &[2, 3], 300),
-            keyspace(2_049, &[], 100),
+            keyspace(like_1.next().unwrap(), &[2, 3], 300),
+            keyspace(like_1.next().unwrap(), &[], 100),
             keyspace(2, &[], 100),
             off,
             keyspace(4, &[5], 50),
-            keyspace(1_028, &[6], 100),
+            keyspace(like_4, &[6], 100),
         ];
         let of = |lend_to: &[u32], priority| Stated {
             lend_to: Some(lend_to.iter().map(|site| SiteId(*site)).collect()),

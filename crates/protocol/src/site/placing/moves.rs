@@ -22,6 +22,7 @@ use super::kinds::Kinds;
 use super::pins;
 use super::sites::Sites;
 use super::{KEY_BYTES, STABILITY, WINDOW, reason, shown, us, windows};
+use crate::global::borrowers::Borrowers;
 use crate::job::{Effect, View};
 use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
@@ -152,7 +153,12 @@ impl Moves {
         barred.extend(lost.filter(|site| registry.is_lost(*site)));
         // Groups would have to leave.
         barred.remove(&own);
-        sites.rules(registry, &barred)
+        let mut rules = sites.rules(registry, &barred);
+        // To the next best site nothing goes in their place: it would be given back for these.
+        for place in self.refused.keys().filter_map(|site| sites.place(*site)) {
+            rules.refuse(place);
+        }
+        rules
     }
 
     /// The commands of this second. `count`: of the groups that other sites access.
@@ -206,10 +212,9 @@ impl Moves {
         let on_the_way: BTreeSet<GroupKey> = self.begun.values().map(|one| one.key).collect();
         let resting = &self.resting;
         let rests = |key: &GroupKey| on_the_way.contains(key) || resting.contains_key(key);
-        let takes = |one: &Chosen| !self.refused.contains_key(&sites.site(one.to));
         let mut chosen = pins::moves(view, (own, registry), (sites, &rules), pinned, rests);
-        chosen.retain(takes);
-        chosen.truncate(limits.moves_max);
+        // The rest is for users, as some pins may not be followed for long.
+        chosen.truncate(limits.moves_max.div_ceil(2));
         let limits = Limits { moves_max: limits.moves_max - chosen.len(), ..limits };
         let picture = sites.picture(own, rules, none);
         let stays = |key: &GroupKey| rests(key) || pinned.contains_key(key);
@@ -219,9 +224,7 @@ impl Moves {
             (key, bytes_of(&users), accesses)
         });
         let decision = picture.decision(at, count, limits, elapsed);
-        let others = decision.choose(groups, &mut self.waiting);
-        // What a site has refused stays: from the next best one it would be given back for that site.
-        chosen.extend(others.into_iter().filter(takes));
+        chosen.extend(decision.choose(groups, &mut self.waiting));
         chosen
     }
 
@@ -275,7 +278,10 @@ impl Moves {
                 continue;
             }
             let (is_lent, bytes) = match held {
-                Held::AtHome { bytes } if stays(view, &group, bytes) => {
+                Held::AtHome { bytes }
+                    if stays(view, &group, bytes)
+                        || view.machine.has_many_keys(group.keyspace, group.slot()) =>
+                {
                     self.resting.insert(key, view.now + REST);
                     continue;
                 }
@@ -307,6 +313,14 @@ impl Moves {
     fn settle<S: State>(&mut self, view: &View<'_, S>, counting: &mut Counting) {
         let machine = view.machine;
         let (ledger, refused) = (&mut self.ledger, &mut self.refused);
+        let is_barred = |group: &Group, to: SiteId| {
+            let member = machine.membership();
+            let spec = machine.spec(group.keyspace);
+            member.zip(spec).is_none_or(|(member, spec)| {
+                let borrowers = Borrowers::of(&member.registry, member.own);
+                borrowers.bar(spec, group, to).is_some()
+            })
+        };
         self.begun.retain(|group, one| {
             let is_late = one.at + APPLIED <= view.now;
             let shown = match (one.is_lent, machine.borrower_of(group)) {
@@ -334,6 +348,8 @@ impl Moves {
                     ledger.made(one.bytes, one.gain_ms_per_s.into(), paused_ms.into());
                     counting.leaves(view.now, one.key);
                 }
+                // Not if it must not have the group by now, which says nothing of others.
+                Shown::Refused if is_barred(group, one.to) => {}
                 Shown::Refused => drop(refused.insert(one.to, view.now + REST)),
                 Shown::Over => {}
             }
@@ -447,7 +463,9 @@ impl Moves {
         let regrets = Regrets::of_groups(vec![self.waiting.of(key)]);
         let explanation = regrets.explain(&STABILITY, &picture.solver(), &picture.groups, 0);
         let pin = registry.pinned(group);
-        let is_large = home == own && pin != Some(own) && stays(view, group, bytes.into());
+        let has_many_keys = || view.machine.has_many_keys(group.keyspace, group.slot());
+        let is_large = stays(view, group, bytes.into()) || has_many_keys();
+        let is_large = home == own && pin != Some(own) && is_large;
         let why = match (pin, self.begun.get(group), explanation.why) {
             (_, None, _) if is_large => PlacementReason::TooLarge,
             (Some(to), ..) => PlacementReason::Pinned { to },

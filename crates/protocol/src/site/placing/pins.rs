@@ -55,7 +55,7 @@ pub(super) fn moves<S: State>(
     for (key, (group, site)) in pinned.iter().filter(|(key, _)| !rests(key)) {
         let Some(to) = sites.place(*site).filter(|_| *site != own) else { continue };
         // It leaves, is lost or silent, or has refused a group lately.
-        if rules.is_barred(to) {
+        if rules.is_barred(to) || rules.is_refusing(to) {
             continue;
         }
         let home = match served_here(view, group) {
@@ -63,6 +63,9 @@ pub(super) fn moves<S: State>(
             Some(At::Borrowed { home }) => home,
             None => continue,
         };
+        if sites.place(home).is_none_or(|home| home.0 != to.0 && rules.is_barred(home)) {
+            continue;
+        }
         let Some(spec) = view.machine.spec(group.keyspace) else { continue };
         let bar = homes.borrowers(home).bar(spec, group, *site);
         if bar.is_none_or(|bar| bar == PlacementBar::Pinned) {

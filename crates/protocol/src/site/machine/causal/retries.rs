@@ -182,8 +182,6 @@ impl<S: State> Applying<'_, S> {
         pairs: &[(Bytes, Bytes)],
     ) -> Result<Answer, Stopped> {
         check_keys(pairs)?;
-        let place = self.causal_begin(keyspace)?;
-        self.check_held(keyspace, pairs.iter().map(|(key, _)| key))?;
         let retries = &self.modes.causal.retries;
         let number = (request.client, request.sequence);
         let own = retries.pending.get(&number).copied();
@@ -192,6 +190,9 @@ impl<S: State> Applying<'_, S> {
         if let Some(version) = own.or_else(placed) {
             return Ok(Answer::Put { applied: true, version, old: None });
         }
+        let place = self.causal_begin(keyspace)?;
+        self.check_held(keyspace, pairs.iter().map(|(key, _)| key))?;
+        let retries = &self.modes.causal.retries;
         if retries.pending.len() >= limits::CAUSAL_NUMBERS_KEPT_MAX {
             return Err(Refusal::Unordered(self.modes.causal.unordered_bytes).into());
         }
@@ -452,12 +453,11 @@ impl<S: State> Applying<'_, S> {
         }
         self.modes.causal.retries.pending = old.pending;
         self.modes.causal.retries.settled = old.settled;
-        // A late attempt must find that it was made. What lies in an order that was lost may be made again.
-        let stands = |at: Position| {
-            region.is_some_and(|region| {
-                at.epoch() == region.epoch || region.cut.is_some_and(|cut| at <= cut)
-            })
-        };
+        // A late attempt must find that it was made. What was not imported, or was lost since, may be made again.
+        let applied = self.modes.causal.head.applied;
+        let rebuilt = region.and_then(|region| region.rebuilt);
+        let stands =
+            |at: Position| at <= applied && !rebuilt.is_some_and(|rebuilt| rebuilt.lacks(at));
         for (number, placed) in old.placed {
             if stands(placed.at) {
                 let retries = &mut self.modes.causal.retries;

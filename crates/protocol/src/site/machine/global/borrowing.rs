@@ -70,7 +70,9 @@ impl<S: State> Applying<'_, S> {
             let spec = self.known.keyspaces.spec(group.keyspace);
             let is_barred = spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own))
                 && !self.modes.planted.is(Bug::RulesAtDecision);
-            if leaves || is_full || !is_global || is_barred {
+            // One that has a part of an earlier loan takes it, and gives it back: it could not refuse.
+            let refuses = (leaves || is_barred) && borrowed.part == Part::Never;
+            if refuses || is_full || !is_global {
                 let loan = offer.row.loan;
                 if self.by_rule(|fences| borrowed.refuse(loan, from, fences))? {
                     self.note_loan(group, borrowed);

@@ -3,7 +3,7 @@
 use super::lineage::Whose;
 use super::{Machine, MachineError, tables};
 use crate::global::ownership::lending::Part;
-use model::{Group, KeyspaceSpec, Loan, SiteId, Slot, SlotRun, limits, tag};
+use model::{Group, KeyspaceId, KeyspaceSpec, Loan, SiteId, Slot, SlotRun, limits, tag};
 use std::collections::BTreeMap;
 use storage::state::State;
 
@@ -17,6 +17,12 @@ pub(crate) enum Held {
 }
 
 impl<S: State> Machine<S> {
+    /// Whether a keyspace has too many keys in a slot of this site for its groups to be lent.
+    pub(crate) fn has_many_keys(&self, keyspace: KeyspaceId, slot: Slot) -> bool {
+        let store = self.modes.slots.store(keyspace, slot);
+        store.is_some_and(|store| store.count > limits::LOANS_KEYS_EXAMINED_MAX)
+    }
+
     /// The groups with records of a slot that are served here and may be lent, if that is found by looking at no
     /// more than `keys_left` keys; those that were looked at are taken off. Of a slot with more keys than are ever
     /// looked at there are none.
