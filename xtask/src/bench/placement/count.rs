@@ -20,7 +20,7 @@ pub(super) const CLIENTS: usize = 50;
 pub(super) const PIPELINE: usize = 16;
 const VALUE_BYTES: usize = 100;
 /// Runs of each placement in a repetition.
-const RUNS: usize = 6;
+const RUNS: usize = 12;
 const RUN_S: f64 = 1.0;
 
 /// The GETs of one repetition over so many keys.

@@ -106,8 +106,12 @@ impl Fetching {
     fn not_asked(&mut self, now: Duration, keys: Vec<Key>) -> Vec<Key> {
         self.asked.retain(|_, at| now < *at + AGAIN);
         let is_new = |key: &Key| {
-            let has_room = self.asked.len() < limits::CAUSAL_WANTS_MAX;
-            has_room && self.asked.insert(key.clone(), now).is_none()
+            let is_new =
+                self.asked.len() < limits::CAUSAL_WANTS_MAX && !self.asked.contains_key(key);
+            if is_new {
+                self.asked.insert(key.clone(), now);
+            }
+            is_new
         };
         keys.into_iter().filter(is_new).collect()
     }
