@@ -146,6 +146,8 @@ impl v1::deployment_server::Deployment for Callee {
         self.measured(Method::ListPins, async {
             self.administrator(&request).await?;
             self.know_keyspaces(&request).await?;
+            // What was published last may be of before a pin that was just made: this publishes anew.
+            self.handle.slot_map().await;
             let registry = self.registry().await?;
             let pins = placement::pins(&registry, &self.handle.catalog());
             Ok(v1::ListPinsResponse { pins })
