@@ -3,7 +3,7 @@
 use super::connect::{Connect, Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use client::{Client, KeyspaceInfo};
 use model::{
     Alteration, Cache, Consistency, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
@@ -140,12 +140,13 @@ Examples:
   portolan keyspace alter cars --placement adaptive
   portolan keyspace alter cars --lend-to pier-39,harbour --priority 300
   portolan keyspace alter cars --lend-to any")]
+#[command(group = ArgGroup::new("what").args(["placement", "lend_to", "priority"]).required(true).multiple(true))]
 pub(crate) struct Alter {
     /// Its name
     name: String,
     /// What decides where keys are from now on: off (the hash), adaptive (keys follow their users), or advise (the hash;
     /// owners count accesses, and `portolan placement` shows which moves would bring keys to their users)
-    #[arg(long, value_name = "WORD", required_unless_present_any = ["lend_to", "priority"])]
+    #[arg(long, value_name = "WORD")]
     placement: Option<Placement>,
     #[command(flatten)]
     rules: Rules,

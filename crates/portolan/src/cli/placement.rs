@@ -135,9 +135,16 @@ fn why(one: &v1::ExplainPlacementResponse) -> String {
         "too-large" => "it is larger than 1 MiB, or more than 8 MiB of answers are remembered with its slot, so it stays"
             .to_owned(),
         "pinned" if *better == one.owner => format!("pinned to {better}"),
+        "pinned" if is_not_lent_to(one, better) => format!(
+            "pinned to {better}, where its keyspace is not lent (`portolan keyspace alter --lend-to`), so it stays"
+        ),
         "pinned" => format!("pinned to {better}: it goes there as soon as {better} can take it"),
         other => other.to_owned(),
     }
+}
+
+fn is_not_lent_to(one: &v1::ExplainPlacementResponse, site: &str) -> bool {
+    one.candidates.iter().any(|candidate| candidate.site == site && candidate.bar == "lend-to")
 }
 
 /// Why a candidate is none.

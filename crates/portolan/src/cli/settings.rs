@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     capacity: Option<f64>,
 
     /// What this site can fail together with (a hall, a power line): all sites that give the same name. Backups,
-    /// standbys and lent keys go to other domains where there are any; 1 to 64 of a-z, 0-9 and -, the same at all nodes
+    /// standbys and lent keys go to other domains where there are any; 1 to 64 of a-z, 0-9 and -, starting with a letter, the same at all nodes
     /// of the site; none: it fails alone [default: as it was; alone]
     #[arg(long, value_name = "NAME", env = "PORTOLAN_FAILURE_DOMAIN", help_heading = "Site")]
     failure_domain: Option<String>,
