@@ -181,8 +181,8 @@ impl Loans {
 
 impl Loans {
     /// What goes home whatever its users do: everything at a site that leaves; elsewhere groups of keyspaces that are
-    /// not adaptive any more, and those that this site may not have, to owners that have sent something lately. A group on its way to one that does not
-    /// answer would be served nowhere.
+    /// not adaptive any more, and those that this site may not have, to owners that have sent something lately. A group
+    /// on its way to one that does not answer would be served nowhere.
     fn give_back<S: State>(&mut self, view: &View<'_, S>, leaves: bool) -> Vec<Effect> {
         let machine = view.machine;
         let Some(member) = machine.membership() else { return Vec::new() };

@@ -12,8 +12,8 @@
 //! What is pinned moves before all others, with whatever records it has.
 //!
 //! Nothing moves to a site that leaves, was failed over, or has refused a group lately (nor to another one in its
-//! place), and nothing while a failover is open: a group whose borrower fails waits for it. The other site must have sent something within two seconds,
-//! in both directions: a group on its way to a site that does not answer is served nowhere, and one at a borrower
+//! place), and nothing while a failover is open: a group whose borrower fails waits for it. The other site must have
+//! sent something within two seconds, in both directions: a group on its way to a site that does not answer is served nowhere, and one at a borrower
 //! whose owner is silent is served on.
 //!
 //! The ledger has the moves that this site has made, and what groups that it has borrowed save against their home.
