@@ -3,6 +3,7 @@
 mod change;
 mod error;
 mod pins;
+mod regions;
 
 use crate::backup::Backups;
 use crate::failover::Failovers;
@@ -14,6 +15,7 @@ use crate::{
 pub use change::RegistryChange;
 pub use error::RegistryError;
 pub use pins::Pin;
+pub(crate) use regions::described;
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +55,7 @@ pub struct Registry {
     /// Sites that joined beyond the end of a term and have handed that in since, ordered by id. One of them
     /// that is not listed has left.
     pub handed_in: Vec<SiteId>,
-    /// The regions of causal keyspaces: none, or one of all sites.
+    /// The regions of causal keyspaces, ordered by id: none before there is one, then one of each name that a site that stays has.
     pub regions: Vec<Region>,
     /// Groups that stay at one site, ordered; at most [`crate::limits::PINS_MAX`].
     pub pins: Vec<Pin>,
@@ -96,6 +98,8 @@ pub struct SiteEntry {
     pub leaving: bool,
     /// What it can fail together with: sites of one name. `None`: it fails alone.
     pub failure_domain: Option<SiteName>,
+    /// The region that it is of, from when it joins: sites of one name. `None`: that of the sites that name none.
+    pub region: Option<SiteName>,
     /// Its nodes, ordered by id.
     pub nodes: Vec<NodeEntry>,
 }
@@ -105,6 +109,11 @@ impl SiteEntry {
     /// `none` says that the site fails alone.
     pub fn domain(stated: Option<&SiteName>, known: Option<&SiteName>) -> Option<SiteName> {
         stated.or(known).filter(|name| name.as_str() != "none").cloned()
+    }
+
+    /// The region that the name `none`, or no name, stands for.
+    pub fn stated_region(name: Option<&SiteName>) -> Option<SiteName> {
+        name.filter(|name| name.as_str() != "none").cloned()
     }
 }
 

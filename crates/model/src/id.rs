@@ -107,6 +107,16 @@ impl SiteName {
         })
     }
 
+    /// The same for the name of a region.
+    pub fn region(name: impl Into<String>) -> Result<SiteName, String> {
+        let name = name.into();
+        SiteName::new(name.clone()).map_err(|_| {
+            format!(
+                "{name:?} is no name of a region: use 1 to 64 of a-z, 0-9 and -, starting with a letter"
+            )
+        })
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -39,6 +39,8 @@ pub const CACHE_AGE_MS_DEFAULT: u64 = 1_000;
 pub const CACHE_AGE_MS_MAX: u64 = 60 * 60 * 1_000;
 /// Sites of a deployment.
 pub const SITES_MAX: usize = 10_000;
+/// Regions of a deployment.
+pub const REGIONS_MAX: usize = 16;
 /// Sites that hold the registry.
 pub const REGISTRARS_MAX: usize = 5;
 /// Changes of the registry whose outcome it remembers, for askers that ask again.

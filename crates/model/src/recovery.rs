@@ -338,6 +338,7 @@ mod tests {
             capacity_percent,
             leaving,
             failure_domain,
+            region: None,
             nodes,
         });
     }

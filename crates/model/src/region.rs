@@ -5,15 +5,17 @@
 //! version and does nothing under another one. So of a root that goes on without its standby and a standby that takes
 //! the root's place, one has its way, and what is late has none.
 
+use crate::deployment::described;
 use crate::{
     Ballot, Changed, KeyspaceSpec, Position, Registry, RegistryError, SiteEntry, SiteId, Term,
+    limits,
 };
 
 /// A registry that is recovered may have forgotten takeovers. The order goes on so many epochs later. 2^10.
 pub const EPOCHS_FORGOTTEN: u16 = 1_024;
 
-/// So many sites that stay hold all causal keyspaces, once a keyspace names its sites: the root, and one that can take its
-/// place.
+/// So many sites of a region that stay hold all causal keyspaces, once a keyspace names its sites: the root, and one that can
+/// take its place.
 pub const HOLDERS_MIN: usize = 2;
 
 /// A region of a deployment.
@@ -24,7 +26,8 @@ pub struct RegionId(pub u16);
 /// registry may have had and forgotten: that of the site, and those of sites after it. 2^6.
 pub const EPOCHS_SKIPPED: u16 = 64;
 
-/// A region: here that of all sites of a deployment. It is made with the first causal keyspace.
+/// A region: the sites that name it ([`SiteEntry::region`]), which are those that name the same one as its root. Sites that name
+/// none are one region. Regions are made with the first causal keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// Which one. Another root without the order of the one before is another region.
@@ -187,11 +190,6 @@ impl Region {
 }
 
 impl Registry {
-    /// The region of a site's causal keyspaces; `None`: there was never such a keyspace.
-    pub fn region_of(&self, site: SiteId) -> Option<&Region> {
-        self.regions.last().filter(|_| self.site(site).is_some())
-    }
-
     /// The region of that id.
     pub fn region(&self, id: RegionId) -> Option<&Region> {
         self.regions.iter().find(|region| region.id == id)
@@ -200,8 +198,7 @@ impl Registry {
     /// A site that is needed as the root of a region stays.
     pub(crate) fn check_no_root(&self, id: SiteId) -> Result<(), RegistryError> {
         let is_root = self.regions.iter().any(|region| region.root == id);
-        let has_causal = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
-        match self.site(id).filter(|_| is_root && has_causal) {
+        match self.site(id).filter(|_| is_root && self.has_causal()) {
             Some(root) => Err(RegistryError::Root(root.name.clone())),
             None => Ok(()),
         }
@@ -212,31 +209,44 @@ impl Registry {
         self.keyspaces.iter().all(|one| !one.spec.is_causal() || one.spec.is_held_by(site))
     }
 
-    /// The sites that stay and hold all causal keyspaces.
-    pub fn holders(&self) -> impl Iterator<Item = &SiteEntry> {
-        self.staying().filter(|site| self.holds_all_causal(site.id))
+    /// The sites of a region that stay and hold all causal keyspaces.
+    pub fn holders(&self, region: &Region) -> impl Iterator<Item = &SiteEntry> {
+        self.staying_of(region).filter(|site| self.holds_all_causal(site.id))
     }
 
-    /// A site stays if no other one could be the root: what others lack of causal keyspaces would go with it.
+    /// A site stays if no other one of its region could be the root: what others lack of causal keyspaces would go with it. So
+    /// does the last one of a region beside others.
     pub(crate) fn check_not_last_holder(&self, id: SiteId) -> Result<(), RegistryError> {
-        let others = self.staying().any(|site| site.id != id);
-        let mut holders = self.holders();
-        match (holders.next(), holders.next()) {
-            (Some(last), None) if others && last.id == id => {
-                Err(RegistryError::LastHolder(last.name.clone()))
-            }
-            _ => Ok(()),
+        let Some(site) = self.site(id).filter(|site| !site.leaving) else { return Ok(()) };
+        let others = self.staying().filter(|one| one.id != id && one.region == site.region);
+        let others: Vec<SiteId> = others.map(|one| one.id).collect();
+        let is_last = match others.is_empty() {
+            true => return self.check_not_last_of_region(site),
+            false => self.holds_all_causal(id),
+        };
+        match is_last && !others.into_iter().any(|one| self.holds_all_causal(one)) {
+            true => Err(RegistryError::LastHolder(site.name.clone())),
+            false => Ok(()),
         }
     }
 
-    fn check_holds_all(&self, site: &SiteEntry) -> Result<(), RegistryError> {
-        match self.holds_all_causal(site.id) {
-            true => Ok(()),
-            false => Err(RegistryError::HoldsNotAll(site.name.clone())),
+    fn check_not_last_of_region(&self, site: &SiteEntry) -> Result<(), RegistryError> {
+        match self.has_regions() && self.has_causal() {
+            true => Err(RegistryError::LastOfRegion(site.name.clone())),
+            false => Ok(()),
         }
     }
 
-    /// Makes the region of a causal keyspace that is to be, if there is none.
+    /// A site of the region that holds all can be its root or its standby.
+    fn check_can_order(&self, site: &SiteEntry, region: &Region) -> Result<(), RegistryError> {
+        match (self.is_in(site, region), self.holds_all_causal(site.id)) {
+            (false, _) => Err(RegistryError::OtherRegion(site.name.clone())),
+            (true, false) => Err(RegistryError::HoldsNotAll(site.name.clone())),
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// Makes the regions of a causal keyspace that is to be, if there are none.
     pub(crate) fn make_region_of(
         &mut self,
         spec: &KeyspaceSpec,
@@ -246,41 +256,82 @@ impl Registry {
             self.site(*site).ok_or_else(|| RegistryError::NoSite(site.to_string()))?;
         }
         let before = self.regions.clone();
-        self.make_region(spec, version)?;
-        let Some(region) = self.regions.last() else { return Ok(()) };
+        let made = self.make_regions(spec, version);
+        let checked = made.and_then(|()| {
+            self.regions.iter().try_for_each(|region| self.check_held(spec, region))
+        });
+        if checked.is_err() {
+            self.regions = before;
+        }
+        checked
+    }
+
+    /// The root of a region, and what is to take its place, hold a keyspace.
+    fn check_held(&self, spec: &KeyspaceSpec, region: &Region) -> Result<(), RegistryError> {
         let standby = region.standby.map(|standby| standby.site);
         let mut need = [Some(region.root), region.next, standby].into_iter().flatten();
         let lacks = need.find(|site| !spec.is_held_by(*site));
-        let lacks = lacks.and_then(|site| self.site(site)).map(|site| site.name.clone());
-        let holders = self.holders().filter(|site| spec.is_held_by(site.id)).count();
-        let wrong = match lacks {
-            Some(name) => Some(RegistryError::MustHold(name)),
-            None => (!spec.sites.is_empty() && holders < HOLDERS_MIN)
-                .then_some(RegistryError::TooFewHold),
-        };
-        wrong.map_or(Ok(()), |error| {
-            self.regions = before;
-            Err(error)
-        })
+        if let Some(site) = lacks.and_then(|site| self.site(site)) {
+            return Err(RegistryError::MustHold(site.name.clone()));
+        }
+        let staying = self.staying_of(region).count();
+        // The order of a region of one site ends with that site, whatever it holds.
+        let min = if self.has_regions() { HOLDERS_MIN.min(staying) } else { HOLDERS_MIN };
+        let holders = self.holders(region).filter(|site| spec.is_held_by(site.id)).count();
+        match !spec.sites.is_empty() && holders < min {
+            true => Err(RegistryError::TooFewHold),
+            false => Ok(()),
+        }
     }
 
-    /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
+    /// Makes the regions of causal keyspaces, or other ones in the place of those whose root is gone: that
     /// order had no keyspace any more.
-    fn make_region(&mut self, spec: &KeyspaceSpec, version: Ballot) -> Result<(), RegistryError> {
-        let before = self.regions.last();
-        let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
-        let stays = |region: &Region| self.site(region.root).is_some_and(|site| !site.leaving);
-        if before.is_some_and(|region| is_needed || stays(region)) {
+    fn make_regions(&mut self, spec: &KeyspaceSpec, version: Ballot) -> Result<(), RegistryError> {
+        let before = std::mem::take(&mut self.regions);
+        if !before.is_empty() && self.has_causal() {
+            self.regions = before;
             return Ok(());
         }
-        let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
-        let root = self.holders().map(|site| site.id).filter(|site| spec.is_held_by(*site)).min();
-        let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
+        let names = self.names_staying();
+        if names.len() > limits::REGIONS_MAX {
+            return Err(RegistryError::TooManyRegions);
+        }
+        let name_of = |region: &Region| match self.site(region.root) {
+            Some(root) => Some(root.region.clone()),
+            None => (before.len() == 1 && names.len() == 1).then(|| names[0].clone()),
+        };
+        let of = |name| before.iter().find(|one| name_of(one).as_ref() == Some(name));
+        let stays = |region: &Region| self.stays(region.root);
+        // The ids of regions that end are forgotten: then no other one keeps its id, so that all are above those.
+        let ended =
+            before.iter().any(|one| names.iter().all(|name| name_of(one).as_ref() != Some(name)));
+        let mut id = before.iter().map(|region| region.id.0).max().unwrap_or_default();
         // No position is of two regions.
-        let epoch = before.map_or(0, |region| region.epoch) + 1;
-        // An operator's choice outlives the region.
-        let standby_rule = before.map(|region| region.standby_rule).unwrap_or_default();
-        self.regions = vec![Region { standby_rule, ..Region::new(id, epoch, root) }];
+        let mut epoch = before.iter().map(|region| region.epoch).max().unwrap_or_default();
+        let mut made = Vec::new();
+        for name in &names {
+            let earlier = of(name);
+            if let Some(kept) = earlier.filter(|one| !ended && stays(one)) {
+                made.push(*kept);
+                continue;
+            }
+            let can = self.staying().filter(|site| site.region == *name);
+            let can = can.filter(|site| self.holds_all_causal(site.id));
+            let root = can.map(|site| site.id).filter(|site| spec.is_held_by(*site)).min();
+            let root = root.ok_or_else(|| match names.len() {
+                1 => RegistryError::NoSite("that stays".to_owned()),
+                _ => RegistryError::NoneHolds(described(name.as_ref())),
+            })?;
+            (id, epoch) = (id + 1, epoch + 1);
+            // An operator's choice outlives the region.
+            let standby_rule = earlier.map(|region| region.standby_rule).unwrap_or_default();
+            made.push(Region { standby_rule, ..Region::new(RegionId(id), epoch, root) });
+        }
+        if made.is_empty() {
+            return Err(RegistryError::NoSite("that stays".to_owned()));
+        }
+        made.sort_by_key(|region| region.id);
+        self.regions = made;
         self.settle_standby(version);
         Ok(())
     }
@@ -304,8 +355,16 @@ impl Registry {
 
     /// A site that leaves, or is gone, or is the root, is no standby; the one that is wanted is.
     fn settle_standby(&mut self, version: Ballot) {
-        let staying: Vec<SiteId> = self.holders().map(|site| site.id).collect();
-        for region in &mut self.regions {
+        let mut regions = std::mem::take(&mut self.regions);
+        let is_only = regions.len() == 1;
+        for region in &mut regions {
+            let name = self.site(region.root).map(|root| &root.region);
+            let of = self.staying().filter(|site| match name {
+                Some(name) => site.region == *name,
+                None => is_only,
+            });
+            let of = of.filter(|site| self.holds_all_causal(site.id));
+            let staying: Vec<SiteId> = of.map(|site| site.id).collect();
             let (root, rule) = (region.root, &mut region.standby_rule);
             let can = |site: SiteId| site != root && staying.contains(&site);
             if let StandbyChoice::At(site) = rule.choice
@@ -324,15 +383,24 @@ impl Registry {
                 kept.filter(|standby| standby.site == site).unwrap_or_else(|| new(site))
             });
         }
+        self.regions = regions;
     }
 
-    /// A standby is wanted, another one, or none, by an operator.
+    /// A standby is wanted, another one, or none, by an operator. `of`: the region, which may be missing if there is one only
+    /// or a site is named.
     pub(crate) fn set_standby(
         &mut self,
+        of: Option<RegionId>,
         rule: StandbyRule,
         version: Ballot,
     ) -> Result<Changed, RegistryError> {
-        let region = *self.regions.last().ok_or(RegistryError::NoRegion)?;
+        let region = match (of, rule.choice) {
+            (Some(id), _) => self.region(id),
+            (None, StandbyChoice::At(at)) if self.has_regions() => self.region_of(at),
+            (None, _) if self.has_regions() => return Err(RegistryError::WhichRegion),
+            (None, _) => self.regions.first(),
+        };
+        let region = *region.ok_or(RegistryError::NoRegion)?;
         if let StandbyChoice::At(at) = rule.choice {
             let site = self.site(at).ok_or_else(|| RegistryError::NoSite(at.to_string()))?;
             if at == region.root {
@@ -341,7 +409,7 @@ impl Registry {
             if site.leaving {
                 return Err(RegistryError::StandbyLeaves(site.name.clone()));
             }
-            self.check_holds_all(site)?;
+            self.check_can_order(site, &region)?;
         }
         if region.standby_rule != rule {
             self.put_region(Region { standby_rule: rule, ..region }, version);
@@ -360,7 +428,7 @@ impl Registry {
         let region = self.regions.iter().find(is_it).copied();
         let may = |region: &Region| {
             let other = region.standby.is_none_or(|one| one.site != site && !one.in_sync);
-            let other = other && self.holds_all_causal(site);
+            let other = other && self.can_order(site, region);
             region.standby_rule.choice == StandbyChoice::Nearest && other
         };
         if let Some(region) = region.filter(may) {
@@ -388,19 +456,22 @@ impl Registry {
     /// In another term of the registry no standby is in sync, and one may be the root: what is forgotten may say so. So
     /// the present epoch ends as that of a lost root does, and the site that recovers looks for its end.
     pub(crate) fn recover_regions(&mut self, version: Ballot) {
-        let by = version.term.site;
-        let staying: Vec<SiteId> = self.holders().map(|site| site.id).collect();
-        let by = staying.iter().copied().find(|site| *site == by).or(staying.first().copied());
         let has_standby = |region: &Region| {
             region.standby.is_some() || region.standby_rule.choice != StandbyChoice::Off
         };
-        for region in self.regions.iter_mut().filter(|region| has_standby(region)) {
+        let rebuilding = |region: &Region| {
+            let mut region = *region;
             if let Some(standby) = &mut region.standby {
                 (standby.in_sync, standby.since) = (false, version);
             }
+            let mut holders = self.holders(&region).map(|site| site.id);
+            let by = self.can_order(version.term.site, &region).then_some(version.term.site);
+            let by = by.filter(|by| self.stays(*by)).or_else(|| holders.next());
             let rebuilt = by.and_then(|by| region.rebuilding(by, EPOCHS_FORGOTTEN, version));
-            *region = rebuilt.unwrap_or(*region);
-        }
+            rebuilt.unwrap_or(region)
+        };
+        let of = |region: &Region| if has_standby(region) { rebuilding(region) } else { *region };
+        self.regions = self.regions.iter().map(of).collect();
         self.settle_standby(version);
     }
 
@@ -409,10 +480,11 @@ impl Registry {
         if site.leaving {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
-        self.check_holds_all(site)?;
-        let region = self.regions.last_mut().ok_or(RegistryError::NoRegion)?;
+        let region = *self.region_of(to).ok_or(RegistryError::NoRegion)?;
+        self.check_can_order(site, &region)?;
         let next = Some(to).filter(|to| *to != region.root);
-        if std::mem::replace(&mut region.next, next) != next {
+        for one in self.regions.iter_mut().filter(|one| one.id == region.id && one.next != next) {
+            one.next = next;
             self.changes += 1;
         }
         Ok(Changed::Site(to))
@@ -431,7 +503,7 @@ impl Registry {
         if site.leaving && to != region.root {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
-        self.check_holds_all(site)?;
+        self.check_can_order(site, region)?;
         // The root gives its order to one site. That may have an epoch already, of which this registry knows nothing
         // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
         let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
@@ -453,9 +525,18 @@ impl Registry {
         if site.leaving {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
-        self.check_holds_all(site)?;
         let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
-        let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
+        let Some(region) = self.regions.iter().find(is_it) else {
+            return match self.holds_all_causal(to) {
+                true => Ok(Changed::Site(to)),
+                false => Err(RegistryError::HoldsNotAll(site.name.clone())),
+            };
+        };
+        self.check_can_order(site, region)?;
+        // One that a recovery has begun goes on.
+        if self.has_regions() && !region.is_rebuilding() {
+            return Err(RegistryError::RebuildOfSeveral(described(self.region_name(region))));
+        }
         // The lost root may have given its order to a site whose epoch this registry has forgotten.
         let more = if region.is_rebuilding() { 1 } else { EPOCHS_SKIPPED };
         let changed = region.rebuilding(to, more, version).ok_or(RegistryError::NoRegion)?;

@@ -74,6 +74,7 @@ fn site(name: &str) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        region: None,
         nodes: Vec::new(),
     }
 }

@@ -514,9 +514,9 @@ impl v1::deployment_server::Deployment for Callee {
             let own = self.handle.site().to_string();
             let view = self.handle.map_view().await;
             // The site that is asked, if the order can go on there.
-            let is_own = registry.holders().any(|site| site.name.as_str() == own);
+            let is_own = registry.holders(&region).any(|site| site.name.as_str() == own);
             let can = |site: &&SiteEntry| site.id != region.root && !view.lost.contains(&site.id);
-            let other = registry.holders().find(can).filter(|_| !is_own);
+            let other = registry.holders(&region).find(can).filter(|_| !is_own);
             let other = other.map_or(own, |site| site.name.to_string());
             let to = if asked.to.is_empty() { other } else { asked.to };
             let is_away = view.lost.contains(&region.root) || view.silent.contains(&region.root);

@@ -207,6 +207,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: Vec::new(),
         };
         let sites = [(A, "a"), (B, "b"), (C, "c")].map(site).to_vec();

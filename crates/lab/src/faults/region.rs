@@ -38,7 +38,15 @@ pub(super) fn set_standby<C>(
     let (at, nearest) = (StandbyChoice::At(site), StandbyChoice::Nearest);
     let choice = *random.pick(&[nearest, nearest, nearest, at, at, StandbyChoice::Off]);
     let by_hand = random.chance(200);
-    let change = RegistryChange::SetStandby(StandbyRule { choice, by_hand });
+    let rule = StandbyRule { choice, by_hand };
+    let leaders = (0..simulation.sites.len()).filter_map(|site| simulation.leader(site));
+    let several =
+        leaders.filter_map(|node| simulation.registry(node)).find(|one| one.has_regions());
+    let region = several.and_then(|registry| Some(registry.region_of(site)?.id));
+    let change = match region {
+        Some(region) => RegistryChange::SetStandbyOf { region, rule },
+        None => RegistryChange::SetStandby(rule),
+    };
     promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
     Begun::Over
 }
@@ -50,14 +58,12 @@ pub(super) fn lose_root<C>(
     random: &mut Random,
 ) -> Begun {
     let leaders = (0..simulation.sites.len()).filter_map(|site| simulation.leader(site));
-    let roots = leaders.filter_map(|node| {
-        let registry = simulation.registry(node)?;
-        Some(registry.regions.last()?.root)
-    });
+    let registries = leaders.filter_map(|node| simulation.registry(node));
     let (mut is_root, mut all) = (0, 0);
-    for root in roots {
+    for registry in registries.filter(|registry| !registry.regions.is_empty()) {
+        let id = simulation.sites[fault.site].id;
         all += 1;
-        is_root += usize::from(Some(root) == simulation.sites[fault.site].id);
+        is_root += usize::from(registry.regions.iter().any(|region| Some(region.root) == id));
     }
     if 2 * is_root <= all || simulation.is_parted(fault.site) {
         return Begun::Skipped;

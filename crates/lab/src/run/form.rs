@@ -21,6 +21,7 @@ impl Run<'_> {
             self.lab.add_site(site.name.as_str(), self.world.node_link(place));
             self.lab.sites[place].capacity_percent = (site.capacity * 100.0) as u32;
             self.lab.sites[place].failure_domain.clone_from(&site.failure_domain);
+            self.lab.sites[place].region.clone_from(&site.region);
             if site.spare {
                 self.lab.keep_outside(place);
             }

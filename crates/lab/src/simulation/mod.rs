@@ -246,6 +246,8 @@ pub struct Group {
     pub capacity_percent: u32,
     /// What it can fail together with, from the next start of its nodes on.
     pub failure_domain: Option<model::SiteName>,
+    /// The region in which it founds a deployment or joins one.
+    pub region: Option<model::SiteName>,
     plan: SitePlan,
 }
 
@@ -372,6 +374,7 @@ impl<C> Simulation<C> {
             clients_cut: false,
             capacity_percent: 100,
             failure_domain: None,
+            region: None,
             plan: SitePlan::default(),
         };
         self.sites.push(group);

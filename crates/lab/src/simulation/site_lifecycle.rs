@@ -104,6 +104,7 @@ impl<C> Simulation<C> {
             capacity_percent: group.capacity_percent,
             leaving: false,
             failure_domain: group.failure_domain.clone(),
+            region: SiteEntry::stated_region(group.region.as_ref()),
             nodes: (1..=group.nodes.len() as u64).map(node).collect(),
         })
     }

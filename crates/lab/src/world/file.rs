@@ -96,6 +96,8 @@ pub struct SiteFile {
     pub capacity: f64,
     /// What it can fail together with, by the name that other sites give, too.
     pub failure_domain: Option<String>,
+    /// The region that it is of: sites of one name order their causal writes together.
+    pub region: Option<String>,
     /// Whether it is not there at first, and comes while the world runs, by a fault `join_site`.
     #[serde(default)]
     pub spare: bool,

@@ -99,6 +99,8 @@ pub struct Site {
     pub capacity: f64,
     /// What it can fail together with.
     pub failure_domain: Option<model::SiteName>,
+    /// The region that it is of.
+    pub region: Option<model::SiteName>,
     /// Whether it is not there at first.
     pub spare: bool,
 }

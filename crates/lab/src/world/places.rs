@@ -137,6 +137,9 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
     let domain = site.failure_domain.as_deref().map(|domain| {
         site_name(domain).map_err(|why| Wrong::at("failure_domain", format!("site: {why}")))
     });
+    let region = site.region.as_deref().map(|region| {
+        model::SiteName::region(region).map_err(|why| Wrong::at("region", format!("site: {why}")))
+    });
     Ok(Site {
         name,
         at,
@@ -145,14 +148,16 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
         parent: parent.transpose()?,
         capacity: site.capacity,
         failure_domain: domain.transpose()?,
+        region: region.transpose()?,
         spare: site.spare,
     })
 }
 
 fn plain(name: &str, at: Point, nodes: usize) -> Result<Site, Wrong> {
     let name = site_name(name).map_err(|why| Wrong::at("prefix", why))?;
-    let (witness, parent, capacity, failure_domain, spare) = (false, None, 1.0, None, false);
-    Ok(Site { name, at, nodes, witness, parent, capacity, failure_domain, spare })
+    let (witness, parent, capacity, spare) = (false, None, 1.0, false);
+    let (failure_domain, region) = (None, None);
+    Ok(Site { name, at, nodes, witness, parent, capacity, failure_domain, region, spare })
 }
 
 fn on_grid(grid: &GridFile, sites: &mut Vec<Site>) -> Result<(), Wrong> {

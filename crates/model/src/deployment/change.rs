@@ -115,6 +115,13 @@ pub enum RegistryChange {
     },
     /// Which site is to be the standby of the region's root, as an operator wants it, and when it takes over.
     SetStandby(StandbyRule),
+    /// The same of one of several regions.
+    SetStandbyOf {
+        /// The region.
+        region: RegionId,
+        /// The rule.
+        rule: StandbyRule,
+    },
     /// The root has chosen its standby, where that is left to it. Nothing is changed if its epoch is over.
     NameStandby {
         /// The region.
@@ -235,7 +242,10 @@ impl Registry {
             RegistryChange::ChangeRoot { region, epoch, to, cut } => {
                 self.change_root((*region, *epoch), *to, (*cut, version))
             }
-            RegistryChange::SetStandby(rule) => self.set_standby(*rule, version),
+            RegistryChange::SetStandby(rule) => self.set_standby(None, *rule, version),
+            RegistryChange::SetStandbyOf { region, rule } => {
+                self.set_standby(Some(*region), *rule, version)
+            }
             RegistryChange::NameStandby { region, epoch, site } => {
                 self.name_standby((*region, *epoch), *site, version)
             }
@@ -268,6 +278,7 @@ impl Registry {
         if self.sites.len() >= limits::SITES_MAX {
             return Err(RegistryError::TooManySites);
         }
+        self.check_region(entry.region.as_ref())?;
         let id = SiteId(self.site_next);
         self.site_next += 1;
         self.sites.push(SiteEntry { id, leaving: false, ..entry.clone() });
@@ -281,6 +292,7 @@ impl Registry {
             name: site_there.name.clone(),
             incarnation: site_there.incarnation,
             leaving: site_there.leaving,
+            region: site_there.region.clone(),
             ..entry.clone()
         };
         if *site_there != updated {
@@ -510,6 +522,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: Vec::new(),
         }
     }

@@ -98,8 +98,8 @@ pub enum RegistryError {
     HoldsNotAll(SiteName),
     /// The region would have a root whose place no other site can take.
     #[error(
-        "fewer than {min} sites that stay would hold all causal keyspaces, and no site could take the place of the root: name \
-         more sites with --sites, or none, so that all hold the keyspace",
+        "fewer than {min} sites of the region that stay would hold all causal keyspaces, and no site could take the place of the \
+         root: name more sites with --sites, or none, so that all hold the keyspace",
         min = HOLDERS_MIN
     )]
     TooFewHold,
@@ -147,6 +147,45 @@ pub enum RegistryError {
          `portolan site promote {0}` again, without `--without` but for sites that are lost, and remove it then"
     )]
     NotAllAsked(SiteName),
+    /// A region that begins after others would lack what these have ordered.
+    #[error(
+        "no site is of {name}, and regions are named before the first causal keyspace is made; join it to one of: {all} \
+         (`--region`)"
+    )]
+    NewRegion {
+        /// The region.
+        name: String,
+        /// What the others are called.
+        all: String,
+    },
+    /// There are as many as there may be.
+    #[error("a deployment has at most {max} regions", max = limits::REGIONS_MAX)]
+    TooManyRegions,
+    /// The order of its region would go with it.
+    #[error(
+        "{0} is the last site of its region that stays; it cannot leave while there are causal keyspaces: another site has to \
+         join the region before"
+    )]
+    LastOfRegion(SiteName),
+    /// It cannot order there.
+    #[error("{0} is of another region; a region's root and standby are of its own sites")]
+    OtherRegion(SiteName),
+    /// The region would have no root.
+    #[error(
+        "no site of {0} that stays would hold the keyspace; name one with --sites, and a second one if there are two"
+    )]
+    NoneHolds(String),
+    /// The region is to be named.
+    #[error("there are several regions; name one (`--region`)")]
+    WhichRegion,
+    /// The other regions may have what the rebuilt one does not find.
+    #[error(
+        "a region of several cannot be rebuilt yet: the order of {0} waits until its root is back, or its standby takes over"
+    )]
+    RebuildOfSeveral(String),
+    /// There is no such region.
+    #[error("there is no region {0}; `portolan region show` shows those there are")]
+    NoRegionNamed(String),
 }
 
 /// A refusal of a keyspace reads as that of a site that belongs to no deployment.

@@ -95,6 +95,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: Vec::new(),
         };
         let cars = KeyspaceSpec::linearizable_global("cars", "car:");

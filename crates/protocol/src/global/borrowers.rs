@@ -125,6 +125,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: (id < 4).then(|| SiteName::new("hall").unwrap()),
+            region: None,
             nodes: Vec::new(),
         };
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");

@@ -497,6 +497,7 @@ mod tests {
                 capacity_percent: 100,
                 leaving: false,
                 failure_domain: None,
+                region: None,
                 nodes: Vec::new(),
             });
         }

@@ -121,6 +121,7 @@ mod tests {
             capacity_percent,
             leaving,
             failure_domain: None,
+            region: None,
             nodes: Vec::new(),
         };
         Registry {

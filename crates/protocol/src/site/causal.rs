@@ -93,7 +93,7 @@ impl Causal {
             return;
         };
         if !self.layout.as_ref().is_some_and(|layout| layout.is_of(&member.registry)) {
-            self.layout = Some(Arc::new(Layout::of(&member.registry)));
+            self.layout = Some(Arc::new(Layout::of(&member.registry, member.own)));
         }
     }
 
@@ -129,7 +129,7 @@ fn region_of<S: State>(
         is_rebuilding: region.is_rebuilding(),
         layout: match layout.filter(|layout| layout.is_of(&member.registry)) {
             Some(layout) => layout.clone(),
-            None => Arc::new(Layout::of(&member.registry)),
+            None => Arc::new(Layout::of(&member.registry, member.own)),
         },
         next: region.next,
         standby: region.standby,

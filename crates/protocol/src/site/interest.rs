@@ -144,7 +144,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// The site that is asked for keyspaces that are not here.
+    /// The site of the region that is asked for keyspaces that are not here.
     fn holder_of(&self, keyspaces: &[KeyspaceId]) -> Option<SiteId> {
         let (member, region) = (self.machine.membership()?, self.machine.region()?);
         let lost = self.deployment.failure_detector.lost(self.now.monotonic);
@@ -152,7 +152,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let specs = keyspaces.iter().filter_map(|keyspace| self.machine.spec(*keyspace));
             *site != member.own && specs.into_iter().all(|spec| spec.is_held_by(*site))
         };
-        let others = member.registry.staying().map(|site| site.id).filter(holds);
+        let others = member.registry.staying_of(region).map(|site| site.id).filter(holds);
         let best = others.min_by_key(|site| (lost.contains(site), *site != region.root, *site));
         best.or_else(|| Some(region.root).filter(holds))
     }

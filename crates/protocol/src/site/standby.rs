@@ -86,13 +86,11 @@ fn has_registrars<S: State>(view: &View<'_, S>, lost: &BTreeSet<SiteId>) -> bool
 /// The best standby of this site beside the present one: the site that answers soonest, of those in other failure domains
 /// if there are any.
 fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<SiteId> {
-    let member = view.machine.membership()?;
-    let staying: Vec<SiteId> = member.registry.staying().map(|site| site.id).collect();
-    if staying.len() < SITES_MIN {
+    let (member, region) = (view.machine.membership()?, view.machine.region()?);
+    if member.registry.staying_of(region).count() < SITES_MIN {
         return None;
     }
-    let staying: Vec<SiteId> =
-        staying.into_iter().filter(|site| member.registry.holds_all_causal(*site)).collect();
+    let staying: Vec<SiteId> = member.registry.holders(region).map(|site| site.id).collect();
     let (lost, ms) = (view.failure_detector.lost(view.now), view.round_trips.all_ms());
     let can =
         |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);

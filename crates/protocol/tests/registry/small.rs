@@ -155,6 +155,7 @@ pub(crate) fn first(sites: u32, registrars: Registrars, is_open: bool) -> Conten
             capacity_percent,
             leaving,
             failure_domain,
+            region: None,
             nodes,
         });
     }

@@ -63,6 +63,7 @@ fn entry(site: usize, nodes: u64) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        region: None,
         nodes: (1..=nodes).map(node).collect(),
     }
 }

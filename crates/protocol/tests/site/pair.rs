@@ -33,6 +33,7 @@ fn entry(site: usize) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        region: None,
         nodes: vec![NodeEntry { node: NodeId(1), peer: "n1".into(), cluster: String::new() }],
     }
 }

@@ -11,6 +11,7 @@
 //! join = ["10.0.0.1:7381"]            # peer ports of existing nodes
 //! capacity = 1.0                      # share of the deployment's slots, relative to other sites
 //! failure_domain = "hall-2"           # sites of one name can fail together; "none": it fails alone
+//! region = "east"                     # sites of one name order their causal writes together; stays as it is
 //! witness = false                     # votes, but holds no data
 //! insecure = "allow-remote-without-credentials"   # opens remote ports without users
 //!
@@ -132,6 +133,7 @@ pub(super) struct File {
     capacity: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_domain: Option<String>,
+    region: Option<String>,
     join: Vec<String>,
     witness: bool,
     insecure: Option<String>,
@@ -225,6 +227,7 @@ impl File {
             data: config.data.clone(),
             capacity: f64::from(config.capacity_percent) / 100.0,
             failure_domain: config.failure_domain.as_ref().map(SiteName::to_string),
+            region: config.region.as_ref().map(SiteName::to_string),
             join: config.join.clone(),
             witness: config.witness,
             insecure: config.insecure.then(|| INSECURE_WORDS.to_owned()),
@@ -255,6 +258,8 @@ impl File {
         let failure_domain = self
             .failure_domain
             .map(|name| SiteName::domain(name).map_err(|what| value("--failure-domain", what)));
+        let region =
+            self.region.map(|name| SiteName::region(name).map_err(|what| value("--region", what)));
         let insecure = match self.insecure.as_deref() {
             None => false,
             Some(INSECURE_WORDS) => true,
@@ -271,6 +276,7 @@ impl File {
             site,
             capacity_percent: (self.capacity * 100.0).round() as u32,
             failure_domain: failure_domain.transpose()?,
+            region: region.transpose()?,
             handover_bytes_per_s_max: self.handover.bytes_per_s_max,
             node: NodeId(self.node),
             data: self.data,

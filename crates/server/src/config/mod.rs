@@ -56,6 +56,9 @@ pub struct Config {
     pub capacity_percent: u32,
     /// What the site can fail together with: all sites of that name; `none`: it fails alone. `None`: as the registry has it.
     pub failure_domain: Option<SiteName>,
+    /// The region that the site is of from when it joins or founds; `none`: that without a name. `None`: the same then, and
+    /// as the registry has it later.
+    pub region: Option<SiteName>,
     /// Bytes per second that handovers to other sites may use; 0: unlimited.
     pub handover_bytes_per_s_max: u64,
     /// This node's id in its site.
@@ -189,6 +192,7 @@ impl Default for Config {
             site: SiteName::new("site").expect("a site name by its own rule"),
             capacity_percent: 100,
             failure_domain: None,
+            region: None,
             handover_bytes_per_s_max: 0,
             node: NodeId(1),
             data: PathBuf::from("portolan-data"),

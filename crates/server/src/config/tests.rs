@@ -259,6 +259,7 @@ const EVERY: &str = r#"
     data = "d"
     capacity = 2.5
     failure_domain = "hall"
+    region = "east"
     join = ["h:1"]
     witness = true
     insecure = "allow-remote-without-credentials"

@@ -139,6 +139,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: Vec::new(),
         };
         let found = enter::look(&joining, std::slice::from_ref(&address), &site).await;

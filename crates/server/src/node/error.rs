@@ -72,6 +72,19 @@ pub enum StartError {
         /// Its data directory.
         data: String,
     },
+    /// The site has joined in another region.
+    #[error(
+        "site {site} has joined in the region {region}, and stays in it: start its nodes with --region {region} or without \
+         it, not with --region {stated}; another region needs another site"
+    )]
+    OtherRegion {
+        /// The site.
+        site: SiteName,
+        /// Its region.
+        region: String,
+        /// The one that this node is started with.
+        stated: SiteName,
+    },
     /// The system refuses a thread or random numbers.
     #[error("the system refuses {what}: {cause}")]
     System {

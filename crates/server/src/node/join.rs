@@ -106,6 +106,7 @@ pub(super) fn own_entry(config: &Config, own: &Identity, peer_address: &str) -> 
         capacity_percent: config.capacity_percent,
         leaving: false,
         failure_domain: SiteEntry::domain(config.failure_domain.as_ref(), None),
+        region: SiteEntry::stated_region(config.region.as_ref()),
         nodes: vec![node],
     }
 }

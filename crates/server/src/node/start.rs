@@ -24,7 +24,7 @@ use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{self, PeerTls};
 use crate::users::Users;
 use crate::watch::Watched;
-use model::{ClientId, DeploymentId, NodeId, SiteEntry};
+use model::{ClientId, DeploymentId, NodeId, SiteEntry, SiteName};
 use protocol::replica::raft::Ticks;
 use protocol::site::Options;
 use std::net::SocketAddr;
@@ -47,6 +47,20 @@ fn warn_of_other_address(members: &Members, node: NodeId, advertised: &str) {
     }
 }
 
+/// A site is of the region that it joined in, so that all its nodes are of one.
+fn check_region(config: &Config, site: &RealSite) -> Result<(), StartError> {
+    let (Some(stated), Some(own)) = (&config.region, site.status().deployment.clone()) else {
+        return Ok(());
+    };
+    let Some(entry) = own.registry.site(own.own) else { return Ok(()) };
+    let stated_region = SiteEntry::stated_region(Some(stated));
+    if entry.region == stated_region {
+        return Ok(());
+    }
+    let region = entry.region.as_ref().map_or_else(|| "none".to_owned(), SiteName::to_string);
+    Err(StartError::OtherRegion { site: config.site.clone(), region, stated: stated.clone() })
+}
+
 /// See [`Node::start`].
 pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let lock = identity::lock_directory(&config.data)?;
@@ -67,6 +81,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let options = options(config, &own, &described)?;
     let Files { recovered, writer, reader, snapshots, state } = files;
     let site = RealSite::new(options, clock.now(), &recovered, reader, snapshots.clone(), replica);
+    check_region(config, &site)?;
     warn_of_other_address(&site.status().members, config.node, &peers.advertised);
     let peers = peers.serve(config, &own, &site)?;
 

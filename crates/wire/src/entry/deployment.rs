@@ -13,28 +13,31 @@ code_struct!(MoveId { from, number });
 code_struct!(Pin { keyspace, tag, site });
 code_struct!(NodeEntry { node, peer, cluster });
 
-/// A site has two forms, so that what was written before there were failure domains is read, and a site without one
-/// is as it was:
+/// A site has several forms, so that what was written before there were failure domains and regions is read, and a site
+/// without them is as it was:
 ///
 /// ```text
-/// site = id ‖ name ‖ incarnation ‖ capacity ‖ leaving (0 or 1) ‖ nodes
-///      | id ‖ name ‖ incarnation ‖ capacity ‖ 2 + leaving ‖ nodes ‖ failure domain
+/// site = id ‖ name ‖ incarnation ‖ capacity ‖ form ‖ nodes ‖ failure domain, if any ‖ region, if any
+/// form = leaving (0 or 1) + 2 with a failure domain + 4 with a region
 /// ```
 const WITH_DOMAIN: u8 = 2;
+const WITH_REGION: u8 = 4;
 
 impl Code for SiteEntry {
     fn put(&self, out: &mut Vec<u8>) {
-        let SiteEntry { id, name, incarnation, capacity_percent, leaving, failure_domain, nodes } =
-            self;
+        let SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes, .. } = self;
+        let SiteEntry { failure_domain, region, .. } = self;
         id.put(out);
         name.put(out);
         incarnation.put(out);
         capacity_percent.put(out);
-        let form = if failure_domain.is_some() { WITH_DOMAIN } else { 0 };
-        out.push(form + u8::from(*leaving));
+        let mut form = u8::from(*leaving);
+        form += if failure_domain.is_some() { WITH_DOMAIN } else { 0 };
+        form += if region.is_some() { WITH_REGION } else { 0 };
+        out.push(form);
         nodes.put(out);
-        if let Some(domain) = failure_domain {
-            domain.put(out);
+        for name in [failure_domain, region].into_iter().flatten() {
+            name.put(out);
         }
     }
 
@@ -42,12 +45,22 @@ impl Code for SiteEntry {
         let (id, name) = Code::take(from)?;
         let (incarnation, capacity_percent) = Code::take(from)?;
         let form = from.byte()?;
-        if form > WITH_DOMAIN + 1 {
+        if form > 1 + WITH_DOMAIN + WITH_REGION {
             return Err(from.malformed("form of a site"));
         }
-        let (leaving, nodes) = (form % WITH_DOMAIN == 1, Code::take(from)?);
-        let failure_domain = (form >= WITH_DOMAIN).then(|| Code::take(from)).transpose()?;
-        Ok(SiteEntry { id, name, incarnation, capacity_percent, leaving, failure_domain, nodes })
+        let (leaving, nodes) = (form & 1 == 1, Code::take(from)?);
+        let mut named = |with: u8| (form & with == with).then(|| Code::take(from)).transpose();
+        let (failure_domain, region) = (named(WITH_DOMAIN)?, named(WITH_REGION)?);
+        Ok(SiteEntry {
+            id,
+            name,
+            incarnation,
+            capacity_percent,
+            leaving,
+            failure_domain,
+            region,
+            nodes,
+        })
     }
 }
 
@@ -101,6 +114,7 @@ code_enum!(RegistryChange as "change of the registry" {
     122 => Rebuild { region, epoch, to },
     123 => SettleRebuild { region, epoch, cut },
     124 => SetStandby(rule),
+    128 => SetStandbyOf { region, rule },
     125 => NameStandby { region, epoch, site },
     126 => SyncStandby { region, epoch, since, in_sync },
     127 => TakeOver { region, epoch, since, cut },
@@ -134,6 +148,14 @@ code_enum!(RegistryError as "registry error" {
     127 => TooFewHold,
     128 => LastHolder(name),
     129 => NotAllAsked(name),
+    130 => NewRegion { name, all },
+    131 => TooManyRegions,
+    132 => LastOfRegion(name),
+    133 => OtherRegion(name),
+    134 => NoneHolds(name),
+    135 => WhichRegion,
+    136 => RebuildOfSeveral(name),
+    137 => NoRegionNamed(name),
     140 => PinPlacement(keyspace),
     141 => PinTag,
     142 => PinLendTo { keyspace, site },
@@ -289,6 +311,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: vec![NodeEntry { node: NodeId(1), peer: "p:1".into(), cluster: "c:2".into() }],
         }
     }
@@ -444,8 +467,50 @@ mod tests {
             assert_eq!(bytes, [&head[..], &[form, 0], b"\x04hall"].concat());
             assert_eq!(decode_command(bytes), Ok(change(entry.clone())));
         }
-        let later = b"\x01\x0b\x02\x02\x04pier\xac\x02\x64\x04\x00\x04hall";
+        let later = b"\x01\x0b\x02\x02\x04pier\xac\x02\x64\x08\x00\x04hall";
         assert!(decode_command(Bytes::from_static(later)).is_err());
+    }
+
+    #[test]
+    fn a_site_with_a_region_is_of_another_form() {
+        let change = |entry| {
+            Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(entry)))
+        };
+        let (hall, east) = (SiteName::new("hall").ok(), SiteName::new("east").ok());
+        let head = b"\x01\x0b\x01\x02\x04pier\xac\x02\x64";
+        for (failure_domain, leaving, form, tail) in [
+            (None, false, 4, &b"\x04east"[..]),
+            (None, true, 5, b"\x04east"),
+            (hall.clone(), false, 6, b"\x04hall\x04east"),
+            (hall, true, 7, b"\x04hall\x04east"),
+        ] {
+            let region = east.clone();
+            let entry = SiteEntry { failure_domain, leaving, region, nodes: Vec::new(), ..site() };
+            let bytes = encode_command(&change(entry.clone()));
+            assert_eq!(bytes, [&head[..], &[form, 0], tail].concat());
+            for cut in 0..bytes.len() {
+                assert!(decode_command(bytes.slice(..cut)).is_err(), "cut at {cut}");
+            }
+            assert_eq!(decode_command(bytes), Ok(change(entry)));
+        }
+    }
+
+    #[test]
+    fn a_standby_of_one_of_several_regions_has_a_byte_of_its_own() {
+        let (choice, by_hand) = (model::StandbyChoice::At(SiteId(300)), true);
+        let rule = model::StandbyRule { choice, by_hand };
+        for (change, expected) in [
+            (RegistryChange::SetStandby(rule), &b"\x7c\x03\xac\x02\x01"[..]),
+            (
+                RegistryChange::SetStandbyOf { region: model::RegionId(2), rule },
+                b"\x80\x02\x03\xac\x02\x01",
+            ),
+        ] {
+            let command = Command::Deployment(DeploymentCommand::ChangeRegistry(change));
+            let bytes = encode_command(&command);
+            assert_eq!(bytes, [b"\x01\x0b", expected].concat());
+            assert_eq!(decode_command(bytes), Ok(command));
+        }
     }
 
     #[test]

@@ -225,6 +225,7 @@ pub(super) mod made {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: nodes.iter().map(node).collect(),
         }
     }

@@ -456,6 +456,7 @@ mod tests {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            region: None,
             nodes: Vec::new(),
         };
         let mut registry = Registry::empty(DeploymentId(7), 1);

@@ -268,6 +268,7 @@ fn entry(name: &str) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        region: None,
         nodes: Vec::new(),
     }
 }
