@@ -162,13 +162,13 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner())
     }
 
-    /// The region of causal keyspaces, and how far the asked node is in its order.
+    /// The regions of causal keyspaces, and how far the asked node is in the order of its own.
     pub async fn region(&self) -> Result<v1::ShowRegionResponse, Error> {
         let show = |channel, request| async move { deployment(channel).show_region(request).await };
         Ok(self.caller.call(Repeat::Read, v1::ShowRegionRequest {}, show).await?.into_inner())
     }
 
-    /// Sets which site is to be the root of the region.
+    /// Sets which site is to be the root of its region.
     pub async fn move_root(&self, to: &str) -> Result<(), Error> {
         let number = self.caller.sequence.begin();
         let request = Some(number.id());
@@ -178,24 +178,41 @@ impl Deployment {
     }
 
     /// Sets which site is to be the standby of the region's root, and whether that takes over by an operator's word only.
+    /// `region`: its name, or `none`; empty: that of the site that is named, or else of the asked one.
     pub async fn set_standby(
         &self,
         choice: v1::set_standby_request::Choice,
         by_hand: bool,
+        region: &str,
     ) -> Result<(), Error> {
         let number = self.caller.sequence.begin();
         let request = Some(number.id());
-        let message = v1::SetStandbyRequest { choice: Some(choice), by_hand, request };
+        let message = v1::SetStandbyRequest {
+            choice: Some(choice),
+            by_hand,
+            request,
+            region: region.to_owned(),
+        };
         let ask = |channel, request| async move { deployment(channel).set_standby(request).await };
         self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
     }
 
     /// Has the order of causal keys go on without its root, which is lost. `to`: the site that is to look after it;
-    /// empty: the asked one. Returns the lost root's name.
-    pub async fn rebuild_region(&self, to: &str, force: bool) -> Result<String, Error> {
+    /// empty: the asked one. `region`: its name, or `none`; empty: that of the asked site. Returns the lost root's name.
+    pub async fn rebuild_region(
+        &self,
+        to: &str,
+        force: bool,
+        region: &str,
+    ) -> Result<String, Error> {
         let number = self.caller.sequence.begin();
         let request = Some(number.id());
-        let message = v1::RebuildRegionRequest { to: to.to_owned(), force, request };
+        let message = v1::RebuildRegionRequest {
+            to: to.to_owned(),
+            force,
+            request,
+            region: region.to_owned(),
+        };
         let ask =
             |channel, request| async move { deployment(channel).rebuild_region(request).await };
         let answer = self.caller.call(Repeat::Numbered, message, ask).await?;

@@ -328,14 +328,17 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
 
 #[test]
 fn where_keys_may_go_is_stated_shown_and_taken_back() {
-    let node = Node::start(&["--site", "pier-39", "--failure-domain", "hall"]);
+    let settings = ["--site", "pier-39", "--failure-domain", "hall", "--region", "east"];
+    let node = Node::start(&settings);
     // The site's leader founds its deployment a moment after the node serves.
     let asked = || node.run(&["site", "show", "pier-39"]);
     let shown = (0..100).map(|_| asked()).find(|shown| shown.code == 0);
-    assert_says(&shown.expect("it is shown soon").out(), &["failure domain: hall"]);
-    assert_says(&node.run(&["site", "list"]).out(), &["domain", "hall"]);
+    let shown = shown.expect("it is shown soon").out();
+    assert_says(&shown, &["failure domain: hall", "region: east"]);
+    assert_says(&node.run(&["site", "list"]).out(), &["domain", "hall", "region", "east"]);
     let sites = json(&node.run(&["site", "list", "--json"]).out());
     assert_eq!(sites["sites"][0]["failure_domain"], "hall");
+    assert_eq!(sites["sites"][0]["region"], "east");
 
     let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
     let rules = ["--lend-to", "pier-39", "--priority", "300"];

@@ -2619,7 +2619,7 @@ pub mod cluster_server {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShowRegionRequest {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShowRegionResponse {
     #[prost(uint32, tag = "1")]
     pub id: u32,
@@ -2651,6 +2651,10 @@ pub struct ShowRegionResponse {
     pub held_keys: u64,
     #[prost(uint64, tag = "181")]
     pub held_bytes: u64,
+    #[prost(string, tag = "190")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "191")]
+    pub others: ::prost::alloc::vec::Vec<ShowRegionResponse>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RebuiltRegion {
@@ -2678,6 +2682,8 @@ pub struct RebuildRegionRequest {
     pub to: ::prost::alloc::string::String,
     #[prost(bool, tag = "2")]
     pub force: bool,
+    #[prost(string, tag = "161")]
+    pub region: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "160")]
     pub request: ::core::option::Option<RequestId>,
 }
@@ -2692,6 +2698,8 @@ pub struct SetStandbyRequest {
     pub by_hand: bool,
     #[prost(message, optional, tag = "5")]
     pub request: ::core::option::Option<RequestId>,
+    #[prost(string, tag = "161")]
+    pub region: ::prost::alloc::string::String,
     #[prost(oneof = "set_standby_request::Choice", tags = "1, 2, 3")]
     pub choice: ::core::option::Option<set_standby_request::Choice>,
 }
@@ -2927,6 +2935,8 @@ pub struct Site {
     pub reach: ::prost::alloc::string::String,
     #[prost(string, tag = "184")]
     pub failure_domain: ::prost::alloc::string::String,
+    #[prost(string, tag = "185")]
+    pub region: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mirror {

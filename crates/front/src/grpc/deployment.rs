@@ -2,7 +2,7 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use super::registry::{name_of, names_of, outcome_of, site_named, site_shown};
-use super::{failovers, orders, placement};
+use super::{failovers, orders, placement, regions};
 use model::{
     Answer, BackupChoice, Body, Command, GlobalCommand, Group, OperatorCommand, Pin, Refusal,
     Registry, RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
@@ -54,6 +54,7 @@ impl v1::deployment_server::Deployment for Callee {
                     mirror: self.mirror(deployment.own, site.id),
                     lost_to: lost_to(registry, site.id),
                     failure_domain: domain_of(site),
+                    region: site.region.as_ref().map(ToString::to_string).unwrap_or_default(),
                 }
             };
             Ok(v1::ListSitesResponse {
@@ -425,32 +426,28 @@ impl v1::deployment_server::Deployment for Callee {
         self.measured(Method::ShowRegion, async {
             self.administrator(&request).await?;
             let registry = self.registry().await?;
-            let Some(region) = registry.regions.last() else {
-                return Ok(v1::ShowRegionResponse::default());
+            let own = registry.site_named(self.handle.site().as_str());
+            let own =
+                own.and_then(|site| registry.region_of(site.id)).or(match registry.has_regions() {
+                    true => None,
+                    false => registry.regions.first(),
+                });
+            let others =
+                registry.regions.iter().filter(|one| own.is_none_or(|own| own.id != one.id));
+            let others = others.map(|region| regions::shown(&registry, region)).collect();
+            let Some(region) = own else {
+                return Ok(v1::ShowRegionResponse { others, ..v1::ShowRegionResponse::default() });
             };
             let (here, held) = (self.handle.causal(), self.handle.held());
-            let (standby, rule) = (region.standby, region.standby_rule);
             Ok(v1::ShowRegionResponse {
-                id: u32::from(region.id.0),
-                epoch: u32::from(region.epoch),
-                root: name_of(&registry, region.root),
                 applied_epoch: u32::from(here.applied.epoch()),
                 applied_count: here.applied.count(),
                 last_revision: here.last_revision.0,
                 ordered_revision: here.own_ordered.0,
-                next: region.next.map(|next| name_of(&registry, next)).unwrap_or_default(),
-                rebuilt: region.rebuilt.map(|rebuilt| v1::RebuiltRegion {
-                    is_open: rebuilt.is_open,
-                    until_epoch: u32::from(rebuilt.until),
-                    above_epoch: u32::from(rebuilt.above.epoch()),
-                    above_count: rebuilt.above.count(),
-                }),
-                standby: standby.map(|one| name_of(&registry, one.site)).unwrap_or_default(),
-                standby_in_sync: standby.is_some_and(|one| one.in_sync),
-                standby_by_hand: rule.by_hand,
-                standby_nearest: rule.choice == StandbyChoice::Nearest,
                 held_keys: held.keys,
                 held_bytes: held.bytes,
+                others,
+                ..regions::shown(&registry, region)
             })
         })
         .await
@@ -490,7 +487,15 @@ impl v1::deployment_server::Deployment for Callee {
                     Some(Choice::Off(_)) => StandbyChoice::Off,
                     None => return Err(Invalid::Missing("choice").into()),
                 };
-                Ok(RegistryChange::SetStandby(StandbyRule { choice, by_hand: asked.by_hand }))
+                let rule = StandbyRule { choice, by_hand: asked.by_hand };
+                let of_named = matches!(choice, StandbyChoice::At(_)) && asked.region.is_empty();
+                if !of_named {
+                    let region = regions::asked(&registry, self.handle.site(), &asked.region)?.id;
+                    if registry.has_regions() {
+                        return Ok(RegistryChange::SetStandbyOf { region, rule });
+                    }
+                }
+                Ok(RegistryChange::SetStandby(rule))
             };
             self.change_registry(&registry, request_id(asked.request)?, deadline_ms, change)
                 .await?;
@@ -508,8 +513,7 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
-            let none = || status(&Refusal::Registry(RegistryError::NoRegion).into());
-            let region = *registry.regions.last().ok_or_else(none)?;
+            let region = regions::asked(&registry, self.handle.site(), &asked.region)?;
             let lost = name_of(&registry, region.root);
             let own = self.handle.site().to_string();
             let view = self.handle.map_view().await;

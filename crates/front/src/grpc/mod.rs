@@ -21,6 +21,7 @@ mod failovers;
 mod kv;
 mod orders;
 mod placement;
+mod regions;
 mod registry;
 mod retries;
 mod session;

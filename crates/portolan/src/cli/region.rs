@@ -1,19 +1,21 @@
-//! `region`: the site that orders the writes of causal keyspaces, and how far a node is in that order.
+//! `region`: the sites that order the writes of causal keyspaces, one for each region, and how far a node is in the order of its
+//! own.
 
 use super::connect::{Connect, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand, ValueEnum};
+use client::Client;
 use client::v1::{self, set_standby_request::Choice};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// What to do with the region of causal keyspaces.
+/// What to do with the regions of causal keyspaces.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show the site that orders, and how far the asked node is
+    /// Show the sites that order, and how far the asked node is
     Show(Show),
-    /// Have another site order, once it has all of the order; the present root: it is to stay
+    /// Have another site of its region order, once it has all of the order; the present root: it is to stay
     MoveRoot(MoveRoot),
     /// Choose the site that goes on with the order if the root is lost
     ///
@@ -28,7 +30,7 @@ pub(crate) enum Command {
     Rebuild(Rebuild),
 }
 
-/// The region.
+/// The regions.
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
@@ -53,6 +55,9 @@ pub(crate) struct Standby {
     /// Whether it takes over by itself, ten seconds after the root was lost, or by `region move-root` to it
     #[arg(long, value_enum, default_value_t = Failover::Auto)]
     failover: Failover,
+    /// Of several regions this one; none: the one without a name [default: that of the site, or of the asked site]
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -60,7 +65,7 @@ pub(crate) struct Standby {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct StandbyChoice {
-    /// This site
+    /// This site, as the standby of its region's root
     #[arg(long, value_name = "SITE")]
     at: Option<String>,
     /// The site that is nearest to the root, from three sites on
@@ -80,7 +85,8 @@ enum Failover {
 
 impl Standby {
     fn run(self) -> Result<(), Failed> {
-        let Standby { choice: StandbyChoice { at, nearest, .. }, failover, connect } = self;
+        let Standby { choice: StandbyChoice { at, nearest, .. }, failover, region, connect } = self;
+        let region = region.unwrap_or_default();
         connect.run(|client| async move {
             let (choice, done) = match (at, nearest) {
                 (Some(at), _) => (
@@ -98,7 +104,7 @@ impl Standby {
                         .to_owned(),
                 ),
             };
-            client.deployment().set_standby(choice, failover == Failover::ByHand).await?;
+            client.deployment().set_standby(choice, failover == Failover::ByHand, &region).await?;
             Ok(show::print(done)?)
         })
     }
@@ -113,6 +119,9 @@ pub(crate) struct Rebuild {
     /// Do so even if the root can be reached
     #[arg(long)]
     force: bool,
+    /// Of several regions this one; none: the one without a name [default: that of the asked site]
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -121,7 +130,8 @@ impl Rebuild {
     fn run(self) -> Result<(), Failed> {
         self.connect.run(|client| async move {
             let to = self.to.unwrap_or_default();
-            let lost = client.deployment().rebuild_region(&to, self.force).await?;
+            let region = self.region.unwrap_or_default();
+            let lost = client.deployment().rebuild_region(&to, self.force, &region).await?;
             Ok(show::print(format!(
                 "the order goes on without {lost}: `portolan region show` shows where, and what is lost. \
                  It takes some ten seconds if a site does not answer"
@@ -133,19 +143,36 @@ impl Rebuild {
 impl MoveRoot {
     fn run(self) -> Result<(), Failed> {
         self.connect.run(|client| async move {
-            let before = client.deployment().region().await?;
+            let before = root_for(&client, &self.to).await?;
             client.deployment().move_root(&self.to).await?;
-            let stays = before.root == self.to;
+            let stays = before == self.to;
             Ok(show::print(match stays {
                 true => format!("{} stays the root", self.to),
                 false => format!(
                     "{} is to be the root in the place of {}: `portolan region show` shows when it is, and \
                      `portolan job show root` at {} what it waits for",
-                    self.to, before.root, before.root
+                    self.to, before, before
                 ),
             })?)
         })
     }
+}
+
+/// The root of the region that a site is of.
+async fn root_for(client: &Client, site: &str) -> Result<String, Failed> {
+    let shown = client.deployment().region().await?;
+    if shown.others.is_empty() {
+        return Ok(shown.root);
+    }
+    let listed = client.deployment().sites().await?.sites;
+    let name = listed.iter().find(|one| one.name == site).map(|site| &site.region);
+    let mut regions = all(&shown).filter(|region| Some(&region.name) == name);
+    Ok(regions.next().map(|region| region.root.clone()).unwrap_or_default())
+}
+
+/// That of the asked node, if it has one, and the others.
+fn all(shown: &v1::ShowRegionResponse) -> impl Iterator<Item = &v1::ShowRegionResponse> {
+    std::iter::once(shown).filter(|own| own.id > 0).chain(&shown.others)
 }
 
 impl Command {
@@ -173,12 +200,30 @@ impl Show {
     }
 }
 
-fn as_json(region: &v1::ShowRegionResponse) -> Value {
-    if region.id == 0 {
+fn as_json(shown: &v1::ShowRegionResponse) -> Value {
+    if shown.id == 0 && shown.others.is_empty() {
         return Value::Null;
     }
+    let mut own = region_as_json(shown);
+    let others: Vec<Value> = shown.others.iter().map(region_as_json).collect();
+    for (key, value) in [
+        ("applied", json!(applied(shown))),
+        ("last_revision", json!(shown.last_revision)),
+        ("ordered_revision", json!(shown.ordered_revision)),
+        ("held_keys", json!(shown.held_keys)),
+        ("held_bytes", json!(shown.held_bytes)),
+        ("others", Value::Array(others)),
+    ] {
+        own[key] = value;
+    }
+    own
+}
+
+/// What every node has of a region.
+fn region_as_json(region: &v1::ShowRegionResponse) -> Value {
     json!({
         "id": region.id,
+        "name": (!region.name.is_empty()).then_some(&region.name),
         "epoch": region.epoch,
         "root": region.root,
         "next": (!region.next.is_empty()).then_some(&region.next),
@@ -186,56 +231,65 @@ fn as_json(region: &v1::ShowRegionResponse) -> Value {
             json!({ "site": region.standby, "in_sync": region.standby_in_sync })
         }),
         "standby_by_hand": region.standby_by_hand,
-        "applied": applied(region),
-        "last_revision": region.last_revision,
-        "ordered_revision": region.ordered_revision,
-        "held_keys": region.held_keys,
-        "held_bytes": region.held_bytes,
         "rebuilding": region.rebuilt.as_ref().is_some_and(|rebuilt| rebuilt.is_open),
         "lost": lost(region).map(|(above, until)| json!({ "above": above, "until_epoch": until })),
     })
 }
 
-fn as_text(region: &v1::ShowRegionResponse) -> String {
-    if region.id == 0 {
+const HEADS: [&str; 8] =
+    ["region", "name", "epoch", "root", "standby", "applied", ">last own write", ">ordered"];
+
+fn as_text(shown: &v1::ShowRegionResponse) -> String {
+    let has_names = all(shown).any(|region| !region.name.is_empty());
+    let rows = all(shown).map(|region| {
+        let root = match region.next.as_str() {
+            "" => region.root.clone(),
+            next => format!("{}, then {next}", region.root),
+        };
+        let name = if region.name.is_empty() { "none" } else { &region.name };
+        let mut row = vec![region.id.to_string(), name.to_owned(), region.epoch.to_string()];
+        row.extend([root, standby(region)]);
+        row.extend(match region.id == shown.id {
+            true => [
+                applied(region),
+                region.last_revision.to_string(),
+                region.ordered_revision.to_string(),
+            ],
+            false => [String::new(), String::new(), String::new()],
+        });
+        row
+    });
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
         return "there is no region: there was never a causal keyspace".to_owned();
     }
-    let root = match region.next.as_str() {
-        "" => region.root.clone(),
-        next => format!("{}, then {next}", region.root),
-    };
-    let mut table = Table::new([
-        "region",
-        "epoch",
-        "root",
-        "standby",
-        "applied",
-        ">last own write",
-        ">ordered",
-    ]);
-    table.row([
-        region.id.to_string(),
-        region.epoch.to_string(),
-        root,
-        standby(region),
-        applied(region),
-        region.last_revision.to_string(),
-        region.ordered_revision.to_string(),
-    ]);
-    let mut text = table.to_string();
-    if region.rebuilt.as_ref().is_some_and(|rebuilt| rebuilt.is_open) {
-        let _ = write!(
-            text,
-            "\n\n{} asks the sites how far they have the order; until then it rests",
-            region.root
-        );
+    let mut heads = HEADS.map(str::to_owned).to_vec();
+    if !has_names {
+        heads.remove(1);
+        rows.iter_mut().for_each(|row| drop(row.remove(1)));
     }
-    if region.held_keys > 0 {
-        let (keys, bytes) = (region.held_keys, region.held_bytes);
+    let mut text = Table::of(heads, rows).to_string();
+    for region in all(shown) {
+        if region.rebuilt.as_ref().is_some_and(|rebuilt| rebuilt.is_open) {
+            let _ = write!(
+                text,
+                "\n\n{} asks the sites how far they have the order; until then it rests",
+                region.root
+            );
+        }
+    }
+    if shown.held_keys > 0 {
+        let (keys, bytes) = (shown.held_keys, shown.held_bytes);
         let _ = write!(text, "\n\nheld on demand: {keys} keys, {bytes} bytes");
     }
-    if let Some((above, until)) = lost(region) {
-        let _ = write!(text, "\n\nlost with a root: what was behind {above} before epoch {until}");
+    for region in all(shown) {
+        let of = if has_names { format!(" of region {}", region.id) } else { String::new() };
+        if let Some((above, until)) = lost(region) {
+            let _ = write!(
+                text,
+                "\n\nlost with a root{of}: what was behind {above} before epoch {until}"
+            );
+        }
     }
     text
 }
@@ -287,6 +341,8 @@ mod tests {
             standby_nearest: false,
             held_keys: 3,
             held_bytes: 500,
+            name: String::new(),
+            others: Vec::new(),
         };
         assert!(as_text(&region).contains("west (in sync)"), "{}", as_text(&region));
         assert_eq!(as_json(&region)["standby"]["in_sync"], true);
@@ -302,5 +358,69 @@ mod tests {
         assert_eq!(as_json(&region)["applied"], "1.7");
         assert!(as_text(&v1::ShowRegionResponse::default()).contains("no region"));
         assert_eq!(as_json(&v1::ShowRegionResponse::default()), Value::Null);
+    }
+
+    #[test]
+    fn the_regions_of_other_sites_are_shown_without_what_this_one_has() {
+        let region = |id, name: &str, root: &str| v1::ShowRegionResponse {
+            id,
+            epoch: id,
+            root: root.to_owned(),
+            name: name.to_owned(),
+            ..v1::ShowRegionResponse::default()
+        };
+        let others = vec![region(1, "", "pier"), region(3, "west", "quay")];
+        let shown = v1::ShowRegionResponse {
+            applied_epoch: 2,
+            applied_count: 7,
+            others,
+            ..region(2, "east", "hall")
+        };
+        let text = as_text(&shown);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][..4], ["region", "name", "epoch", "root"], "{text}");
+        assert_eq!(lines[1], ["2", "east", "2", "hall", "none", "2.7", "0", "0"], "{text}");
+        assert_eq!(lines[2], ["1", "none", "1", "pier", "none"], "{text}");
+        assert_eq!(lines[3], ["3", "west", "3", "quay", "none"], "{text}");
+        let json = as_json(&shown);
+        assert_eq!((&json["name"], &json["applied"]), (&json!("east"), &json!("2.7")));
+        assert_eq!(json["others"][0]["name"], Value::Null);
+        assert_eq!(json["others"][1]["root"], "quay");
+        // A site without a region among those that have one.
+        let none = v1::ShowRegionResponse { id: 0, ..shown };
+        assert_eq!(as_text(&none).lines().count(), 3);
+        let plain = v1::ShowRegionResponse { others: Vec::new(), ..region(1, "", "pier") };
+        assert!(!as_text(&plain).contains("name"));
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn parsed(line: &str) -> Result<Command, clap::Error> {
+        use clap::Parser as _;
+        let words = std::iter::once("region").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.command)
+    }
+
+    #[test]
+    fn a_region_is_named_where_no_site_is() {
+        let Ok(Command::Standby(asked)) = parsed("standby --nearest --region west") else {
+            panic!("a standby is chosen")
+        };
+        assert_eq!((asked.region.as_deref(), asked.choice.nearest), (Some("west"), true));
+        let Ok(Command::Standby(asked)) = parsed("standby --at pier") else {
+            panic!("a standby is chosen")
+        };
+        assert_eq!((asked.region, asked.choice.at.as_deref()), (None, Some("pier")));
+        let Ok(Command::Rebuild(asked)) = parsed("rebuild --force --region none") else {
+            panic!("a region is rebuilt")
+        };
+        assert_eq!((asked.region.as_deref(), asked.force), (Some("none"), true));
+        assert!(parsed("move-root --to pier --region west").is_err(), "that of the site");
+        assert!(parsed("standby --region west").is_err(), "no choice is made");
     }
 }

@@ -44,6 +44,12 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "NAME", env = "PORTOLAN_FAILURE_DOMAIN", help_heading = "Site")]
     failure_domain: Option<String>,
 
+    /// The region that orders this site's writes to causal keyspaces: all sites that give the same name; 1 to 64 of a-z,
+    /// 0-9 and -, starting with a letter. It is given when the site joins (or founds) and stays; none: the region of the
+    /// sites that give no name [default: none, when it joins]
+    #[arg(long, value_name = "NAME", env = "PORTOLAN_REGION", help_heading = "Site")]
+    region: Option<String>,
+
     /// Peer ports of nodes of the site to join, or of any site of the deployment to join; without it
     /// an empty node is a site and a deployment of its own
     #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]

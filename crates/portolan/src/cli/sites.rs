@@ -79,17 +79,8 @@ fn list(asked: Listing) -> Result<(), Failed> {
             let all = json!({ "version": listed.version, "own": listed.own, "sites": sites });
             return Ok(show::print_json(&all)?);
         }
-        let mut table = Table::new([
-            ">id",
-            "site",
-            ">nodes",
-            ">slots",
-            "known",
-            ">capacity",
-            "domain",
-            "backup",
-            "",
-        ]);
+        let has_regions = listed.sites.iter().any(|site| !site.region.is_empty());
+        let mut rows = Vec::new();
         for site in &listed.sites {
             let mut notes = Vec::new();
             if site.id == listed.own {
@@ -104,20 +95,31 @@ fn list(asked: Listing) -> Result<(), Failed> {
             if !site.lost_to.is_empty() {
                 notes.push("lost");
             }
-            table.row([
+            let mut row = vec![
                 site.id.to_string(),
                 site.name.clone(),
                 site.nodes.len().to_string(),
                 site.slots.to_string(),
                 known(site, listed.own),
                 share(site),
+            ];
+            row.extend(has_regions.then(|| region(site).unwrap_or("-").to_owned()));
+            row.extend([
                 domain(site).unwrap_or("-").to_owned(),
                 promote::mirror(site),
                 notes.join(", "),
             ]);
+            rows.push(row);
         }
-        Ok(show::print(table)?)
+        Ok(show::print(Table::of(heads(has_regions), rows))?)
     })
+}
+
+/// Of the table of sites. `has_regions`: a site names one.
+fn heads(has_regions: bool) -> Vec<String> {
+    let first = [">id", "site", ">nodes", ">slots", "known", ">capacity"];
+    let heads = first.into_iter().chain(has_regions.then_some("region"));
+    heads.chain(["domain", "backup", ""]).map(str::to_owned).collect()
 }
 
 impl Show {
@@ -144,8 +146,9 @@ impl Show {
                 table.row([format!("n{}", node.node), node.peer.clone(), node.cluster.clone()]);
             }
             let domain = domain(&site).unwrap_or("none: it fails alone");
+            let region = region(&site).map(|name| format!("region: {name}\n")).unwrap_or_default();
             let backup = format!("failure domain: {domain}\nbackup: {}", promote::mirror(&site));
-            Ok(show::print(format!("{head}\n{backup}\n\n{table}"))?)
+            Ok(show::print(format!("{head}\n{region}{backup}\n\n{table}"))?)
         })
     }
 }
@@ -229,6 +232,11 @@ fn domain(site: &v1::Site) -> Option<&str> {
     Some(site.failure_domain.as_str()).filter(|name| !name.is_empty())
 }
 
+/// The region that it names.
+fn region(site: &v1::Site) -> Option<&str> {
+    Some(site.region.as_str()).filter(|name| !name.is_empty())
+}
+
 fn as_json(site: &v1::Site) -> serde_json::Value {
     let node = |node: &v1::SiteNode| json!({ "node": node.node, "peer": node.peer, "redis_cluster": node.cluster });
     json!({
@@ -236,6 +244,7 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
         "name": site.name,
         "capacity": f64::from(site.capacity_percent) / 100.0,
         "failure_domain": domain(site),
+        "region": region(site),
         "leaving": site.leaving,
         "slots": site.slots,
         "slots_age_ms": site.slots_age_ms,
