@@ -327,6 +327,29 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
 }
 
 #[test]
+fn a_node_does_not_start_in_another_region() {
+    let kept = tempfile::tempdir().unwrap();
+    let data = kept.path().join("data");
+    let start = |more: &[&str]| Node::start_in(tempfile::tempdir().unwrap(), &data, more);
+    let node = start(&["--site", "pier-39", "--region", "east"]);
+    let asked = || node.run(&["site", "show", "pier-39"]);
+    assert!((0..100).any(|_| asked().code == 0), "it founds a deployment");
+    let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "region"];
+    node.run(&[&create[..], &["--consistency", "causal"]].concat()).out();
+    assert_says(&node.run(&["region", "show"]).out(), &["name", "east", "pier-39"]);
+    let unknown = ["region", "standby", "--nearest", "--region", "west"];
+    assert_says(&node.run(&unknown).err(REFUSED), &["there is no region west"]);
+    drop(node);
+    let any = "127.0.0.1:0";
+    let ports = ["serve", "--redis", any, "--grpc", any, "--peer", any, "--admin", "off"];
+    let mut other = portolan(&ports);
+    other.arg("--data").arg(&data).args(["--site", "pier-39", "--region", "west"]);
+    let ended = end(&mut other);
+    assert_says(&ended.err(CANNOT_SERVE), &["joined in the region east", "not with --region west"]);
+    drop(start(&["--site", "pier-39"]));
+}
+
+#[test]
 fn where_keys_may_go_is_stated_shown_and_taken_back() {
     let settings = ["--site", "pier-39", "--failure-domain", "hall", "--region", "east"];
     let node = Node::start(&settings);

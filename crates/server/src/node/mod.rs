@@ -139,6 +139,9 @@ impl Node {
             ));
         }
         runtime.spawn(handle.clone().keep_cursors());
+        if let Some(region) = config.region.clone() {
+            runtime.spawn(tasks::report_other_region(handle.clone(), region));
+        }
         let (keyspaces, lend_to) = (config.keyspaces.clone(), config.lend_to.clone());
         let wanted = tasks::Wanted { keyspaces, lend_to };
         runtime.spawn(tasks::learn_keyspaces(handle, wanted, enters));

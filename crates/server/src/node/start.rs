@@ -52,13 +52,18 @@ fn check_region(config: &Config, site: &RealSite) -> Result<(), StartError> {
     let (Some(stated), Some(own)) = (&config.region, site.status().deployment.clone()) else {
         return Ok(());
     };
-    let Some(entry) = own.registry.site(own.own) else { return Ok(()) };
-    let stated_region = SiteEntry::stated_region(Some(stated));
-    if entry.region == stated_region {
-        return Ok(());
+    match own.registry.site(own.own).and_then(|entry| other_region(entry, stated)) {
+        Some(error) => Err(error),
+        None => Ok(()),
     }
+}
+
+/// What is wrong if a node of a site states another region.
+pub(super) fn other_region(entry: &SiteEntry, stated: &SiteName) -> Option<StartError> {
+    let is_same = entry.region == SiteEntry::stated_region(Some(stated));
     let region = entry.region.as_ref().map_or_else(|| "none".to_owned(), SiteName::to_string);
-    Err(StartError::OtherRegion { site: config.site.clone(), region, stated: stated.clone() })
+    let (site, stated) = (entry.name.clone(), stated.clone());
+    (!is_same).then_some(StartError::OtherRegion { site, region, stated })
 }
 
 /// See [`Node::start`].

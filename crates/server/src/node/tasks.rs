@@ -1,5 +1,6 @@
 //! What a node repeats beside its site until it is done.
 
+use super::start::other_region;
 use crate::handle::Handle;
 use crate::links::Links;
 use crate::links::enter::{self, Found};
@@ -38,6 +39,22 @@ pub(super) async fn enter_deployment(
             Err(why) => tracing::error!("the deployment refuses this site: {why}"),
         }
         tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+/// Reports that this node states another region than its site is of, as soon as that is known: the first start of a node
+/// in a site cannot know it before.
+pub(super) async fn report_other_region(handle: Handle, stated: SiteName) {
+    const LOOK_AGAIN: Duration = Duration::from_millis(500);
+    loop {
+        let deployment = handle.status().deployment.clone();
+        if let Some(entry) = deployment.as_ref().and_then(|own| own.registry.site(own.own)) {
+            if let Some(error) = other_region(entry, &stated) {
+                tracing::error!("{error}");
+            }
+            return;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
