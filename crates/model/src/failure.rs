@@ -38,6 +38,17 @@ pub enum Failure {
         /// The key's slot.
         slot: Slot,
     },
+    /// The key's group is lent to a site that cannot be reached. Nothing was done.
+    #[error(
+        "the keys of this tag (slot {slot}) are lent to site {borrower}, which cannot be reached now; nothing was done, \
+         try again"
+    )]
+    BorrowerUnreachable {
+        /// The key's slot.
+        slot: Slot,
+        /// The name of the site that the group is lent to.
+        borrower: String,
+    },
     /// Another site holds the key, and the client asked for its name rather than an answer.
     #[error("slot {slot} is served at {address}")]
     Moved {

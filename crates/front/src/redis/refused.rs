@@ -10,7 +10,7 @@
 //! | this node has just started, is stopping, no member, or a witness; no effect | `LOADING` | try again, on another connection |
 //! | the disk is full; no effect, reads still work | `MISCONF` | report it, as when Redis cannot
 //! save |
-//! | the site that owns a global key cannot be reached; no effect | `CLUSTERDOWN` | try again |
+//! | the site that owns a global key, or that it is lent to, cannot be reached; no effect | `CLUSTERDOWN` | try again |
 //! | the site leaves and takes no writes of causal keys; no effect | `CLUSTERDOWN` | go to another site |
 //! | the site lacks what the session has seen; no effect | `BEHIND` | try again, or go to another site |
 //! | what the session wrote at another site has no position yet; no effect | `UNORDERED` | try again, or go back |
@@ -111,7 +111,7 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::Session(SessionError::Unordered { .. }) => "UNORDERED",
         Failure::Session(SessionError::Lost { .. } | SessionError::Ended { .. }) => "LOST",
         Failure::Session(SessionError::Foreign) => "BADTOKEN",
-        Failure::Unreachable { .. } => "CLUSTERDOWN",
+        Failure::Unreachable { .. } | Failure::BorrowerUnreachable { .. } => "CLUSTERDOWN",
         Failure::Moved { slot, address } => return elsewhere("MOVED", *slot, address).into(),
         Failure::Ask { slot, address } => return elsewhere("ASK", *slot, address).into(),
     };

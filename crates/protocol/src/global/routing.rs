@@ -15,6 +15,8 @@
 
 mod copies;
 mod held_answers;
+#[cfg(test)]
+mod tests;
 
 use super::cache::{Asked, Copies};
 use super::groups::Borrowers;
@@ -93,6 +95,18 @@ struct Routed {
     group: Option<Group>,
     /// Whether it was sent to the borrower of that.
     to_borrower: bool,
+    /// The borrower that did not answer, or that a failover is about.
+    silent_borrower: Option<SiteId>,
+}
+
+impl Routed {
+    /// The borrower that it waits for.
+    fn awaited_borrower(&self) -> Option<SiteId> {
+        match self.at {
+            At::Sent(site, ..) if self.to_borrower => Some(site),
+            _ => self.silent_borrower,
+        }
+    }
 }
 
 /// The outcome of a request, for its origin.
@@ -203,6 +217,7 @@ impl Routing {
             held,
             group: None,
             to_borrower: false,
+            silent_borrower: None,
         };
         self.routed.insert(self.last_id, one);
         self.due.push(self.last_id);
@@ -521,6 +536,7 @@ impl Routing {
                 if group.as_ref().is_some_and(|group| self.borrowers.drop_at(group, site)) =>
             {
                 // The owner of its slot knows better, once the loan has come to its end there.
+                one.silent_borrower = None;
                 self.rest(id, now);
                 None
             }
@@ -577,7 +593,8 @@ impl Routing {
                 Contact::Overdue | Contact::Lost => {}
             }
             silent.push((site, node));
-            one.in_doubt |= !matches!(one.body, Body::Read { .. });
+            one.in_doubt |= !is_question(&one.body);
+            one.silent_borrower = one.to_borrower.then_some(site);
             one.returns += 1;
             // A guess without an answer is dropped: other sites are asked as well.
             if let Target::Slot(slot) = one.target {
@@ -601,8 +618,13 @@ impl Routing {
         (silent, awaited)
     }
 
-    /// Gives up what has waited past its deadline.
-    pub(crate) fn give_up(&mut self, now: Duration, settled: &mut Vec<(Origin, Outcome)>) {
+    /// Gives up what has waited past its deadline. `name_of`: the name of a site.
+    pub(crate) fn give_up(
+        &mut self,
+        now: Duration,
+        name_of: impl Fn(SiteId) -> String,
+        settled: &mut Vec<(Origin, Outcome)>,
+    ) {
         let late: Vec<u64> =
             self.routed.iter().filter(|(_, one)| one.deadline <= now).map(|(id, _)| *id).collect();
         for id in late {
@@ -611,10 +633,19 @@ impl Routing {
             let failure = match (one.at, one.target) {
                 // Its own path answers it, at the same deadline.
                 (At::Here, _) if !is_read => continue,
-                (At::Sent(..) | At::Held(..), _) if !is_read => {
-                    Failure::Unknown { why: "its deadline passed before its slot's owner answered" }
+                (At::Sent(..) | At::Held(..), _) if !is_question(&one.body) => {
+                    let why = match one.to_borrower {
+                        true => {
+                            "its deadline passed before the site that its key is lent to answered"
+                        }
+                        false => "its deadline passed before its slot's owner answered",
+                    };
+                    Failure::Unknown { why }
                 }
-                (_, Target::Slot(slot)) => Failure::Unreachable { slot },
+                (_, Target::Slot(slot)) => match one.awaited_borrower() {
+                    Some(site) => Failure::BorrowerUnreachable { slot, borrower: name_of(site) },
+                    None => Failure::Unreachable { slot },
+                },
                 (_, Target::Own | Target::Site(_)) => {
                     Failure::NotServing("the other site cannot be reached")
                 }
@@ -678,6 +709,13 @@ impl Routing {
         }
     }
 
+    /// A request waits for the borrower of its group, which a failover is about.
+    pub(crate) fn note_silent_borrower(&mut self, id: u64, site: SiteId) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.silent_borrower = Some(site);
+        }
+    }
+
     /// Whether a request was sent to the borrower of its group.
     pub(crate) fn is_to_borrower(&self, id: u64) -> bool {
         self.routed.get(&id).is_some_and(|one| one.to_borrower)
@@ -696,6 +734,21 @@ impl Routing {
         }
     }
 
+    /// Whether a request asks why a key is where it is.
+    pub(crate) fn explains(&self, id: u64) -> bool {
+        matches!(self.body(id), Some(Body::ExplainPlacement { .. }))
+    }
+
+    /// Ends a request whose group is lent to a site that does not answer.
+    pub(crate) fn borrower_unreachable(
+        &mut self,
+        id: u64,
+        borrower: String,
+    ) -> Option<(Origin, Outcome)> {
+        let Target::Slot(slot) = self.routed.get(&id)?.target else { return None };
+        self.settle(id, Err(Failure::BorrowerUnreachable { slot, borrower }))
+    }
+
     /// Ends a request without asking another site.
     pub(crate) fn end(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
         self.settle(id, outcome)
@@ -710,9 +763,15 @@ fn says_nothing_done(failure: &Failure) -> bool {
             | Failure::DiskFull(_)
             | Failure::NotServing(_)
             | Failure::Unreachable { .. }
+            | Failure::BorrowerUnreachable { .. }
             // It is refused ahead of what is remembered, once its keyspace is adaptive.
             | Failure::Refused(model::Refusal::CrossSlot)
     )
+}
+
+/// Whether a request changes nothing.
+fn is_question(body: &Body) -> bool {
+    matches!(body, Body::Read { .. } | Body::ExplainPlacement { .. } | Body::ListLostWrites { .. })
 }
 
 /// Whether a request may come from another site at all.
@@ -732,115 +791,5 @@ pub(crate) fn may_cross_sites(body: &Body) -> bool {
         } => true,
         Body::Write(command) => command.properties().crosses_sites,
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::origin::Ticket;
-    use model::{Command, GlobalCommand, Refusal, SourceStep, Write};
-
-    const AT: (SiteId, NodeId) = (SiteId(2), NodeId(1));
-    const DEADLINE: Duration = Duration::from_secs(10);
-
-    fn with_one_sent(command: Command) -> Routing {
-        let mut routing = Routing::new(ClientId(7));
-        let origin = Origin::client(Ticket(1));
-        let target = Target::Site(AT.0);
-        let id = routing.push(origin, Body::Write(command), target, DEADLINE).unwrap();
-        assert_eq!(routing.take_due(Duration::ZERO), [id]);
-        assert!(routing.go_away(id, AT.0, AT.1, Duration::ZERO).is_some());
-        routing
-    }
-
-    fn once_only() -> Command {
-        let step = SourceStep::Begin { slots: "0-9".parse().unwrap(), to: SiteId(3), pinned: true };
-        Command::Global(GlobalCommand::Source { number: 0, step })
-    }
-
-    #[test]
-    fn what_may_be_done_once_only_waits_for_a_busy_site() {
-        let mut routing = with_one_sent(once_only());
-        let mut settled = Vec::new();
-        let unanswered = routing.unanswered(|_, _, _| Contact::Overdue, &mut settled);
-        assert_eq!(
-            unanswered,
-            (Vec::new(), BTreeSet::from([AT.0])),
-            "its site is asked for a sign"
-        );
-        assert_eq!((settled.len(), routing.waiting()), (0, 1));
-        let wire_id = routing.id_there(1);
-        let done = Ok(model::Answer::Done(model::Revision(5)));
-        let answered = routing.answered(wire_id, done.clone(), None, DEADLINE);
-        assert_eq!(answered, Some((Origin::client(Ticket(1)), done)));
-    }
-
-    #[test]
-    fn what_may_be_done_once_only_is_in_doubt_when_its_site_is_lost() {
-        let mut routing = with_one_sent(once_only());
-        let mut settled = Vec::new();
-        routing.unanswered(|_, _, _| Contact::Lost, &mut settled);
-        assert!(matches!(settled[..], [(_, Err(Failure::Unknown { .. }))]));
-    }
-
-    #[test]
-    fn that_a_number_is_forgotten_says_nothing_to_who_did_not_give_it() {
-        let outcome = |request| {
-            let write = Write::Add { key: "k".into(), delta: 1 };
-            let keyspace = KeyspaceId::DEFAULT;
-            let mut routing = with_one_sent(Command::Write { keyspace, write, request });
-            let forgotten = Err(Failure::Refused(Refusal::RequestForgotten));
-            let wire_id = routing.id_there(1);
-            routing.answered(wire_id, forgotten, None, DEADLINE).expect("an answer").1
-        };
-        assert!(matches!(outcome(None), Err(Failure::Unknown { .. })));
-        let client = ClientId(8);
-        let request = RequestId { client, sequence: 1, acknowledged_below: 0 };
-        let reported = Err(Failure::Refused(Refusal::RequestForgotten));
-        assert_eq!(outcome(Some(request)), reported, "who numbered it knows what that means");
-    }
-
-    #[test]
-    fn keys_of_several_tags_are_refused_and_may_have_been_written_before() {
-        let request = Some(RequestId { client: ClientId(8), sequence: 1, acknowledged_below: 0 });
-        let pairs = vec![("k{a}".into(), "1".into()), ("{a}".into(), "1".into())];
-        let write = Write::PutMany { pairs, if_all_absent: false };
-        let outcome = |is_lost: bool| {
-            let keyspace = KeyspaceId::DEFAULT;
-            let write = write.clone();
-            let mut routing = with_one_sent(Command::Write { keyspace, write, request });
-            if is_lost {
-                routing.unanswered(|_, _, _| Contact::Lost, &mut Vec::new());
-                routing.take_due(Duration::ZERO);
-                assert!(routing.go_away(1, SiteId(3), NodeId(1), Duration::ZERO).is_some());
-            }
-            let wire_id = routing.id_there(1);
-            let refused = Err(Failure::Refused(Refusal::CrossSlot));
-            routing.answered(wire_id, refused, None, DEADLINE).expect("an answer").1
-        };
-        assert_eq!(outcome(false), Err(Failure::Refused(Refusal::CrossSlot)));
-        assert!(matches!(outcome(true), Err(Failure::Unknown { .. })));
-    }
-
-    #[test]
-    fn what_may_be_repeated_is_sent_to_another_node() {
-        let mut routing = with_one_sent(Command::Tick);
-        let mut settled = Vec::new();
-        let unanswered = routing.unanswered(|_, _, _| Contact::Overdue, &mut settled);
-        assert_eq!((unanswered, settled.len()), ((vec![AT], BTreeSet::new()), 0));
-        assert_eq!(routing.take_due(Duration::ZERO).len(), 1);
-    }
-
-    #[test]
-    fn a_late_answer_of_another_site_does_not_count() {
-        let mut routing = with_one_sent(Command::Tick);
-        let wire_id = routing.id_there(1);
-        assert!(routing.is_with(wire_id, AT.0) && !routing.is_with(wire_id, SiteId(3)));
-        routing.unanswered(|_, _, _| Contact::Overdue, &mut Vec::new());
-        assert!(!routing.is_with(wire_id, AT.0), "it is to be looked at again");
-        assert_eq!(routing.take_due(Duration::ZERO), [1]);
-        assert!(routing.go_away(1, SiteId(3), NodeId(1), Duration::ZERO).is_some());
-        assert!(routing.is_with(wire_id, SiteId(3)) && !routing.is_with(wire_id, AT.0));
     }
 }

@@ -6,7 +6,7 @@
 //! - The registry has the addresses of this site's nodes.
 //! - Its leader's jobs are polled ([`super::jobs`]).
 
-use super::inter_site::Outbox;
+use super::inter_site::{Outbox, name_of};
 use super::machine::global::tokens::Token;
 use super::maps::Maps;
 use super::registrars::Changes;
@@ -132,7 +132,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn tick_deployment(&mut self) {
         let now = self.now.monotonic;
         let mut settled = Vec::new();
-        self.global.routing.give_up(now, &mut settled);
+        let machine = &self.machine;
+        self.global.routing.give_up(now, |site| name_of(machine, site), &mut settled);
         self.settle(settled);
         self.turn_from_silent();
         self.found();

@@ -4,6 +4,7 @@
 //! that came from another site is answered here or not at all: its sender is redirected to the
 //! owner of the slot, goes there itself and updates its map. No request travels in circles.
 
+use super::machine::Machine;
 use super::machine::global::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::admission::{
@@ -42,6 +43,13 @@ impl Outbox {
     pub(super) fn push(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
         self.requests.entry((site, node)).or_default().push(request);
     }
+}
+
+/// The name of a site, or its number if it is not listed.
+pub(super) fn name_of<S: State>(machine: &Machine<S>, site: SiteId) -> String {
+    let registry = machine.membership().map(|member| &member.registry);
+    let entry = registry.and_then(|registry| registry.site(site));
+    entry.map_or_else(|| site.to_string(), |entry| entry.name.to_string())
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -148,7 +156,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             (Admission::At(site) | Admission::Wait(Wait::Failover(site)), Target::Slot(slot))
                 if !is_lent && self.reads_from_backup(id, slot, site) => {}
             (Admission::At(site), _) => self.send_request_to(site, id),
-            (Admission::Wait(Wait::Owner(_) | Wait::Failover(_)), _) => {
+            (Admission::Wait(wait @ (Wait::Owner(_) | Wait::Failover(_))), _) => {
+                if let Wait::Failover(site) = wait
+                    && is_lent
+                {
+                    self.global.routing.note_silent_borrower(id, site);
+                }
                 self.global.routing.rest(id, now);
             }
         }
@@ -160,11 +173,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(node) = self.global.routing.node_of(site, &nodes) else {
             return self.global.routing.rest(id, now);
         };
+        let group = self.global.routing.group(id).map(|group| self.group_at(&group));
+        let to_borrower = matches!(group, Some(GroupAt::At(to, _)) if to == site);
+        let is_silent = || self.deployment.failure_detector.is_silent(site, now);
+        if to_borrower && self.global.routing.explains(id) && is_silent() {
+            // That the group is lent there is what can be said without it.
+            let name = name_of(&self.machine, site);
+            let outcome = self.global.routing.borrower_unreachable(id, name);
+            return self.settle(outcome.into_iter().collect());
+        }
         self.deployment.failure_detector.asked(site, now);
         self.note_write(id);
         self.take_index(id);
-        let group = self.global.routing.group(id).map(|group| self.group_at(&group));
-        let to_borrower = matches!(group, Some(GroupAt::At(to, _)) if to == site);
         self.global.routing.note_borrower(id, to_borrower);
         if let Some(mut request) = self.global.routing.go_away(id, site, node, now) {
             request.known = self.known_copy(id);

@@ -3,8 +3,9 @@
 use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, ClientName, Command, Group, GroupExplained, JobName, KeyspaceSpec, LoanPart,
-    LoansLedger, Placement, PlacementReason, Query, ReadConsistency, RegistryChange, SiteId, Write,
+    Answer, Body, ClientName, Command, Failure, Group, GroupExplained, JobName, KeyspaceSpec,
+    LoanPart, LoansLedger, Placement, PlacementReason, Query, ReadConsistency, RegistryChange,
+    SiteId, Slot, Write,
 };
 use std::time::Duration;
 
@@ -127,10 +128,11 @@ fn a_name_that_is_at_both_sites_moves_nothing() {
         sites.get(EAST, &key);
         sites.lab.run(MS * 80);
     }
-    assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 0);
+    assert_eq!(moves(&mut sites, WEST), 0);
 }
 
-fn moves(sites: &mut Sites, at: usize) -> u64 {
+/// How many groups a site has moved, by its ledger.
+pub(super) fn moves(sites: &mut Sites, at: usize) -> u64 {
     ledger(sites, at).windows.iter().map(|one| one.moves).sum()
 }
 
@@ -238,7 +240,7 @@ fn groups_with_users_at_both_sites_alike_stay() {
         sites.get(EAST, &key);
         sites.lab.run(MS * 80);
     }
-    assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 0);
+    assert_eq!(moves(&mut sites, WEST), 0);
 }
 
 #[test]
@@ -330,6 +332,34 @@ fn a_group_whose_home_does_not_answer_stays_at_its_borrower() {
     sites.lab.rejoin_site(WEST);
     assert!(read_for(&mut sites, NORTH, &key, 20) < MS * 10);
     assert_eq!(sites.get(WEST, &key).0, some("y"));
+}
+
+#[test]
+fn a_borrower_that_does_not_answer_is_named_soon() {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "x");
+    read_for(&mut sites, EAST, &key, 8);
+    assert_eq!(part(&sites.lab, EAST, &group(&sites, &key)), LoanPart::Held);
+    sites.lab.part_site(EAST);
+    let slot = Slot::of_key(key.as_bytes());
+    let unreachable = Err(Failure::BorrowerUnreachable { slot, borrower: "east".into() });
+    // Its home, and a site that has to ask the home first.
+    for (site, longest) in [(WEST, MS * 1_500), (NORTH, MS * 2_500), (WEST, MS * 10)] {
+        let body = Body::ExplainPlacement { keyspace: sites.keyspace, key: bytes(&key) };
+        let (answers, took) = sites.ask_all(site, vec![body]);
+        assert_eq!(answers, [unreachable.clone()]);
+        assert!(took <= longest, "{took:?} at {site}");
+    }
+    // Other requests wait for it until their deadline.
+    let get = Query::Get { key: bytes(&key) };
+    let read = sites.read(get, ReadConsistency::Linearizable);
+    for site in [WEST, NORTH] {
+        assert_eq!(sites.ask_all(site, vec![read.clone()]).0, [unreachable.clone()]);
+    }
+    sites.lab.rejoin_site(EAST);
+    sites.lab.run(MS * 3_000);
+    assert_eq!(explained(&mut sites, WEST, &key).placed.owner, OF_EAST);
 }
 
 fn alter(sites: &mut Sites, at: usize, placement: Placement) {

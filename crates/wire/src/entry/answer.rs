@@ -215,6 +215,7 @@ code_enum!(Failure as "failure" {
     8 => Unreachable { slot },
     9 => Moved { slot, address },
     10 => Ask { slot, address },
+    11 => BorrowerUnreachable { slot, borrower },
     140 => Session(error),
 });
 

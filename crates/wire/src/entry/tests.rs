@@ -5,7 +5,7 @@ use model::{
     Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry, ExpiryCondition, Guard,
     Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, Miss, NodeId,
     OperatorCommand, Placement, PlacementBar, Query, ReadConsistency, ReadPoint, RequestId,
-    Revision, Rmw, ScanFilter, Scope, SiteId, Step, Taken, Versioned, Write,
+    Revision, Rmw, ScanFilter, Scope, SiteId, Slot, Step, Taken, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -355,6 +355,7 @@ fn failure() -> impl Strategy<Value = Failure> {
         any::<String>().prop_map(Failure::DiskFull),
         Just(Failure::Unknown { why: "cursors" }),
         Just(Failure::NotServing("cursors")),
+        Just(Failure::BorrowerUnreachable { slot: Slot::LAST, borrower: "pier".into() }),
         membership.prop_map(Failure::Membership),
     ]
 }

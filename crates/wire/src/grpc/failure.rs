@@ -156,9 +156,10 @@ pub fn status(failure: &Failure) -> Status {
         Failure::Unknown { .. } => Reason::UnknownOutcome,
         Failure::NotServing(_) => Reason::NotServing,
         Failure::Membership(_) => Reason::Membership,
-        Failure::Unreachable { .. } | Failure::Moved { .. } | Failure::Ask { .. } => {
-            Reason::Unreachable
-        }
+        Failure::Unreachable { .. }
+        | Failure::BorrowerUnreachable { .. }
+        | Failure::Moved { .. }
+        | Failure::Ask { .. } => Reason::Unreachable,
         Failure::Session(SessionError::Foreign) => Reason::Invalid,
         Failure::Session(SessionError::Lost { .. } | SessionError::Ended { .. }) => Reason::Refused,
         Failure::Session(_) => Reason::Session,
