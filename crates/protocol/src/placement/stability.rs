@@ -66,6 +66,12 @@ impl Judgement {
     pub fn is_clear(&self) -> bool {
         self.gain_ms > 0.0 && self.gain_ms >= self.margin_ms.max(self.noise_ms)
     }
+
+    /// What the gain lacks to be enough. The gain is judged with one access more at the owner, so it is less than that of the
+    /// counted accesses, which is shown.
+    fn lacks_ms(&self) -> f32 {
+        (self.margin_ms.max(self.noise_ms) - self.gain_ms).max(0.0)
+    }
 }
 
 impl Stability {
@@ -204,10 +210,15 @@ impl Regrets {
         let bytes = bytes_to_move(solver, groups, group, to);
         let needed_ms = stability.cost_of_move_ms(rate, bytes);
         let lost_ms = self.of(group);
-        if judgement.gain_ms < judgement.margin_ms {
-            explanation.why = Why::WithinMargin { to, gain_ms, needed_ms: judgement.margin_ms };
-        } else if judgement.gain_ms < judgement.noise_ms {
-            explanation.why = Why::WithinNoise { to, gain_ms, noise_ms: judgement.noise_ms };
+        if !judgement.is_clear() {
+            let owner = groups.owner(group);
+            let here = explanation.candidates.iter().find(|candidate| candidate.site == owner);
+            let at_owner_ms = here.and_then(|here| here.mean_ms).unwrap_or_default();
+            let margin_ms = stability.margin * at_owner_ms;
+            explanation.why = match gain_ms < margin_ms {
+                true => Why::WithinMargin { to, gain_ms, needed_ms: margin_ms },
+                false => Why::WithinNoise { to, gain_ms, noise_ms: gain_ms + judgement.lacks_ms() },
+            };
         } else if lost_ms < needed_ms {
             explanation.why = Why::Waits { to, gain_ms, lost_ms, needed_ms };
         }

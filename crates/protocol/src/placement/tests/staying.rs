@@ -246,6 +246,36 @@ fn few_accesses_are_no_reason_to_move() {
 }
 
 #[test]
+fn what_a_gain_is_said_to_lack_is_more_than_the_gain() {
+    let (mut margins, mut noises) = (0, 0);
+    for own in [0.0, 0.5, 1.0, 2.0, 5.0, 100.0] {
+        for other in [0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 105.0] {
+            for far in [1.01, 1.12, 2.0, 20.0] {
+                let latencies = table(&[[1.0, far], [far, 1.0]]);
+                let (near, rules) = (Near::new(latencies.mean(), 2), Rules::none(2));
+                let solver = Solver::new(latencies.mean(), &near, &rules);
+                let mut groups = Groups::new(2, 2);
+                groups.push(site(0), 1, [(origin(0), own), (origin(1), other)]);
+                let stability = rule(0.0, Planted::none());
+                let solution = solver.solve(&groups, u64::MAX);
+                let is_ready =
+                    Regrets::new(1).ready(&stability, &solver, &groups, &solution, 1.0)[0];
+                let why = Regrets::new(1).explain(&stability, &solver, &groups, 0).why;
+                let (gain_ms, more_ms) = match why {
+                    Why::WithinMargin { gain_ms, needed_ms, .. } => (gain_ms, needed_ms),
+                    Why::WithinNoise { gain_ms, noise_ms, .. } => (gain_ms, noise_ms),
+                    _ => continue,
+                };
+                assert!(gain_ms < more_ms && !is_ready, "{why:?} of {own}, {other} at {far} ms");
+                margins += usize::from(matches!(why, Why::WithinMargin { .. }));
+                noises += usize::from(matches!(why, Why::WithinNoise { .. }));
+            }
+        }
+    }
+    assert!(margins > 3 && noises > 3, "{margins} and {noises}");
+}
+
+#[test]
 fn a_group_in_a_forbidden_place_leaves_at_once() {
     let latencies = two_sites();
     let mut groups = Groups::new(2, 2);

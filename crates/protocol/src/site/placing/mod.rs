@@ -273,12 +273,12 @@ fn reason(sites: &Sites, why: Why) -> PlacementReason {
         Why::UnknownHere => PlacementReason::UnknownHere,
         Why::NoCandidate => PlacementReason::NoCandidate,
         Why::WithinMargin { to, gain_ms, needed_ms } => {
-            let (to, gain_us, needed_us) = (sites.site(to), us(gain_ms), us(needed_ms));
-            PlacementReason::WithinMargin { to, gain_us, needed_us }
+            let (gain_us, needed_us) = less_us(gain_ms, needed_ms);
+            PlacementReason::WithinMargin { to: sites.site(to), gain_us, needed_us }
         }
         Why::WithinNoise { to, gain_ms, noise_ms } => {
-            let (to, gain_us, needed_us) = (sites.site(to), us(gain_ms), us(noise_ms));
-            PlacementReason::WithinNoise { to, gain_us, needed_us }
+            let (gain_us, needed_us) = less_us(gain_ms, noise_ms);
+            PlacementReason::WithinNoise { to: sites.site(to), gain_us, needed_us }
         }
         Why::Waits { to, gain_ms, .. } => {
             PlacementReason::Waits { to: sites.site(to), gain_us: us(gain_ms) }
@@ -322,6 +322,12 @@ fn shown(
         alone_us: us(alone_ms),
         why,
     }
+}
+
+/// A gain and what it would have to be, which stays more when both are rounded.
+fn less_us(gain_ms: f32, needed_ms: f32) -> (u64, u64) {
+    let gain_us = us(gain_ms);
+    (gain_us, us(needed_ms).max(gain_us + 1))
 }
 
 fn us(ms: f32) -> u64 {
