@@ -27,7 +27,8 @@ const BESIDE_BYTES: usize = 8 + (2 + 3 * 4) + 4 + 1 + 2;
 
 /// What groups have lost where they are, in ms, since they moved.
 ///
-/// Of at most [`Waiting::GROUPS_MAX`] groups: others begin to wait when some of these have moved.
+/// Of at most [`Waiting::GROUPS_MAX`] groups: others begin to wait when some of these have moved, or have lost nothing for
+/// [`Waiting::DECISIONS_MAX`] decisions: what they lost before is forgotten, as no site was better for so long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waiting {
     groups: BTreeMap<GroupKey, Lost>,
@@ -39,11 +40,15 @@ struct Lost {
     ms: f32,
     /// The last decision that looked at it.
     decision: u32,
+    /// The last decision at which it had lost more than before.
+    grown: u32,
 }
 
 impl Waiting {
     /// How many groups can wait for a move.
     pub const GROUPS_MAX: usize = 1 << 15;
+    /// For how many decisions a group waits that loses nothing meanwhile: ten minutes.
+    pub const DECISIONS_MAX: u32 = 600;
 
     /// What a group has lost.
     pub fn of(&self, group: GroupKey) -> f32 {
@@ -71,18 +76,21 @@ impl Waiting {
     }
 
     fn set(&mut self, group: GroupKey, ms: f32) {
-        let lost = Lost { ms, decision: self.decision };
+        let decision = self.decision;
+        let known = self.groups.get(&group);
+        let grown = known.filter(|known| known.ms >= ms).map_or(decision, |known| known.grown);
         if ms <= 0.0 {
             self.groups.remove(&group);
-        } else if self.groups.len() < Waiting::GROUPS_MAX || self.groups.contains_key(&group) {
-            self.groups.insert(group, lost);
+        } else if known.is_some() || self.groups.len() < Waiting::GROUPS_MAX {
+            self.groups.insert(group, Lost { ms, decision, grown });
         }
     }
 
-    /// Groups that no decision looks at any more are forgotten.
+    /// Groups that no decision looks at any more are forgotten, and those that lose nothing any more.
     fn end(&mut self) {
         let decision = self.decision;
-        self.groups.retain(|_, lost| lost.decision == decision);
+        let is_recent = |lost: &Lost| decision.wrapping_sub(lost.grown) < Waiting::DECISIONS_MAX;
+        self.groups.retain(|_, lost| lost.decision == decision && is_recent(lost));
         self.decision = self.decision.wrapping_add(1);
     }
 }

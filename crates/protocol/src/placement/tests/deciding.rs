@@ -114,6 +114,39 @@ fn a_decision_about_two_hundred_thousand_groups_keeps_to_twenty_megabytes() {
     assert_eq!(waiting.len(), Waiting::GROUPS_MAX, "more would wait");
 }
 
+#[test]
+fn a_group_that_loses_nothing_any_more_makes_room_for_others() {
+    let latencies = table(&[[1.0, 20.0, 20.0], [20.0, 1.0, 20.0], [20.0, 20.0, 1.0]]);
+    let (near, rules) = (Near::new(latencies.mean(), 3), Rules::none(3));
+    let stability = Stability { byte_ms: 1e9, ..stability() };
+    let decision = Decision {
+        stability: &stability,
+        matrix: latencies.mean(),
+        near: &near,
+        rules: &rules,
+        at: site(0),
+        operations_max: 20_000_000,
+        groups: 2,
+        limits: limits(256),
+        elapsed_s: 1.0,
+    };
+    let [one, other] = [1, 2].map(|slot| GroupKey::lendable(slot, 1, 7 << 20));
+    let accessed = |key, from| (key, 100, vec![(origin(from), 5.0)]);
+    let mut waiting = Waiting::default();
+    for _ in 0..2 * Waiting::DECISIONS_MAX {
+        let groups = [accessed(one, 1), accessed(other, 2)];
+        assert!(decision.choose(groups.into_iter(), &mut waiting).is_empty());
+    }
+    assert_eq!(waiting.len(), 2, "both lose on");
+    // The users of one are at home now.
+    for decided in 0..Waiting::DECISIONS_MAX {
+        assert!(waiting.of(one) > 0.0, "after {decided}");
+        decision.choose([accessed(one, 0), accessed(other, 2)].into_iter(), &mut waiting);
+    }
+    assert_eq!(waiting.of(one), 0.0);
+    assert!(waiting.of(other) > 0.0);
+}
+
 /// Groups of the first site with users at the second one and the third, alike in all but their keyspaces.
 fn of_keyspaces(keyspaces: &[u32], rate: f32) -> Vec<Accessed> {
     let one = |(slot, keyspace): (usize, &u32)| {
