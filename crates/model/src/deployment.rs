@@ -105,6 +105,13 @@ pub struct SiteEntry {
 }
 
 impl SiteEntry {
+    /// A site that stays, with one share of the slots, a failure domain of its own and no nodes yet.
+    pub fn new(id: SiteId, name: SiteName) -> SiteEntry {
+        let (incarnation, capacity_percent) = (u64::from(id.0), 100);
+        let (leaving, failure_domain, nodes) = (false, None, Vec::new());
+        SiteEntry { id, name, incarnation, capacity_percent, leaving, failure_domain, nodes }
+    }
+
     /// The failure domain of a site that one of its nodes states. A node that states none leaves what is known; the name
     /// `none` says that the site fails alone.
     pub fn domain(stated: Option<&SiteName>, known: Option<&SiteName>) -> Option<SiteName> {

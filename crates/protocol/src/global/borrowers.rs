@@ -118,15 +118,9 @@ mod tests {
 
     /// Three sites in one hall, and one elsewhere; an adaptive keyspace.
     fn registry() -> Registry {
-        let entry = |id: u32| SiteEntry {
-            id: SiteId(id),
-            name: SiteName::new(format!("s{id}")).unwrap(),
-            incarnation: 1,
-            capacity_percent: 100,
-            leaving: false,
+        let entry = |id| SiteEntry {
             failure_domain: (id < 4).then(|| SiteName::new("hall").unwrap()),
-            region: None,
-            nodes: Vec::new(),
+            ..SiteEntry::new(SiteId(id), SiteName::new(format!("s{id}")).unwrap())
         };
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
         let spec = KeyspaceSpec { placement: Placement::Adaptive, ..spec };

@@ -144,20 +144,7 @@ pub(crate) fn first(sites: u32, registrars: Registrars, is_open: bool) -> Conten
     registry.registrars = registrars;
     for id in 1..=sites {
         let name = SiteName::new(format!("s{id}")).expect("a name");
-        let (incarnation, capacity_percent) = (u64::from(id), 100);
-        let (leaving, nodes) = (false, Vec::new());
-        let id = SiteId(id);
-        let failure_domain = None;
-        registry.sites.push(SiteEntry {
-            id,
-            name,
-            incarnation,
-            capacity_percent,
-            leaving,
-            failure_domain,
-            region: None,
-            nodes,
-        });
+        registry.sites.push(SiteEntry::new(SiteId(id), name));
     }
     registry.site_next = sites + 1;
     if is_open {
