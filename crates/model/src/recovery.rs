@@ -277,6 +277,11 @@ impl Registry {
         self.keyspaces.extend(kept.keyspaces.iter().cloned());
         self.keyspaces.sort_by_key(|keyspace| keyspace.id);
         self.failovers.add_decided(&kept.failovers);
+        // Beyond the decisions, which are dropped once all sites have them.
+        for one in kept.failovers.iter().filter(|one| self.sites.iter().any(|at| at.id == one.lost))
+        {
+            self.failovers.note_last(one.lost, one.decided);
+        }
         self.changes += 1;
     }
 }
@@ -327,20 +332,7 @@ mod tests {
     fn entry(registry: &mut Registry) {
         let id = SiteId(registry.site_next);
         registry.site_next += 1;
-        let name = SiteName::new(format!("s{}", id.0)).unwrap();
-        let (incarnation, capacity_percent) = (u64::from(id.0), 100);
-        let (leaving, nodes) = (false, Vec::new());
-        let failure_domain = None;
-        registry.sites.push(SiteEntry {
-            id,
-            name,
-            incarnation,
-            capacity_percent,
-            leaving,
-            failure_domain,
-            region: None,
-            nodes,
-        });
+        registry.sites.push(SiteEntry::new(id, SiteName::new(id.to_string()).unwrap()));
     }
 
     fn keyspace(registry: &mut Registry) {
@@ -460,6 +452,26 @@ mod tests {
         let mut kept = Kept::default();
         own.keep(&next, &mut kept);
         assert_eq!(kept.failovers, [decided(2)]);
+    }
+
+    #[test]
+    fn a_failover_that_was_handed_in_stays_the_last_one_of_its_site() {
+        let mut registry = registry();
+        let decided = |lost, round| DecidedFailover {
+            decided: at(0, round),
+            opened: at(0, round - 1),
+            lost,
+            without: Vec::new(),
+            taken: Vec::new(),
+            returned: false,
+        };
+        let failovers = vec![decided(SiteId(2), 3), decided(SiteId(2), 5), decided(SiteId(99), 7)];
+        registry.hand_in(&Kept { failovers, ..Kept::default() });
+        for round in [3, 5, 7] {
+            assert!(registry.failovers.forget(at(0, round)));
+        }
+        assert_eq!(registry.failovers.last_of(SiteId(2)), at(0, 5));
+        assert_eq!(registry.failovers.last_of(SiteId(99)), Ballot::FIRST, "it is not listed");
     }
 
     #[test]
