@@ -219,9 +219,11 @@ impl Loans {
             is_heard
         };
         // A frozen part is served nowhere until its owner has it: no more of them than go soon.
-        let frozen = machine.parts().filter(|(_, part)| part.borrowed.part == LoanPart::Frozen);
+        // Each of them is due to be reported.
+        let due = machine.parts_due().filter_map(|(_, group)| machine.part(group));
+        let frozen = due.filter(|part| part.borrowed.part == LoanPart::Frozen);
         let (count, bytes) =
-            frozen.fold((0, 0), |(count, bytes), (_, part)| (count + 1, bytes + part.bytes));
+            frozen.fold((0, 0), |(count, bytes), part| (count + 1, bytes + part.bytes));
         let most = limits::LOANS_PER_COMMAND_MAX.min(FROZEN_MAX.saturating_sub(count));
         let mut bytes_left = (2 * limits::LOANS_BYTES_MAX as u64).saturating_sub(bytes);
         let fits = |(_, part): &(&Group, &PartRow)| {
