@@ -2815,6 +2815,8 @@ pub struct Pin {
     pub tag: ::prost::bytes::Bytes,
     #[prost(string, tag = "3")]
     pub site: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub state: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShowPlacementLedgerRequest {}

@@ -4,8 +4,8 @@ use super::call::{Callee, Method, deadline_ms};
 use super::registry::{name_of, names_of, outcome_of, site_named, site_shown};
 use super::{failovers, orders, placement, regions};
 use model::{
-    Answer, BackupChoice, Body, Command, GlobalCommand, Group, OperatorCommand, Pin, Refusal,
-    Registry, RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
+    Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, Registry,
+    RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
     StandbyRule,
 };
 use server::{MapView, Owned, Standing, backup_of};
@@ -74,27 +74,7 @@ impl v1::deployment_server::Deployment for Callee {
         self.measured(Method::ExplainPlacement, async {
             self.administrator(&request).await?;
             self.know_keyspaces(&request).await?;
-            let deadline_ms = deadline_ms(&request);
-            let key = request.into_inner().key;
-            let registry = self.registry().await?;
-            let catalog = self.handle.catalog();
-            let model::Keyspace { id: keyspace, spec } = catalog.of_key(&key);
-            if !spec.counts_accesses() {
-                let what = format!(
-                    "its keyspace {:?} has placement off: no accesses are counted",
-                    spec.name
-                );
-                return Err(Invalid::Value { field: "key", what }.into());
-            }
-            let body = Body::ExplainPlacement { keyspace: *keyspace, key };
-            let answer = self.ask(body, deadline_ms).await?;
-            match answer {
-                Answer::Placement(one) => Ok(placement::explained(&registry, &spec.name, &one)),
-                Answer::GroupPlacement(one) => {
-                    Ok(placement::group_explained(&registry, &spec.name, &one))
-                }
-                _ => unreachable!("a question about a placement is answered with it"),
-            }
+            self.explain(deadline_ms(&request), request.into_inner().key).await
         })
         .await
     }
@@ -104,18 +84,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::PinGroupRequest>,
     ) -> Result<Response<v1::PinGroupResponse>, Status> {
         self.measured(Method::PinGroup, async {
-            self.administrator(&request).await?;
-            self.know_keyspaces(&request).await?;
-            let deadline_ms = deadline_ms(&request);
-            let asked = request.into_inner();
-            let registry = self.registry().await?;
-            let Group { keyspace, tag } = self.group_of(&asked.key);
-            let change = || {
-                let site = site_named(&registry, &asked.site)?;
-                Ok(RegistryChange::Pin(Pin { keyspace, tag, site }))
-            };
-            let id = request_id(asked.request)?;
-            self.change_registry(&registry, id, deadline_ms, change).await?;
+            self.change_pin(request, |asked| (asked.key, Some(asked.site), asked.request)).await?;
             Ok(v1::PinGroupResponse {})
         })
         .await
@@ -126,15 +95,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::UnpinGroupRequest>,
     ) -> Result<Response<v1::UnpinGroupResponse>, Status> {
         self.measured(Method::UnpinGroup, async {
-            self.administrator(&request).await?;
-            self.know_keyspaces(&request).await?;
-            let deadline_ms = deadline_ms(&request);
-            let asked = request.into_inner();
-            let registry = self.registry().await?;
-            let Group { keyspace, tag } = self.group_of(&asked.key);
-            let id = request_id(asked.request)?;
-            let change = || Ok(RegistryChange::Unpin { keyspace, tag });
-            self.change_registry(&registry, id, deadline_ms, change).await?;
+            self.change_pin(request, |asked| (asked.key, None, asked.request)).await?;
             Ok(v1::UnpinGroupResponse {})
         })
         .await
@@ -147,10 +108,7 @@ impl v1::deployment_server::Deployment for Callee {
         self.measured(Method::ListPins, async {
             self.administrator(&request).await?;
             self.know_keyspaces(&request).await?;
-            // What was published last may be of before a pin that was just made: this publishes anew.
-            self.handle.slot_map().await;
-            let registry = self.registry().await?;
-            let pins = placement::pins(&registry, &self.handle.catalog());
+            let pins = self.pins(deadline_ms(&request)).await?;
             Ok(v1::ListPinsResponse { pins })
         })
         .await
@@ -616,13 +574,6 @@ impl Callee {
             keys: kept.keys,
             revision: kept.revision.0,
         })
-    }
-}
-
-impl Callee {
-    /// The group of a key, by the keyspaces that this node knows.
-    fn group_of(&self, key: &model::Bytes) -> Group {
-        Group::of_key(self.handle.catalog().of_key(key).id, key)
     }
 }
 

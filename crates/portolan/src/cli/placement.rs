@@ -104,36 +104,72 @@ fn pins(asked: Listing) -> Result<(), Failed> {
         let pins = client.deployment().pins().await?;
         let tag = |pin: &v1::Pin| String::from_utf8_lossy(&pin.tag).into_owned();
         if asked.json {
-            let pin = |pin: &v1::Pin| json!({ "keyspace": pin.keyspace, "tag": tag(pin), "site": pin.site });
+            let pin = |pin: &v1::Pin| {
+                json!({ "keyspace": pin.keyspace, "tag": tag(pin), "site": pin.site, "state": pin.state })
+            };
             let list: Vec<_> = pins.iter().map(pin).collect();
             return Ok(show::print_json(&list.into())?);
         }
-        let mut table = Table::new(["keyspace", "tag", "site"]);
+        let mut table = Table::new(["keyspace", "tag", "site", "state"]);
         for pin in &pins {
-            table.row([pin.keyspace.clone(), show::line(&pin.tag), pin.site.clone()]);
+            let state = state(&pin.state).to_owned();
+            table.row([pin.keyspace.clone(), show::line(&pin.tag), pin.site.clone(), state]);
         }
         Ok(show::print(table)?)
     })
 }
 
+/// Whether the keys of a pin are at its site, in words.
+fn state(word: &str) -> &str {
+    match word {
+        "there" => "is there",
+        "on-the-way" => "goes there as soon as the site can take it",
+        "away" => "waits: the site leaves or does not answer",
+        "not-lent" => "stays: its keyspace is not lent there (--lend-to)",
+        "too-large" => "stays: too large to be lent",
+        "not-adaptive" => "no effect: its keyspace is not adaptive",
+        "unknown" => "unknown: the site that has it does not answer",
+        other => other,
+    }
+}
+
+/// Two figures of which the first is less, with as many digits as show that.
+fn less_ms(less: f64, more: f64) -> (String, String) {
+    let with = |digits: usize| (format!("{less:.digits$}"), format!("{more:.digits$}"));
+    let two = with(2);
+    if two.0 == two.1 { with(3) } else { two }
+}
+
+/// The reason why nothing is known of a group but its site.
+const UNREACHABLE: &str = "unreachable";
+const TOO_LARGE: &str = "it is larger than 1 MiB, or more than 8 MiB of answers are remembered with its slot, so it stays";
+
 /// Why the slot is where it is, in words.
 fn why(one: &v1::ExplainPlacementResponse) -> String {
-    let v1::ExplainPlacementResponse { better, gain_ms, needed_ms, .. } = one;
-    let less = |than: &str| format!("{better} is {gain_ms:.2} ms nearer, less than {than}");
+    let v1::ExplainPlacementResponse { better, gain_ms, needed_ms, owner, .. } = one;
+    let less = |that: &str| {
+        let (gain_ms, needed_ms) = less_ms(*gain_ms, *needed_ms);
+        format!("{better} is {gain_ms} ms nearer, less than the {needed_ms} ms that {that}")
+    };
     match one.reason.as_str() {
         "unused" => "no access was counted lately".to_owned(),
         "best" => "no other site is better".to_owned(),
         "unknown" => "a round trip between its owner and a site with users is unknown".to_owned(),
         "no-candidate" => "every other site is excluded".to_owned(),
-        "within-margin" => less(&format!("the {needed_ms:.2} ms that a move must gain")),
-        "within-noise" => less(&format!("the {needed_ms:.2} ms that so few accesses can show")),
+        "within-margin" => less("a move must gain"),
+        "within-noise" => less("so few accesses can show"),
         "waits" => format!(
             "{better} is {gain_ms:.2} ms nearer; a move is worth it when users have waited as long as it costs"
         ),
         "advised" => format!("a move to {better} is advised: {gain_ms:.2} ms an access nearer"),
         "moves" => format!("it moves towards {better}: {gain_ms:.2} ms an access nearer"),
-        "too-large" => "it is larger than 1 MiB, or more than 8 MiB of answers are remembered with its slot, so it stays"
-            .to_owned(),
+        "too-large" if better.is_empty() => TOO_LARGE.to_owned(),
+        "too-large" => format!("pinned to {better}, but {TOO_LARGE}"),
+        UNREACHABLE => {
+            let pinned = pinned_to(one).map(|site| format!("; pinned to {site}"));
+            let pinned = pinned.unwrap_or_default();
+            format!("{owner} does not answer, and it alone has the users and the size{pinned}")
+        }
         "pinned" if *better == one.owner => format!("pinned to {better}"),
         "pinned" if is_not_lent_to(one, better) => format!(
             "pinned to {better}, where its keyspace is not lent (`portolan keyspace alter --lend-to`), so it stays"
@@ -141,6 +177,12 @@ fn why(one: &v1::ExplainPlacementResponse) -> String {
         "pinned" => format!("pinned to {better}: it goes there as soon as {better} can take it"),
         other => other.to_owned(),
     }
+}
+
+/// The site that the key is pinned to.
+fn pinned_to(one: &v1::ExplainPlacementResponse) -> Option<&str> {
+    let names_it = matches!(one.reason.as_str(), "pinned" | "too-large" | UNREACHABLE);
+    Some(one.better.as_str()).filter(|site| names_it && !site.is_empty())
 }
 
 fn is_not_lent_to(one: &v1::ExplainPlacementResponse, site: &str) -> bool {
@@ -170,6 +212,14 @@ fn place(one: &v1::ExplainPlacementResponse) -> String {
 }
 
 fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
+    if one.reason == UNREACHABLE {
+        let place = match one.home.as_str() {
+            "" => format!("is lent to {}", one.owner),
+            _ => place(one),
+        };
+        let head = format!("{key} (keyspace {}, slot {})", one.keyspace, one.slot);
+        return format!("{head} {place}\nwhy: {}", why(one));
+    }
     let unit = if one.home.is_empty() { "slot" } else { "group" };
     let mut text = format!(
         "{key} (keyspace {}, slot {}, about {}) {}\nwhy: {}\n",
@@ -206,7 +256,7 @@ fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
             one_of if one_of.site == one.owner => "serves it",
             one_of => match bar(one_of) {
                 Some(bar) => bar,
-                None if one_of.site == one.better && one.reason != "pinned" => "better",
+                None if one_of.site == one.better && pinned_to(one).is_none() => "better",
                 None if one_of.site == one.home => "its home",
                 None => "",
             },
@@ -237,7 +287,8 @@ fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::
             "bar": (!of.bar.is_empty()).then_some(&of.bar),
         })
     };
-    let better = !one.better.is_empty() && one.reason != "pinned";
+    let pinned = pinned_to(one);
+    let better = !one.better.is_empty() && pinned.is_none();
     json!({
         "key": key,
         "keyspace": one.keyspace,
@@ -252,7 +303,7 @@ fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::
         "alone_ms": one.alone_ms,
         "reason": one.reason,
         "why": why(one),
-        "pinned_to": (one.reason == "pinned").then_some(&one.better),
+        "pinned_to": pinned,
         "better": better.then_some(&one.better),
         "gain_ms": better.then_some(one.gain_ms),
         "needed_ms": (one.needed_ms > 0.0).then_some(one.needed_ms),
@@ -396,4 +447,57 @@ fn ledger_json(ledger: &v1::ShowPlacementLedgerResponse) -> serde_json::Value {
         "groups": ledger.groups,
         "dropped": ledger.dropped,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(reason: &str, better: &str) -> v1::ExplainPlacementResponse {
+        v1::ExplainPlacementResponse {
+            keyspace: "cars".to_owned(),
+            slot: 746,
+            owner: "a".to_owned(),
+            home: "a".to_owned(),
+            reason: reason.to_owned(),
+            better: better.to_owned(),
+            ..v1::ExplainPlacementResponse::default()
+        }
+    }
+
+    #[test]
+    fn a_gain_that_is_too_small_reads_so() {
+        let of = |gain_ms, needed_ms| {
+            let one = explained("within-noise", "b");
+            why(&v1::ExplainPlacementResponse { gain_ms, needed_ms, ..one })
+        };
+        assert_eq!(
+            of(0.06, 0.09),
+            "b is 0.06 ms nearer, less than the 0.09 ms that so few accesses can show"
+        );
+        assert!(of(0.061, 0.064).starts_with("b is 0.061 ms nearer, less than the 0.064 ms"));
+    }
+
+    #[test]
+    fn a_pin_is_shown_beside_what_keeps_its_group() {
+        let large = explained("too-large", "b");
+        assert!(why(&large).starts_with("pinned to b, but it is larger than 1 MiB"));
+        assert_eq!(explained_json("car:7", &large)["pinned_to"], "b");
+        let free = explained("too-large", "");
+        assert!(why(&free).starts_with("it is larger than 1 MiB"));
+        assert_eq!(explained_json("car:7", &free)["pinned_to"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn a_borrower_that_does_not_answer_is_named() {
+        let mut one = explained(UNREACHABLE, "c");
+        one.owner = "b".to_owned();
+        assert_eq!(
+            explained_text("car:7", &one),
+            "car:7 (keyspace cars, slot 746) is lent to b by a\n\
+             why: b does not answer, and it alone has the users and the size; pinned to c"
+        );
+        one.home = String::new();
+        assert!(explained_text("car:7", &one).contains("is lent to b\n"));
+    }
 }

@@ -1,6 +1,6 @@
 //! Where groups may go, whatever their users gain: lists of sites, pins and failure domains.
 
-use super::adaptive::{OF_EAST, OF_WEST, explained, group, ledger, part, read_for, sites};
+use super::adaptive::{OF_EAST, OF_WEST, explained, group, moves, part, read_for, sites};
 use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, some};
 use lab::simulation::{Down, Simulation};
 use model::{
@@ -32,6 +32,15 @@ fn bar_of(explained: &GroupExplained, site: SiteId) -> Option<PlacementBar> {
     found.unwrap().bar
 }
 
+/// Three sites, and a key whose group is at home in the west.
+fn with_key() -> (Sites, String, Group) {
+    let mut sites = sites(3, true);
+    let key = sites.key_at(WEST, "a");
+    let of_key = group(&sites, &key);
+    sites.put(WEST, &key, "x");
+    (sites, key, of_key)
+}
+
 fn is_at(sites: &Sites, site: usize, group: &Group) -> bool {
     part(&sites.lab, site, group) == LoanPart::Held
 }
@@ -48,10 +57,7 @@ fn value_at_all(sites: &mut Sites, key: &str, text: &str) {
 
 #[test]
 fn a_keyspace_is_lent_to_the_sites_that_it_names_alone() {
-    let mut sites = sites(3, true);
-    let key = sites.key_at(WEST, "a");
-    let of_key = group(&sites, &key);
-    sites.put(WEST, &key, "x");
+    let (mut sites, key, of_key) = with_key();
     lend_to(&mut sites, NORTH, &[OF_NORTH]);
     assert!(read_for(&mut sites, EAST, &key, 10) >= WAY, "it stays at home");
     assert!(!is_at(&sites, EAST, &of_key));
@@ -67,12 +73,9 @@ fn a_keyspace_is_lent_to_the_sites_that_it_names_alone() {
     assert!(read_for(&mut sites, EAST, &key, 6) >= WAY);
     assert!(!is_at(&sites, EAST, &of_key));
     assert!(sites.lab.lent(WEST).next().is_none(), "nothing is stranded");
-    let moves = |sites: &mut Sites| -> u64 {
-        ledger(sites, WEST).windows.iter().map(|one| one.moves).sum()
-    };
-    let before = moves(&mut sites);
+    let before = moves(&mut sites, WEST);
     assert!(read_for(&mut sites, EAST, &key, 25) >= WAY);
-    assert_eq!(moves(&mut sites), before, "it does not go to and fro");
+    assert_eq!(moves(&mut sites, WEST), before, "it does not go to and fro");
     assert!(read_for(&mut sites, NORTH, &key, 20) < MS * 10, "it is lent there");
     // Its home may always have it.
     assert!(read_for(&mut sites, WEST, &key, 20) < MS * 10);
@@ -82,10 +85,7 @@ fn a_keyspace_is_lent_to_the_sites_that_it_names_alone() {
 /// Half of its users are where it may not be: the other half has it, and not its home.
 #[test]
 fn a_group_is_at_the_best_of_the_sites_where_it_may_be() {
-    let mut sites = sites(3, true);
-    let key = sites.key_at(WEST, "a");
-    let of_key = group(&sites, &key);
-    sites.put(WEST, &key, "x");
+    let (mut sites, key, of_key) = with_key();
     lend_to(&mut sites, WEST, &[OF_NORTH]);
     for _ in 0..150 {
         sites.get(EAST, &key);
@@ -93,7 +93,7 @@ fn a_group_is_at_the_best_of_the_sites_where_it_may_be() {
         sites.lab.run(MS * 60);
     }
     assert!(is_at(&sites, NORTH, &of_key));
-    assert_eq!(ledger(&mut sites, WEST).windows.iter().map(|one| one.moves).sum::<u64>(), 1);
+    assert_eq!(moves(&mut sites, WEST), 1);
 }
 
 #[test]
@@ -127,10 +127,7 @@ fn a_pin_brings_a_group_that_is_not_used_and_one_without_records() {
 
 #[test]
 fn a_pin_keeps_a_group_that_is_used_elsewhere() {
-    let mut sites = sites(3, true);
-    let key = sites.key_at(WEST, "a");
-    let of_key = group(&sites, &key);
-    sites.put(WEST, &key, "x");
+    let (mut sites, key, of_key) = with_key();
     read_for(&mut sites, EAST, &key, 8);
     assert!(is_at(&sites, EAST, &of_key));
     // At its home.
@@ -150,11 +147,22 @@ fn a_pin_keeps_a_group_that_is_used_elsewhere() {
 }
 
 #[test]
+fn a_pin_to_its_home_brings_a_group_there_whatever_its_keyspace_is_lent_to() {
+    let (mut sites, key, of_key) = with_key();
+    lend_to(&mut sites, WEST, &[OF_EAST, OF_NORTH]);
+    read_for(&mut sites, EAST, &key, 8);
+    assert!(is_at(&sites, EAST, &of_key));
+    pin(&mut sites, NORTH, &of_key, OF_WEST);
+    assert!(read_for(&mut sites, EAST, &key, 20) >= WAY);
+    let found = explained(&mut sites, EAST, &key);
+    assert_eq!(found.placed.owner, OF_WEST);
+    assert_eq!(found.placed.why, PlacementReason::Pinned { to: OF_WEST });
+    value_at_all(&mut sites, &key, "x");
+}
+
+#[test]
 fn a_pin_waits_for_a_site_that_is_away() {
-    let mut sites = sites(3, true);
-    let key = sites.key_at(WEST, "a");
-    let of_key = group(&sites, &key);
-    sites.put(WEST, &key, "x");
+    let (mut sites, key, of_key) = with_key();
     read_for(&mut sites, EAST, &key, 8);
     assert!(is_at(&sites, EAST, &of_key));
     sites.lab.part_site(NORTH);
@@ -169,10 +177,7 @@ fn a_pin_waits_for_a_site_that_is_away() {
 
 #[test]
 fn a_pin_waits_for_a_site_that_is_lost_and_comes_back() {
-    let mut sites = sites(3, true);
-    let key = sites.key_at(WEST, "a");
-    let of_key = group(&sites, &key);
-    sites.put(WEST, &key, "x");
+    let (mut sites, key, of_key) = with_key();
     pin(&mut sites, WEST, &of_key, OF_NORTH);
     assert!(comes(&mut sites, NORTH, &of_key));
     sites.lab.part_site(NORTH);
@@ -227,12 +232,9 @@ fn no_site_has_a_group_beside_all_its_other_copies() {
     let found = explained(&mut sites, EAST, &key);
     assert_eq!(bar_of(&found, OF_EAST), Some(PlacementBar::Domain));
     assert_eq!(bar_of(&found, OF_NORTH), None);
-    let moves = |sites: &mut Sites| -> u64 {
-        ledger(sites, WEST).windows.iter().map(|one| one.moves).sum()
-    };
-    let before = moves(&mut sites);
+    let before = moves(&mut sites, WEST);
     assert!(read_for(&mut sites, EAST, &key, 25) >= WAY);
-    assert_eq!(moves(&mut sites), before, "it does not go to and fro");
+    assert_eq!(moves(&mut sites, WEST), before, "it does not go to and fro");
     // Somewhere else it may be.
     restart_in(&mut sites, EAST, "pier");
     assert!(read_for(&mut sites, EAST, &key, 15) < MS * 10);
