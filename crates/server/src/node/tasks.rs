@@ -5,8 +5,8 @@ use crate::handle::Handle;
 use crate::links::Links;
 use crate::links::enter::{self, Found};
 use model::{
-    Command, DeploymentCommand, Failure, KeyspaceSpec, Refusal, Request, Scope, SiteEntry, SiteId,
-    SiteName,
+    Command, DeploymentCommand, Failure, KeyspaceSpec, Refusal, Registry, Request, Scope,
+    SiteEntry, SiteId, SiteName,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,11 +79,13 @@ pub(super) async fn learn_keyspaces(handle: Handle, wanted: Wanted, enters: bool
         handle.catch_up().await;
     }
     let Wanted { keyspaces, lend_to } = wanted;
+    let lend_to = lend_to.into_iter().map(|(name, sites)| (name, (sites, Vec::new())));
+    let mut lend_to: LendTo = lend_to.collect();
     let (here, mut left): (Vec<_>, Vec<_>) =
         keyspaces.into_iter().partition(|spec| spec.scope == Scope::Site);
     let has_asked = !here.is_empty();
     for spec in here {
-        if !is_made(&handle, &spec, &lend_to).await {
+        if !is_made(&handle, &spec, &mut lend_to).await {
             left.push(spec);
         }
     }
@@ -95,7 +97,7 @@ pub(super) async fn learn_keyspaces(handle: Handle, wanted: Wanted, enters: bool
     while !left.is_empty() {
         let mut waiting = Vec::new();
         for spec in left {
-            if !is_made(&handle, &spec, &lend_to).await {
+            if !is_made(&handle, &spec, &mut lend_to).await {
                 waiting.push(spec);
             }
         }
@@ -113,24 +115,45 @@ pub(super) struct Wanted {
     pub(super) lend_to: BTreeMap<String, Vec<SiteName>>,
 }
 
-/// The ids of sites; `None`: one of them has not joined yet.
-fn ids_of(handle: &Handle, names: &[SiteName]) -> Option<Vec<SiteId>> {
-    let deployment = handle.status().deployment.clone()?;
-    let id_of = |name: &SiteName| deployment.registry.site_named(name.as_str()).map(|site| site.id);
-    let mut ids = names.iter().map(id_of).collect::<Option<Vec<_>>>()?;
+/// By the names of keyspaces: the sites that their groups may be lent to, and those that were reported as absent.
+type LendTo = BTreeMap<String, (Vec<SiteName>, Vec<SiteName>)>;
+
+/// The ids of sites, or those names that no site has (yet).
+fn ids_of(registry: &Registry, names: &[SiteName]) -> Result<Vec<SiteId>, Vec<SiteName>> {
+    let id_of = |name: &SiteName| registry.site_named(name.as_str()).map(|site| site.id);
+    let absent: Vec<_> = names.iter().filter(|name| id_of(name).is_none()).cloned().collect();
+    if !absent.is_empty() {
+        return Err(absent);
+    }
+    let mut ids: Vec<_> = names.iter().filter_map(id_of).collect();
     ids.sort_unstable();
     ids.dedup();
-    Some(ids)
+    Ok(ids)
+}
+
+/// The same for a keyspace. `None`: this site is in no deployment, or some sites have not joined, which is logged when
+/// their names have changed.
+fn lend_to_of(handle: &Handle, name: &str, wanted: &mut LendTo) -> Option<Vec<SiteId>> {
+    let Some((names, reported)) = wanted.get_mut(name) else { return Some(Vec::new()) };
+    let deployment = handle.status().deployment.clone()?;
+    let absent = match ids_of(&deployment.registry, names) {
+        Ok(ids) => return Some(ids),
+        Err(absent) => absent,
+    };
+    if *reported != absent {
+        let list = absent.iter().map(SiteName::as_str).collect::<Vec<_>>().join(", ");
+        tracing::warn!(
+            "keyspace {name:?} of the configuration is made when these sites of its lend_to have joined: {list} \
+             (`portolan site list` shows those there are)"
+        );
+        *reported = absent;
+    }
+    None
 }
 
 /// Asks for a keyspace, unless it exists. `false`: to be tried again.
-async fn is_made(
-    handle: &Handle,
-    spec: &KeyspaceSpec,
-    lend_to: &BTreeMap<String, Vec<SiteName>>,
-) -> bool {
-    let names = lend_to.get(&spec.name).map_or(&[][..], Vec::as_slice);
-    let ids = if names.is_empty() { Some(Vec::new()) } else { ids_of(handle, names) };
+async fn is_made(handle: &Handle, spec: &KeyspaceSpec, lend_to: &mut LendTo) -> bool {
+    let ids = lend_to_of(handle, &spec.name, lend_to);
     if let Some(found) = handle.catalog().by_name(&spec.name) {
         let is_as_stated = |lend_to| found.spec == KeyspaceSpec { lend_to, ..spec.clone() };
         if !ids.is_some_and(is_as_stated) {
