@@ -167,13 +167,15 @@ pub enum KeyspaceError {
     CacheLimits(String),
     /// None of its groups is ever lent.
     #[error(
-        "keyspace {0:?} asks for lend_to or priority; only placement adaptive lends groups of keys to other sites: add it, \
-         or `portolan keyspace alter {0} --placement adaptive`"
+        "keyspace {0:?} asks for --lend-to or --priority (lend_to, priority); only placement adaptive lends groups of keys to \
+         other sites: add it, or `portolan keyspace alter {0} --placement adaptive`"
     )]
     RulesPlacement(String),
     /// The priority is out of range.
     #[error(
-        "keyspace {0:?} asks for a priority out of range: it is 1 to {max}, and 100 for keyspaces that ask for none",
+        "keyspace {0:?} asks for a priority out of range: --priority (priority) is 1 to {max}, and {default} for keyspaces \
+         that ask for none",
+        default = limits::PRIORITY_DEFAULT,
         max = limits::PRIORITY_MAX
     )]
     Priority(String),

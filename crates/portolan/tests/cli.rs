@@ -297,6 +297,7 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
     let table = node.run(&["keyspace", "list"]).out();
     let heads = table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>();
     let all = ["id", "name", "prefix", "consistency", "scope", "placement", "cache", "sites"];
+    let all = [&all[..], &["lend-to", "priority"]].concat();
     assert_eq!(heads, all);
     assert_says(&table, &["default", "cars  "]);
     let list = json(&node.run(&["keyspace", "list", "--json"]).out());
@@ -373,18 +374,35 @@ fn where_keys_may_go_is_stated_shown_and_taken_back() {
     let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
     let rules = ["--lend-to", "pier-39", "--priority", "300"];
     let lacks = node.run(&[&create[..], &rules].concat()).err(USAGE);
-    assert_says(&lacks, &["only placement adaptive lends"]);
+    assert_says(&lacks, &["--lend-to or --priority", "only placement adaptive lends"]);
     let adaptive = [&create[..], &["--placement", "adaptive"]].concat();
     for (wrong, says) in [
         (["--priority", "0"], "--priority"),
         (["--priority", "1001"], "1..=1000"),
-        (["--lend-to", "harbour"], "there is no site \"harbour\""),
+        (["--lend-to", ""], "--lend-to"),
+        (["--lend-to", "pier-39,"], "or state any for all sites"),
+        (["--lend-to", "any,pier-39"], "--lend-to takes names of sites"),
+        (["--sites", "a,,b"], "--sites"),
     ] {
         assert_says(&node.run(&[&adaptive[..], &wrong].concat()).err(USAGE), &[says]);
     }
-    node.run(&[&adaptive[..], &rules].concat()).out();
+    // What there is decides, as of other names.
+    let absent = node.run(&[&adaptive[..], &["--lend-to", "harbour"]].concat()).err(REFUSED);
+    assert_says(&absent, &["there is no site harbour"]);
+    let absent = node.run(&["site", "show", "harbour"]).err(REFUSED);
+    assert_says(&absent, &["there is no site harbour"]);
+    let with_blanks = ["--lend-to", " pier-39, pier-39 ", "--priority", "300"];
+    node.run(&[&adaptive[..], &with_blanks].concat()).out();
     let text = node.run(&["keyspace", "show", "cars"]).out();
-    assert_says(&text, &["lend to", "pier-39", "priority", "300"]);
+    assert_says(&text, &["lend-to", "pier-39", "priority", "300"]);
+    let list = node.run(&["keyspace", "list"]).out();
+    let last_two = |name: &str| {
+        let row = list.lines().find(|row| row.contains(name)).unwrap();
+        let mut words = row.split_whitespace().rev();
+        (words.next().unwrap().to_owned(), words.next().unwrap().to_owned())
+    };
+    assert_eq!(last_two("cars"), ("300".into(), "pier-39".into()));
+    assert_eq!(last_two("default"), ("-".into(), "-".into()));
     let alter = |words: &[&str]| node.run(&[&["keyspace", "alter"], words].concat());
     assert_says(&alter(&["cars"]).err(USAGE), &["--placement"]);
     alter(&["cars", "--lend-to", "any", "--priority", "100"]).out();
@@ -398,9 +416,11 @@ fn where_keys_may_go_is_stated_shown_and_taken_back() {
     let placement = |words: &[&str]| node.run(&[&["placement"], words].concat());
     assert_eq!(placement(&["pins", "--json"]).out(), "[]\n");
     assert_eq!(placement(&["pin", "car:{7}:plan", "pier-39"]).out(), "");
-    assert_says(&placement(&["pins"]).out(), &["cars", "7", "pier-39"]);
+    assert_says(&placement(&["pins"]).out(), &["cars", "7", "pier-39", "is there"]);
     let pins = json(&placement(&["pins", "--json"]).out());
-    let pin = serde_json::json!([{ "keyspace": "cars", "tag": "7", "site": "pier-39" }]);
+    let pin = serde_json::json!([
+        { "keyspace": "cars", "tag": "7", "site": "pier-39", "state": "there" }
+    ]);
     assert_eq!(pins, pin);
     assert_says(&placement(&["explain", "car:{7}:place"]).out(), &["why: pinned to pier-39"]);
     let explained = json(&placement(&["explain", "car:{7}", "--json"]).out());
@@ -415,6 +435,30 @@ fn where_keys_may_go_is_stated_shown_and_taken_back() {
     }
     assert_eq!(placement(&["unpin", "car:{7}"]).out(), "");
     assert_eq!(placement(&["pins"]).out().lines().count(), 1, "the head");
+    // With its keyspace a pin is gone.
+    placement(&["pin", "car:7", "pier-39"]).out();
+    node.run(&["keyspace", "drop", "cars", "--yes"]).out();
+    assert_eq!(placement(&["pins", "--json"]).out(), "[]\n");
+}
+
+#[test]
+fn a_keyspace_of_the_configuration_names_the_sites_that_it_waits_for() {
+    let office = tempfile::tempdir().unwrap();
+    let (data, config) = (office.path().join("data"), office.path().join("node.toml"));
+    let text = "[[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\nscope = \"global\"\n\
+                placement = \"adaptive\"\nlend_to = [\"pier-39\", \"harbour\"]\n";
+    fs::write(&config, text).unwrap();
+    let any = "127.0.0.1:0";
+    let mut command = portolan(&["serve", "--redis", any, "--grpc", any, "--peer", any]);
+    command.args(["--admin", "off", "--site", "pier-39", "--data"]).arg(data);
+    command.arg("--config").arg(config);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let log = lines_of(child.stderr.take().unwrap());
+    let (grpc, ports) = (String::new(), String::new());
+    let node = Node { child, log, grpc, ports, _office: office };
+    let mut lines = std::iter::from_fn(|| node.log.recv_timeout(LIMIT).ok());
+    let line = lines.find(|line| line.contains("lend_to")).expect("it is logged");
+    assert_says(&line, &["\"cars\"", "joined: harbour ("]);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use super::connect::{Connect, Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
+use super::sites::no_site;
 use clap::{ArgGroup, Args, Subcommand};
 use client::{Client, KeyspaceInfo};
 use model::{
     Alteration, Cache, Consistency, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
-    SiteId, limits,
+    SiteId, SiteName, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ pub(crate) struct Create {
     rmw: Rmw,
     /// The sites that hold it, by name, separated by commas, with consistency causal; all by default. The region's
     /// root and its standby must be among them
-    #[arg(long, value_name = "SITES", value_delimiter = ',')]
+    #[arg(long, value_name = "SITES", value_delimiter = ',', value_parser = listed_site)]
     sites: Vec<String>,
     /// What the other sites do with requests for it: forward (to the root, or another site that holds it),
     /// refuse, or fetch (they get the keys that are asked for from the root, and hold them from then on)
@@ -88,9 +89,9 @@ pub(crate) struct Create {
 /// The rules of groups that follow their users.
 #[derive(Args)]
 struct Rules {
-    /// With placement adaptive: the sites that keys may be lent to, by name, separated by commas; any: all sites. What
+    /// With placement adaptive: the sites that keys may be lent to, by name, separated by commas; or any: all sites. What
     /// others have goes home. The site that owns a key by the hash may always have it
-    #[arg(long, value_name = "SITES", value_delimiter = ',')]
+    #[arg(long, value_name = "SITES", value_delimiter = ',', value_parser = lend_to_site)]
     lend_to: Vec<String>,
     /// With placement adaptive: what a millisecond of its users counts against those of other keyspaces when more is to
     /// move than may, 1 to 1000; 100 by default
@@ -108,6 +109,17 @@ impl Rules {
             sites => {
                 sites.iter().map(|name| id_of(name, names)).collect::<Result<_, _>>().map(Some)
             }
+        }
+    }
+
+    /// Whether the list can be meant.
+    fn check(&self) -> Result<(), Failed> {
+        let has_any = self.lend_to.iter().any(|name| name == ANY);
+        match has_any && self.lend_to.len() > 1 {
+            true => Err(Failed::usage(
+                "--lend-to takes names of sites, separated by commas, or any for all sites; not both",
+            )),
+            false => Ok(()),
         }
     }
 
@@ -173,6 +185,7 @@ impl Command {
             Command::List(asked) => list(asked),
             Command::Show(show) => show.run(),
             Command::Alter(Alter { name, placement, rules, connect }) => {
+                rules.check()?;
                 connect.run(|client| async move {
                     let names = names_of_sites(&client, rules.has_names()).await?;
                     let lend_to = rules.lend_to(&names)?;
@@ -190,6 +203,7 @@ impl Command {
 
 impl Create {
     fn run(self) -> Result<(), Failed> {
+        self.rules.check()?;
         let cache = Cache::of(&self.cache, self.cache_bytes_max, self.cache_age_ms_max);
         let spec = KeyspaceSpec {
             cache: cache.map_err(Failed::usage)?,
@@ -224,9 +238,17 @@ impl Create {
 
 fn id_of(name: &str, names: &BTreeMap<u32, String>) -> Result<SiteId, Failed> {
     let found = names.iter().find(|(_, there)| *there == name);
-    let unknown =
-        || format!("there is no site {name:?}; `portolan site list` shows those there are");
-    found.map(|(id, _)| SiteId(*id)).ok_or_else(|| Failed::usage(unknown()))
+    found.map(|(id, _)| SiteId(*id)).ok_or_else(|| no_site(name))
+}
+
+/// One name of a list, with blanks around it.
+fn listed_site(text: &str) -> Result<String, String> {
+    SiteName::new(text.trim()).map(|name| name.to_string())
+}
+
+/// The same of a list that may be `any`.
+fn lend_to_site(text: &str) -> Result<String, String> {
+    listed_site(text).map_err(|why| format!("{why}; or state any for all sites"))
 }
 
 /// What is done elsewhere, with the bytes that a site holds if it fetches.
@@ -271,6 +293,13 @@ fn sites_words(spec: &KeyspaceSpec, names: &BTreeMap<u32, String>) -> String {
     }
 }
 
+fn lend_to_words(spec: &KeyspaceSpec, names: &BTreeMap<u32, String>) -> String {
+    match spec.lend_to.is_empty() {
+        true => ANY.to_owned(),
+        false => named(&spec.lend_to, names).join(", "),
+    }
+}
+
 fn list(asked: Listing) -> Result<(), Failed> {
     asked.connect.run(|client| async move {
         let keyspaces = client.cluster().keyspaces().await?;
@@ -289,6 +318,8 @@ fn list(asked: Listing) -> Result<(), Failed> {
             "placement",
             "cache",
             "sites",
+            "lend-to",
+            ">priority",
         ]);
         for KeyspaceInfo { id, spec } in keyspaces {
             let prefix = show::line(&spec.prefix);
@@ -299,8 +330,24 @@ fn list(asked: Listing) -> Result<(), Failed> {
                 true => spec.placement.to_string(),
                 false => "-".to_owned(),
             };
+            let (lend_to, priority) = match spec.lends() {
+                true => (lend_to_words(&spec, &names), spec.priority.to_string()),
+                false => ("-".to_owned(), "-".to_owned()),
+            };
             let (id, (consistency, scope)) = (id.to_string(), promise);
-            table.row([id, spec.name, prefix, consistency, scope, placement, cache, sites]);
+            let name = spec.name;
+            table.row([
+                id,
+                name,
+                prefix,
+                consistency,
+                scope,
+                placement,
+                cache,
+                sites,
+                lend_to,
+                priority,
+            ]);
         }
         Ok(show::print(table)?)
     })
@@ -324,9 +371,8 @@ impl Show {
                 ("sites", sites_words(&spec, &names)),
                 ("miss", miss_words(spec.miss)),
             ];
-            let lend_to = named(&spec.lend_to, &names).join(", ");
             let of_lent = [
-                ("lend to", if lend_to.is_empty() { "any site".to_owned() } else { lend_to }),
+                ("lend-to", lend_to_words(&spec, &names)),
                 ("priority", spec.priority.to_string()),
             ];
             let lends = spec.lends();

@@ -9,6 +9,7 @@ use super::token::Token;
 use clap::{Args, Subcommand};
 use client::{Client, v1};
 use indicatif::{ProgressBar, ProgressStyle};
+use model::RegistryError;
 use serde_json::json;
 use std::time::Duration;
 
@@ -209,8 +210,9 @@ async fn find(client: &Client, name: &str) -> Result<Option<v1::Site>, Failed> {
     Ok(listed.sites.into_iter().find(|site| site.name == name))
 }
 
-fn no_site(name: &str) -> Failed {
-    Failed::usage(format!("there is no site {name:?}; `portolan site list` shows those there are"))
+/// The same as a node's refusal.
+pub(super) fn no_site(name: &str) -> Failed {
+    Failed::refused(RegistryError::NoSite(name.to_owned()))
 }
 
 /// How certain a site's slots are.
