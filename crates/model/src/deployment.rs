@@ -105,11 +105,20 @@ pub struct SiteEntry {
 }
 
 impl SiteEntry {
-    /// A site that stays, with one share of the slots, a failure domain of its own and no nodes yet.
+    /// A site that stays, with one share of the slots, a failure domain of its own, no region and no nodes yet.
     pub fn new(id: SiteId, name: SiteName) -> SiteEntry {
         let (incarnation, capacity_percent) = (u64::from(id.0), 100);
-        let (leaving, failure_domain, nodes) = (false, None, Vec::new());
-        SiteEntry { id, name, incarnation, capacity_percent, leaving, failure_domain, nodes }
+        let (leaving, failure_domain, region, nodes) = (false, None, None, Vec::new());
+        SiteEntry {
+            id,
+            name,
+            incarnation,
+            capacity_percent,
+            leaving,
+            failure_domain,
+            region,
+            nodes,
+        }
     }
 
     /// The failure domain of a site that one of its nodes states. A node that states none leaves what is known; the name
