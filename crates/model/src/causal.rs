@@ -19,7 +19,8 @@
 //! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
 //! [`Effect::Numbered`], [`Effect::Retried`] and [`Effect::Matched`] assign no register: they say which request a write is.
-//! Nor does [`Effect::Fetched`], which brings a site what keys hold.
+//! Nor does [`Effect::Fetched`], which brings a site what keys hold. Of several regions ([`crate::Bridge`]) [`Effect::Stamped`],
+//! [`Effect::Keeps`] and [`Effect::Clock`] say by what their orders agree.
 //!
 //! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
 //! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
@@ -27,7 +28,10 @@
 //! Source: Gesto (multipart timestamps); the assignments are those of the Global Sequence Protocol
 //! (Burckhardt 2015).
 
-use crate::{Bytes, ClientId, KeyspaceId, RegionId, Revision, SessionToken, SiteId};
+use crate::{
+    Bytes, ClientId, KeyStamps, KeyspaceId, RegionId, Registers, Revision, SessionToken, SiteId,
+    Stamp,
+};
 use std::fmt;
 
 /// A place in a region's order: the epoch of the root that gave it (16 bits), then a count (48 bits) that
@@ -231,6 +235,38 @@ pub enum Effect {
         /// The keys, each with its record; `None`: it is absent.
         items: Vec<(Bytes, Option<Bytes>)>,
     },
+    /// With what stamp the write counts in all regions. Behind its assignments.
+    Stamped {
+        /// That.
+        stamp: Stamp,
+        /// Of a write of another region: that one, and its place there.
+        taken: Option<(RegionId, Position)>,
+    },
+    /// The write leaves registers of a key as they are. Ahead of its assignments.
+    Keeps {
+        /// The key.
+        key: Bytes,
+        /// Which registers.
+        registers: Registers,
+    },
+    /// What a key that expires held: beside [`Effect::Expire`], where there are several regions.
+    Held {
+        /// That.
+        stamps: KeyStamps,
+    },
+    /// The clock of the order, where there are several regions. Only the root orders it, and only by itself.
+    Clock {
+        /// It is that from here on, in milliseconds since 1970.
+        at_ms: u64,
+        /// The root's log time.
+        log_ms: u64,
+        /// All regions have taken what lies up to this position, so that it is not needed to take a root's place.
+        kept_after: Position,
+        /// The highest stamp up to there: what other regions order from now on has a higher one.
+        floor: Stamp,
+        /// Of each other region the last place that lies before this one.
+        taken: Vec<(RegionId, Position)>,
+    },
 }
 
 /// By what a place names a key, for sites that hold some keys on demand: FNV-1a, of 32 bits.
@@ -251,7 +287,11 @@ impl Effect {
             | Effect::Numbered { .. }
             | Effect::Retried { .. }
             | Effect::Matched { .. }
-            | Effect::Fetched { .. } => return None,
+            | Effect::Fetched { .. }
+            | Effect::Stamped { .. }
+            | Effect::Keeps { .. }
+            | Effect::Held { .. }
+            | Effect::Clock { .. } => return None,
             Effect::Put { key, .. }
             | Effect::Delete { key }
             | Effect::SetFields { key, .. }
@@ -273,7 +313,11 @@ impl Effect {
                 | Effect::Clear
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
-                | Effect::Matched { .. } => 0,
+                | Effect::Matched { .. }
+                | Effect::Stamped { .. } => 0,
+                Effect::Keeps { key, registers } => key.len() + registers.payload_bytes(),
+                Effect::Held { stamps } => stamps.payload_bytes(),
+                Effect::Clock { taken, .. } => size_of_val(&taken[..]),
                 Effect::SetFields { fields, .. } => {
                     fields.iter().map(|(field, value)| field.len() + value.len()).sum()
                 }

@@ -31,6 +31,8 @@ pub enum JobName {
     Distribute,
     /// Takes the region's order over.
     Import,
+    /// Sends the region's order to the roots of other regions.
+    Bridge,
     /// Fetches keys that this site holds on demand, and evicts others.
     Fetch,
     /// Trims the region's order, and sends sites that lack it their keys anew.
@@ -43,7 +45,7 @@ pub enum JobName {
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 18] = [
+    pub const ALL: [JobName; 19] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -58,6 +60,7 @@ impl JobName {
         JobName::Export,
         JobName::Distribute,
         JobName::Import,
+        JobName::Bridge,
         JobName::Fetch,
         JobName::Resync,
         JobName::Root,
@@ -81,6 +84,7 @@ impl JobName {
             JobName::Export => "export",
             JobName::Distribute => "distribute",
             JobName::Import => "import",
+            JobName::Bridge => "bridge",
             JobName::Fetch => "fetch",
             JobName::Resync => "resync",
             JobName::Root => "root",
@@ -96,7 +100,11 @@ impl JobName {
             JobName::Lend => "groups",
             JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
-            JobName::Distribute | JobName::Import | JobName::Root | JobName::Standby => "writes",
+            JobName::Distribute
+            | JobName::Import
+            | JobName::Bridge
+            | JobName::Root
+            | JobName::Standby => "writes",
             JobName::Resync | JobName::Fetch => "keys",
             JobName::Balance | JobName::Register => "",
         }
@@ -134,6 +142,7 @@ impl JobName {
                 "has the standby in sync, at the root; takes over from a lost root, at the standby"
             }
             JobName::Import => "takes the region's order over, once it has the writes",
+            JobName::Bridge => "sends the order of causal keys to the roots of other regions",
             JobName::Fetch => "fetches causal keys that are held here on demand, and evicts others",
         }
     }

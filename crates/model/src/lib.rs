@@ -10,6 +10,7 @@
 mod answer;
 mod backup;
 mod ballot;
+mod bridge;
 mod by_slot;
 mod cache;
 mod catalog;
@@ -44,6 +45,7 @@ mod time;
 pub use answer::{Answer, Expiring, Item, Kind, RegistrarAnswer, Versioned};
 pub use backup::{BackupChoice, Backups, IDS_SKIPPED, Loss, MirrorStep, NUMBERS_SKIPPED, Reached};
 pub use ballot::{Ballot, RegistrarSet, Registrars, Term};
+pub use bridge::{Bridge, Bridged, KeyStamps, Registers, Stamp};
 pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;

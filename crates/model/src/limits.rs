@@ -131,6 +131,11 @@ pub const CAUSAL_OWN_KEPT_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of the region's order that its root keeps for sites that have not imported it; past it nothing
 /// more is ordered.
 pub const CAUSAL_ORDER_BYTES_MAX: u64 = 1 << 30;
+/// Of a region beside others: bytes of the order that its sites keep until all regions have taken it; past it none of its own
+/// writes is ordered. For less than the minimum alone the root sets no clock.
+pub const CAUSAL_BRIDGED_BYTES_MAX: u64 = 128 << 20;
+/// See [`CAUSAL_BRIDGED_BYTES_MAX`].
+pub const CAUSAL_BRIDGED_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of the region's order that its root keeps for sites that are away; past it the order is trimmed, and
 /// such a site gets its keys anew.
 pub const CAUSAL_ORDER_KEPT_BYTES_MAX: u64 = 512 << 20;

@@ -302,9 +302,12 @@ impl Registry {
         };
         let of = |name| before.iter().find(|one| name_of(one).as_ref() == Some(name));
         let stays = |region: &Region| self.stays(region.root);
-        // The ids of regions that end are forgotten: then no other one keeps its id, so that all are above those.
+        // The ids of regions that end are forgotten: then no other one keeps its id, so that all are above those. One that is
+        // new lacks what the others have ordered: then all begin anew.
         let ended =
             before.iter().any(|one| names.iter().all(|name| name_of(one).as_ref() != Some(name)));
+        let ended = ended || before.iter().any(|one| !stays(one));
+        let ended = ended || (!before.is_empty() && names.iter().any(|name| of(name).is_none()));
         let mut id = before.iter().map(|region| region.id.0).max().unwrap_or_default();
         // No position is of two regions.
         let mut epoch = before.iter().map(|region| region.epoch).max().unwrap_or_default();

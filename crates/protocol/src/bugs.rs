@@ -145,6 +145,12 @@ pub enum Bug {
     RowsAhead,
     /// Where groups may go is looked at when a move is decided, and not when it begins and arrives.
     RulesAtDecision,
+    /// A root takes what another region has taken of a third one before it has that itself.
+    BridgeUnordered,
+    /// A write of another region has all its effects, whatever was written since.
+    BridgeUnstamped,
+    /// A session that comes from another region is served whatever it has seen there.
+    ForeignUnresolved,
     /// A site of causal keys takes places of keyspaces that it holds without their content, if there are some that it does
     /// not hold.
     CoveredHeld,
@@ -168,7 +174,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 73] = [
+    pub const ALL: [Bug; 76] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -242,6 +248,9 @@ impl Bug {
         Bug::AnswersUnfetched,
         Bug::RetryForgotten,
         Bug::RetryUnmatched,
+        Bug::BridgeUnordered,
+        Bug::BridgeUnstamped,
+        Bug::ForeignUnresolved,
     ];
 
     /// Its name on a command line.
@@ -320,6 +329,9 @@ impl Bug {
             Bug::AnswersUnfetched => "answers-unfetched",
             Bug::RetryForgotten => "retry-forgotten",
             Bug::RetryUnmatched => "retry-unmatched",
+            Bug::BridgeUnordered => "bridge-unordered",
+            Bug::BridgeUnstamped => "bridge-unstamped",
+            Bug::ForeignUnresolved => "foreign-unresolved",
         }
     }
 }
@@ -370,6 +382,7 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::CoveredHeld, causal::Bug::CoveredHeld),
         (Bug::FetchedOutside, causal::Bug::FetchedOutside),
         (Bug::CoveredFetched, causal::Bug::CoveredFetched),
+        (Bug::ForeignUnresolved, causal::Bug::ForeignUnresolved),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

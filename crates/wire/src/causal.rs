@@ -155,6 +155,13 @@ pub struct Resolve {
     /// The revision there.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
+    /// Of a session that comes from another region: that one. The position that is asked for is one behind all that it has
+    /// seen and written there; `site` is 0 if it has written nothing that has no position. 0: it comes from this region.
+    #[prost(uint32, tag = "3")]
+    pub region: u32,
+    /// What it has seen of that region's order.
+    #[prost(uint64, tag = "4")]
+    pub seen: u64,
 }
 
 /// The position of a write, or a later one.
@@ -169,6 +176,12 @@ pub struct Resolved {
     /// 0: the site is gone, and its write had no position.
     #[prost(uint64, tag = "3")]
     pub position: u64,
+    /// As in the question.
+    #[prost(uint32, tag = "4")]
+    pub region: u32,
+    /// As in the question.
+    #[prost(uint64, tag = "5")]
+    pub seen: u64,
 }
 
 impl Places {
@@ -270,10 +283,26 @@ mod tests {
                 b"\x4a\x05\x08\x02\x12\x01k",
             ),
             (CausalStep::Pull(Pull { positions: vec![8, 9] }), b"\x2a\x04\x0a\x02\x08\x09"),
-            (CausalStep::Resolve(Resolve { site: 1, revision: 2 }), b"\x32\x04\x08\x01\x10\x02"),
             (
-                CausalStep::Resolved(Resolved { site: 1, revision: 2, position: 3 }),
+                CausalStep::Resolve(Resolve { site: 1, revision: 2, ..Resolve::default() }),
+                b"\x32\x04\x08\x01\x10\x02",
+            ),
+            (
+                CausalStep::Resolve(Resolve { region: 3, seen: 4, ..Resolve::default() }),
+                b"\x32\x04\x18\x03\x20\x04",
+            ),
+            (
+                CausalStep::Resolved(Resolved {
+                    site: 1,
+                    revision: 2,
+                    position: 3,
+                    ..Resolved::default()
+                }),
                 b"\x3a\x06\x08\x01\x10\x02\x18\x03",
+            ),
+            (
+                CausalStep::Resolved(Resolved { region: 3, seen: 4, ..Resolved::default() }),
+                b"\x3a\x04\x20\x03\x28\x04",
             ),
             (CausalStep::LedBy(7), b"\x40\x07"),
         ];

@@ -2,8 +2,8 @@
 
 use super::Properties;
 use crate::{
-    Ballot, Bytes, CausalWrite, ClientId, Import, KeyspaceId, Offer, Position, RequestId, Revision,
-    SiteId,
+    Ballot, Bridge, Bridged, Bytes, CausalWrite, ClientId, Import, KeyspaceId, Offer, Position,
+    RequestId, Revision, SiteId,
 };
 use std::fmt;
 
@@ -101,6 +101,15 @@ pub enum CausalCommand {
         keyspace: KeyspaceId,
         /// Which.
         keys: Vec<Bytes>,
+    },
+    /// At the root: places of another region's order get places here, in that order, each once it has what its region had
+    /// taken of third ones. [`crate::Answer::Done`] with the last place of that region which is taken, as a revision: what begins
+    /// behind it comes too early.
+    Bridge {
+        /// The epoch of the root: in another one it refuses.
+        epoch: u16,
+        /// The places.
+        bridge: Bridge,
     },
     /// What the root, or its standby, commits to while the registry says nothing else of the standby: under another
     /// version it is refused, and ends. [`crate::Answer::Done`].
@@ -234,6 +243,15 @@ pub enum ResyncItem {
     },
     /// A retried write whose first site may still offer it.
     Retried(OpenRetry),
+    /// A write of the order before the resync begins, which a root needs beside other regions.
+    Kept {
+        /// Its place.
+        position: Position,
+        /// Its site.
+        site: SiteId,
+        /// The write.
+        write: CausalWrite,
+    },
     /// What the root has ordered of a site, at a position that the resync comes to.
     Ordered {
         /// The site.
@@ -250,7 +268,9 @@ impl ResyncItem {
     pub fn payload_bytes(&self) -> usize {
         match self {
             ResyncItem::Record { key, row, .. } => key.len() + row.len(),
-            ResyncItem::Entry { write, .. } => write.payload_bytes(),
+            ResyncItem::Entry { write, .. } | ResyncItem::Kept { write, .. } => {
+                write.payload_bytes()
+            }
             ResyncItem::Retried(retry) => retry.keys.iter().map(Bytes::len).sum(),
             ResyncItem::Ordered { .. } => 0,
         }
@@ -284,6 +304,10 @@ impl CausalCommand {
             }
             CausalCommand::Evict { keys, .. } => {
                 Properties::new(true, false).carrying(keys.iter().map(Bytes::len).sum())
+            }
+            CausalCommand::Bridge { bridge, .. } => {
+                let bytes = bridge.places.iter().map(Bridged::payload_bytes).sum();
+                Properties::new(true, true).carrying(bytes)
             }
             // Once more it would remove what was written in between.
             CausalCommand::Clear { .. } => Properties::new(false, true),
@@ -331,6 +355,10 @@ impl fmt::Display for CausalCommand {
             }
             CausalCommand::Evict { keyspace, keys } => {
                 write!(f, "evict {} keys of keyspace {keyspace}", keys.len())
+            }
+            CausalCommand::Bridge { epoch, bridge: Bridge { of, after, upto, places, .. } } => {
+                let (of, count) = (of.0, places.len());
+                write!(f, "take {after} to {upto} of region {of}, {count} places, in epoch {epoch}")
             }
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),
             CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {

@@ -5,6 +5,7 @@
 //! | a revision of its own site | its state has applied that revision |
 //! | a revision of another site | the position of that write, from the root; from then on the token names that |
 //! | a position | the order is imported up to it |
+//! | another region | a position here behind all that the token names, from the root; from then on the token names that |
 //!
 //! All of them are needed, of every request: that a write is this site's own does not show that this site has
 //! what the session saw before it. A request that waits is looked at again whenever the state has moved on, and
@@ -21,6 +22,8 @@ use wire::causal::{Resolve, Resolved};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Here {
     pub(crate) region: RegionId,
+    /// The other regions, then zeros.
+    pub(crate) others: [RegionId; limits::REGIONS_MAX],
     pub(crate) own: SiteId,
     /// The position up to which the order is imported.
     pub(crate) applied: Position,
@@ -31,6 +34,10 @@ pub(crate) struct Here {
     /// Own revisions after the first up to the second may be missing here, though they were written.
     pub(crate) lacks_own: Option<(Revision, Revision)>,
 }
+
+/// Where there is one region.
+#[cfg(test)]
+pub(crate) const NO_OTHERS: [RegionId; limits::REGIONS_MAX] = [RegionId(0); limits::REGIONS_MAX];
 
 impl Here {
     /// Whether a write is this site's, and its state has it if it is as far as that.
@@ -46,6 +53,39 @@ impl Here {
     }
 }
 
+/// What the root is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Question {
+    /// The position of this write …
+    pub(crate) written: Option<(SiteId, Revision)>,
+    /// … or one behind what was seen, and behind it, in another region.
+    pub(crate) foreign: Option<(RegionId, Position)>,
+}
+
+impl Question {
+    fn message(&self) -> Resolve {
+        let (site, revision) = self.written.unwrap_or_default();
+        let (region, seen) = self.foreign.unwrap_or_default();
+        let region = u32::from(region.0);
+        Resolve { site: site.0, revision: revision.0, region, seen: seen.0 }
+    }
+
+    fn of_answer(answer: &Resolved) -> Question {
+        let written =
+            (answer.site != 0).then_some((SiteId(answer.site), Revision(answer.revision)));
+        let region = RegionId(answer.region as u16);
+        let foreign = (answer.region != 0).then_some((region, Position(answer.seen)));
+        Question { written, foreign }
+    }
+
+    /// What a token has to be asked for.
+    fn of_token(token: &CausalToken, own: RegionId) -> Question {
+        let is_foreign = token.region != own;
+        let foreign = is_foreign.then_some((token.region, token.seen));
+        Question { written: token.written, foreign }
+    }
+}
+
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -53,16 +93,25 @@ pub(crate) enum Admission {
     Served,
     /// It waits until the state has moved on.
     Waits,
-    /// It waits for the position of what its session wrote at another site.
-    Resolves(SiteId, Revision),
+    /// It waits for the position of what its session wrote at another site, or has seen in another region.
+    Resolves(Question),
     /// It is not served.
     Refused(SessionError),
+}
+
+/// Whether a session has neither seen nor written anything.
+fn begins(token: &CausalToken) -> bool {
+    token.seen == Position::default() && token.written.is_none()
 }
 
 /// Decides of a request by the token of its session.
 pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admission {
     if token.region != here.region {
-        return Admission::Refused(SessionError::Foreign);
+        return match here.others.contains(&token.region) && token.region != RegionId(0) {
+            true if planted.is(Bug::ForeignUnresolved) || begins(token) => Admission::Served,
+            true => Admission::Resolves(Question::of_token(token, here.region)),
+            false => Admission::Refused(SessionError::Foreign),
+        };
     }
     if let Some(lost) = here.lost(token) {
         return Admission::Refused(lost);
@@ -72,8 +121,8 @@ pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admis
         Some((site, revision)) if here.has_own((site, revision)) => {
             if is_seen && revision <= here.revision { Admission::Served } else { Admission::Waits }
         }
-        Some((site, revision)) if !planted.is(Bug::WrittenIgnored) => {
-            Admission::Resolves(site, revision)
+        Some(_) if !planted.is(Bug::WrittenIgnored) => {
+            Admission::Resolves(Question::of_token(token, here.region))
         }
         _ if is_seen => Admission::Served,
         _ => Admission::Waits,
@@ -82,6 +131,10 @@ pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admis
 
 /// What a request whose deadline has come is answered.
 fn late(token: &CausalToken, here: &Here) -> SessionError {
+    if token.region != here.region {
+        let behind = SessionError::Behind { have: here.applied, need: token.seen };
+        return token.written.map_or(behind, |(site, _)| SessionError::Unordered { site });
+    }
     if let Some(lost) = here.lost(token) {
         return lost;
     }
@@ -109,8 +162,8 @@ pub(crate) struct Requests<T> {
     waiting: BTreeMap<u64, Request<T>>,
     waiting_bytes: usize,
     last_id: u64,
-    /// The writes whose positions are asked for, and when they were last.
-    asked: BTreeMap<(SiteId, Revision), Option<Duration>>,
+    /// What is asked for, and when it was last.
+    asked: BTreeMap<Question, Option<Duration>>,
     looked_at: Option<Here>,
 }
 
@@ -142,8 +195,8 @@ impl<T> Requests<T> {
         if too_many || self.waiting_bytes + bytes > limits::WRITES_WAITING_BYTES_MAX {
             return Err(what);
         }
-        if let Admission::Resolves(site, revision) = self.admit(&token, here) {
-            self.asked.entry((site, revision)).or_default();
+        if let Admission::Resolves(question) = self.admit(&token, here) {
+            self.asked.entry(question).or_default();
         }
         self.last_id += 1;
         self.waiting_bytes += bytes;
@@ -168,9 +221,9 @@ impl<T> Requests<T> {
     pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<(Resolve, bool)> {
         let is_due = |at: &Option<Duration>| at.is_none_or(|at| at + AGAIN <= now);
         let due = self.asked.iter_mut().filter(|(_, at)| is_due(at));
-        let question = |((site, revision), at): (&(SiteId, Revision), &mut Option<Duration>)| {
+        let question = |(question, at): (&Question, &mut Option<Duration>)| {
             let again = at.replace(now).is_some();
-            (Resolve { site: site.0, revision: revision.0 }, again)
+            (question.message(), again)
         };
         due.map(question).collect()
     }
@@ -180,21 +233,25 @@ impl<T> Requests<T> {
         self.asked.values_mut().for_each(|at| *at = None);
     }
 
-    /// A position is known: the tokens that name the write name that from here on. What can never be
+    /// A position is known, of the region `own`: the tokens that were asked for name that from here on. What can never be
     /// served is given back.
-    pub(crate) fn resolved(&mut self, answer: Resolved) -> Vec<(T, SessionError)> {
-        let write = (SiteId(answer.site), Revision(answer.revision));
+    pub(crate) fn resolved(&mut self, answer: Resolved, own: RegionId) -> Vec<(T, SessionError)> {
+        let question = Question::of_answer(&answer);
         let position = Position(answer.position);
-        if self.asked.remove(&write).is_none() {
+        if self.asked.remove(&question).is_none() {
             return Vec::new();
         }
         self.looked_at = None;
-        if position == Position::default() {
-            let lost = self.take_where(|one| one.token.written == Some(write));
-            let error = SessionError::Lost { site: write.0 };
+        let is_of = |token: &CausalToken| Question::of_token(token, own) == question;
+        if position == Position::default() && question.foreign.is_none() {
+            let lost = self.take_where(|one| is_of(&one.token));
+            let error = SessionError::Lost { site: SiteId(answer.site) };
             return lost.into_iter().map(|one| (one.what, error.clone())).collect();
         }
-        for one in self.waiting.values_mut().filter(|one| one.token.written == Some(write)) {
+        for one in self.waiting.values_mut().filter(|one| is_of(&one.token)) {
+            if question.foreign.is_some() {
+                one.token = CausalToken { region: own, ..CausalToken::default() };
+            }
             one.token.written = None;
             one.token.sees(position);
         }
@@ -207,9 +264,9 @@ impl<T> Requests<T> {
             return Vec::new();
         }
         let given_up = self.take_where(|one| one.deadline <= now);
-        let waiting = self.waiting.values().filter_map(|one| one.token.written);
+        let waiting = self.waiting.values().map(|one| Question::of_token(&one.token, here.region));
         let waiting: BTreeSet<_> = waiting.collect();
-        self.asked.retain(|write, _| waiting.contains(write));
+        self.asked.retain(|question, _| waiting.contains(question));
         given_up.into_iter().map(|one| (one.what, late(&one.token, here))).collect()
     }
 
@@ -232,7 +289,9 @@ mod tests {
     fn here(applied: u64, revision: u64) -> Here {
         let (applied, revision) = (Position(applied), Revision(revision));
         let (rebuilt, lacks_own) = (None, None);
-        Here { region: REGION, own: SiteId(1), applied, revision, rebuilt, lacks_own }
+        let mut others = NO_OTHERS;
+        others[0] = RegionId(5);
+        Here { region: REGION, others, own: SiteId(1), applied, revision, rebuilt, lacks_own }
     }
 
     fn token(seen: u64, written: Option<(u32, u64)>) -> CausalToken {
@@ -240,9 +299,35 @@ mod tests {
         CausalToken { region: REGION, seen: Position(seen), written }
     }
 
+    fn of_region(region: u16, token: CausalToken) -> CausalToken {
+        CausalToken { region: RegionId(region), ..token }
+    }
+
+    fn resolves(written: Option<(u32, u64)>, foreign: Option<(u16, u64)>) -> Admission {
+        let written = written.map(|(site, revision)| (SiteId(site), Revision(revision)));
+        let foreign = foreign.map(|(region, seen)| (RegionId(region), Position(seen)));
+        Admission::Resolves(Question { written, foreign })
+    }
+
+    #[test]
+    fn a_session_of_another_region_waits_for_a_position_here() {
+        let mut requests = Requests::new(Planted::none());
+        let (at, foreign) = (Duration::from_secs, of_region(5, token(40, Some((9, 7)))));
+        requests.push((1, 1), foreign, at(10), &here(5, 9)).unwrap();
+        let question = Resolve { site: 9, revision: 7, region: 5, seen: 40 };
+        assert_eq!(requests.take_questions(at(1)), [(question, false)]);
+        let other = Resolved { site: 9, revision: 7, position: 6, ..Resolved::default() };
+        assert!(requests.resolved(other, REGION).is_empty());
+        assert!(requests.take_admitted(&here(9, 9)).is_empty(), "that is no answer to it");
+        let answer = Resolved { region: 5, seen: 40, ..other };
+        assert!(requests.resolved(answer, REGION).is_empty());
+        assert!(requests.take_admitted(&here(5, 9)).is_empty());
+        assert_eq!(requests.take_admitted(&here(6, 9)), [(1, token(6, None))]);
+    }
+
     #[test]
     fn all_that_a_token_names_is_needed() {
-        use Admission::{Refused, Resolves, Served, Waits};
+        use Admission::{Refused, Served, Waits};
         let cases = [
             (token(5, None), Served),
             (token(6, None), Waits),
@@ -250,8 +335,11 @@ mod tests {
             (token(5, Some((1, 10))), Waits),
             // Its own write alone shows nothing: the session saw more before it came.
             (token(6, Some((1, 9))), Waits),
-            (token(0, Some((2, 1))), Resolves(SiteId(2), Revision(1))),
-            (CausalToken { region: RegionId(2), ..token(0, None) }, Refused(SessionError::Foreign)),
+            (token(0, Some((2, 1))), resolves(Some((2, 1)), None)),
+            (of_region(5, token(3, None)), resolves(None, Some((5, 3)))),
+            (of_region(5, token(3, Some((2, 1)))), resolves(Some((2, 1)), Some((5, 3)))),
+            (of_region(2, token(0, None)), Refused(SessionError::Foreign)),
+            (of_region(0, token(7, None)), Refused(SessionError::Foreign)),
         ];
         for (token, wanted) in cases {
             assert_eq!(admit(&token, &here(5, 9), Planted::none()), wanted, "{token:?}");
@@ -270,12 +358,14 @@ mod tests {
         push(&mut requests, 3, token(0, Some((2, 4))));
         push(&mut requests, 4, token(0, Some((3, 1))));
         let questions = requests.take_questions(at(1));
-        let question = |site, revision| (Resolve { site, revision }, false);
+        let question = |site, revision| (Resolve { site, revision, ..Resolve::default() }, false);
         assert_eq!(questions, [question(2, 4), question(3, 1)], "each once");
         assert!(requests.take_questions(at(1)).is_empty());
         assert!(requests.take_admitted(&here(5, 9)).is_empty());
-        assert!(requests.resolved(Resolved { site: 2, revision: 4, position: 6 }).is_empty());
-        let lost = requests.resolved(Resolved { site: 3, revision: 1, position: 0 });
+        let answer =
+            |site, revision, position| Resolved { site, revision, position, ..Resolved::default() };
+        assert!(requests.resolved(answer(2, 4, 6), REGION).is_empty());
+        let lost = requests.resolved(answer(3, 1, 0), REGION);
         assert_eq!(lost, [(4, SessionError::Lost { site: SiteId(3) })]);
         let admitted = requests.take_admitted(&here(6, 9));
         assert_eq!(admitted, [(2, token(6, None)), (3, token(6, None))]);
@@ -303,7 +393,7 @@ mod tests {
         let mut requests = Requests::new(Planted::none());
         let at = Duration::from_secs;
         requests.push((1, 1), token(0, Some((2, 4))), at(3), &here(5, 9)).unwrap();
-        let question = Resolve { site: 2, revision: 4 };
+        let question = Resolve { site: 2, revision: 4, ..Resolve::default() };
         assert_eq!(requests.take_questions(at(0)), [(question, false)]);
         assert_eq!(requests.take_questions(at(1)), [(question, true)], "of another node");
         let late = requests.give_up(at(3), &here(5, 9));

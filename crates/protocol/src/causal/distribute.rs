@@ -1,5 +1,5 @@
-//! The order on its way from the root to every site: the places, without the writes. Only of what no site has written
-//! ([`NO_SITE`]), and of keys that a site holds on demand ([`super::hints`]), the root sends the writes, too, ahead of their
+//! The order on its way from the root to every site: the places, without the writes. Only of what no site of the region has
+//! written ([`model::NO_SITE`], and sites of other regions), and of keys that a site holds on demand ([`super::hints`]), the root sends the writes, too, ahead of their
 //! places.
 //!
 //! The root's leader has a cursor for each site: where the site is, by its last report, and up to where places
@@ -13,8 +13,7 @@ use super::interest::Interest;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
 use model::{
-    Bytes, CausalWrite, KeyspaceId, NO_KEYSPACE, NO_SITE, NodeId, Position, SiteId, key_hash,
-    limits,
+    Bytes, CausalWrite, KeyspaceId, NO_KEYSPACE, NodeId, Position, SiteId, key_hash, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,8 +104,8 @@ impl Distribute {
                 continue;
             }
             let last = region.released_to(*site, last);
-            let mut to =
-                To { site: *site, interest: &region.layout.interest, hints: &mut self.hints };
+            let (sites, interest) = (&region.layout.sites, &region.layout.interest);
+            let mut to = To { site: *site, sites, interest, hints: &mut self.hints };
             while let Some((places, content)) = cursor.next(state, last, epoch, &mut to) {
                 for (of, writes) in content {
                     steps.push(Step::Writes { to: *site, node, of, writes });
@@ -194,6 +193,8 @@ type Content = BTreeMap<SiteId, Vec<CausalWrite>>;
 /// A site that places are sent to, and what it holds.
 struct To<'a> {
     site: SiteId,
+    /// The sites of the region.
+    sites: &'a [SiteId],
     interest: &'a Interest,
     hints: &'a mut Hints,
 }
@@ -216,7 +217,9 @@ impl To<'_> {
 
     /// Whether it needs the content, and no other site sends it.
     fn needs(&self, of: SiteId, write: &CausalWrite, hashes: &[u32]) -> bool {
-        let is_of_none = of == NO_SITE && self.interest.holds(self.site, write.keyspace);
+        // Nor does a site of another region.
+        let is_of_none =
+            !self.sites.contains(&of) && self.interest.holds(self.site, write.keyspace);
         let is_part = self.interest.on_demand(self.site, write.keyspace).is_some();
         let is_held = hashes.is_empty() || self.hints.holds_one(self.site, write.keyspace, hashes);
         is_of_none || (is_part && of != self.site && is_held)
@@ -283,6 +286,7 @@ mod tests {
     use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
+    use model::NO_SITE;
 
     fn sent(steps: &[Step]) -> Vec<(u32, u64, usize)> {
         let of_step = |step: &Step| match step {

@@ -6,7 +6,7 @@
 //! in which the client is served, no key may show what lies before a write in the client's past; and no write
 //! may get its position before its causes.
 
-use super::admission::{Admission, Here, admit};
+use super::admission::{Admission, Here, NO_OTHERS, admit};
 use super::trial::{Bug, Planted};
 use model::{CausalToken, Position, RegionId, Revision, SiteId};
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -52,6 +52,7 @@ impl State {
     fn here(&self, site: usize) -> Here {
         Here {
             region: RegionId(1),
+            others: NO_OTHERS,
             own: SiteId(site as u32 + 1),
             applied: position(self.applied[site]),
             revision: Revision(self.written[site].len() as u64),
@@ -169,7 +170,8 @@ impl State {
     /// The client's site learns the position of what the client wrote elsewhere.
     fn resolve(&self, planted: Planted, all: &mut Vec<State>) {
         let admission = admit(&self.token, &self.here(self.at), planted);
-        let Admission::Resolves(site, revision) = admission else { return };
+        let Admission::Resolves(question) = admission else { return };
+        let Some((site, revision)) = question.written else { return };
         let site = site.0 as usize - 1;
         let ordered = self.order.iter().filter(|id| id.0 == site);
         let Some(last) = ordered.map(|id| id.1).max() else { return };

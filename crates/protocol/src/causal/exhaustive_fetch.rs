@@ -7,7 +7,7 @@
 //! client is served, no held key may show what lies before a write in the client's past; and what is held and has no pending
 //! write is what the order makes of it up to what the site has imported.
 
-use super::admission::{Admission, Here, admit};
+use super::admission::{Admission, Here, NO_OTHERS, admit};
 use super::trial::{Bug, Planted};
 use model::{CausalToken, Position, RegionId, Revision, SiteId};
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -75,6 +75,7 @@ impl State {
     fn here(&self, site: usize) -> Here {
         Here {
             region: RegionId(1),
+            others: NO_OTHERS,
             own: SiteId(site as u32 + 1),
             applied: position(self.applied[site]),
             revision: Revision(self.written[site].len() as u64),
@@ -250,7 +251,8 @@ impl State {
 
     /// The client's site learns the position of what the client wrote elsewhere.
     fn resolve(&self, all: &mut Vec<State>) {
-        let Admission::Resolves(site, revision) = self.admission() else { return };
+        let Admission::Resolves(question) = self.admission() else { return };
+        let Some((site, revision)) = question.written else { return };
         let id = (site.0 as usize - 1, revision.0 as usize - 1);
         let Some(at) = self.position(id) else { return };
         let mut next = self.clone();

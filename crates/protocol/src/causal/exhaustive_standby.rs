@@ -8,7 +8,7 @@
 //! In every state nothing that a session has seen lies behind the end that the standby goes on from, and no session in
 //! which the client is served sees less than it has seen.
 
-use super::admission::{Admission, Here, admit};
+use super::admission::{Admission, Here, NO_OTHERS, admit};
 use super::trial::Planted;
 use model::{
     Ballot, CausalToken, Position, Region, RegionId, Revision, SiteId, Standby, StandbyChoice,
@@ -183,6 +183,7 @@ impl State {
     fn here(&self, site: usize) -> Here {
         Here {
             region: RegionId(1),
+            others: NO_OTHERS,
             own: id(site),
             applied: self.sites[site].applied,
             revision: Revision(self.own(site).count() as u64),
@@ -422,7 +423,8 @@ impl State {
     fn client_steps(&self, bug: Option<Bug>, all: &mut Vec<State>) {
         let at = self.at;
         match admit(&self.token, &self.here(at), Planted::none()) {
-            Admission::Resolves(site, revision) => {
+            Admission::Resolves(question) => {
+                let Some((site, revision)) = question.written else { return };
                 let Some(root) = self.root_of(at) else { return };
                 let site = site.0 as usize - 1;
                 let is_it = |write: &u8| usize::from(self.written[usize::from(*write)].0) == site;

@@ -41,6 +41,12 @@ impl Layout {
         }
     }
 
+    /// The epoch of another region's root.
+    pub(crate) fn epoch_of(&self, id: RegionId) -> u16 {
+        let registry = self.registry.as_ref();
+        registry.and_then(|registry| registry.region(id)).map_or(1, |region| region.epoch)
+    }
+
     /// Whether it is of this registry, and not of an equal one.
     pub(crate) fn is_of(&self, registry: &Arc<Registry>) -> bool {
         self.registry.as_ref().is_some_and(|own| Arc::ptr_eq(own, registry))

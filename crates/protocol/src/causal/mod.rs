@@ -26,6 +26,7 @@
 //! | [`export`] | each site's leader | offers writes to the root, chained by revision, a few offers at a time; sends them to the other sites |
 //! | [`distribute`] | the root's leader | sends places to each site, in a window, from where the site is |
 //! | [`import`] | each site's leader | joins places and writes, in order, to imports; asks for what is missing |
+//! | [`bridge`] | the root's leader | sends the order to the roots of other regions |
 //! | [`resolve`] | the root's nodes | answers which position a write has, once it has one |
 //! | [`clears`] | the root's nodes | answers a clear once its place is released |
 //! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
@@ -55,6 +56,7 @@
 //! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
 
 pub(crate) mod admission;
+pub(crate) mod bridge;
 pub(crate) mod clears;
 pub(crate) mod distribute;
 #[cfg(test)]
@@ -134,6 +136,22 @@ pub(crate) trait Durable {
     /// At the root: the retried writes that a site may not have come to.
     fn retries(&self) -> Vec<ResyncItem> {
         Vec::new()
+    }
+    /// Log time, in milliseconds since 1970.
+    fn log_time_ms(&self) -> u64 {
+        0
+    }
+    /// Beside other regions: what lies up to there is not needed to be a root.
+    fn kept_after(&self) -> Option<Position> {
+        None
+    }
+    /// At the root: up to where the orders of other regions are taken.
+    fn taken_all(&self) -> Vec<(RegionId, Position)> {
+        Vec::new()
+    }
+    /// At the root: up to where another region's order is taken.
+    fn taken_of(&self, _: RegionId) -> Position {
+        Position::default()
     }
     /// Whether a key is held on demand here.
     fn holds_key(&self, _: KeyspaceId, _: &Bytes) -> bool {

@@ -4,10 +4,14 @@
 //! about a write without a position waits here until it has one that is released. Its asker asks again meanwhile, so that a
 //! question may be dropped at any time. The position that is answered is that of the site's last ordered
 //! write: not before the one that was asked for.
+//!
+//! Of a session that comes from another region the root is asked for a position behind all that it has seen there, and
+//! written. As soon as the root has taken that region's order so far, it is the last position of its own: a lower one would do
+//! for what that region had ordered itself, and not for what it had taken from here.
 
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable};
-use model::{NodeId, Position, Revision, SiteId, limits};
+use model::{NO_SITE, NodeId, Position, RegionId, Revision, SiteId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Resolve, Resolved};
@@ -19,8 +23,42 @@ pub(crate) type Asker = (SiteId, NodeId);
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     planted: Planted,
-    /// By the write and the asker: until when they wait, and the position that the answer is once it is released.
-    waiting: BTreeMap<(SiteId, Revision, Asker), (Duration, Option<Position>)>,
+    /// By question and asker: until when they wait, and the position that the answer is once it is released.
+    waiting: BTreeMap<(Asked, Asker), (Duration, Option<Position>)>,
+}
+
+/// A question: about a write, or a region and a position of it. See [`Resolve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    site: SiteId,
+    revision: Revision,
+    region: RegionId,
+    seen: Position,
+}
+
+impl Asked {
+    fn of(question: Resolve) -> Asked {
+        Asked {
+            site: SiteId(question.site),
+            revision: Revision(question.revision),
+            region: RegionId(question.region as u16),
+            seen: Position(question.seen),
+        }
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.region != RegionId(0)
+    }
+
+    fn answer(&self, position: Position) -> Resolved {
+        Resolved {
+            site: self.site.0,
+            revision: self.revision.0,
+            position: position.0,
+            region: u32::from(self.region.0),
+            seen: self.seen.0,
+        }
+    }
 }
 
 impl Questions {
@@ -37,15 +75,18 @@ impl Questions {
         state: &impl Durable,
         released: Position,
     ) -> Option<Resolved> {
-        let (site, revision) = (SiteId(question.site), Revision(question.revision));
-        let key = (site, revision, asker);
+        let question = Asked::of(question);
+        let key = (question, asker);
         let before = self.waiting.remove(&key).and_then(|(_, position)| position);
         let before = before.filter(|position| position.epoch() == released.epoch());
-        match before.or_else(|| self.position(site, revision, state)) {
+        match before.or_else(|| self.position(&question, state)) {
             Some(position) if self.is_released(position, released) => {
-                Some(resolved(site, revision, position))
+                Some(question.answer(position))
             }
-            None if has_left => Some(resolved(site, revision, Position::default())),
+            // Of a site of another region its own root knows.
+            None if has_left && !question.is_foreign() => {
+                Some(question.answer(Position::default()))
+            }
             position => {
                 if self.waiting.len() < limits::CAUSAL_QUESTIONS_WAITING_MAX {
                     self.waiting.insert(key, (now + 2 * AGAIN, position));
@@ -66,16 +107,16 @@ impl Questions {
             return Vec::new();
         }
         let mut answers = Vec::new();
-        for ((site, revision, asker), (until, known)) in std::mem::take(&mut self.waiting) {
+        for ((question, asker), (until, known)) in std::mem::take(&mut self.waiting) {
             // The first one that is seen stays: the site may write on, and its last one is never released then. In another
             // epoch the write may have another one.
             let known = known.filter(|position| position.epoch() == released.epoch());
-            match known.or_else(|| self.position(site, revision, state)) {
+            match known.or_else(|| self.position(&question, state)) {
                 Some(position) if self.is_released(position, released) => {
-                    answers.push((asker, resolved(site, revision, position)));
+                    answers.push((asker, question.answer(position)));
                 }
                 known if until > now => {
-                    self.waiting.insert((site, revision, asker), (until, known));
+                    self.waiting.insert((question, asker), (until, known));
                 }
                 _ => {}
             }
@@ -83,19 +124,25 @@ impl Questions {
         answers
     }
 
-    fn position(&self, site: SiteId, revision: Revision, state: &impl Durable) -> Option<Position> {
-        let (ordered, position) = state.ordered_of(site)?;
-        let is_there = ordered >= revision || self.planted.is(Bug::ResolvedEarly);
-        is_there.then_some(position)
+    fn position(&self, question: &Asked, state: &impl Durable) -> Option<Position> {
+        let Asked { site, revision, region, seen } = *question;
+        let of_write = || {
+            let (ordered, position) = state.ordered_of(site)?;
+            let is_there = ordered >= revision || self.planted.is(Bug::ResolvedEarly);
+            is_there.then_some(position)
+        };
+        if !question.is_foreign() {
+            return of_write();
+        }
+        let is_root = state.order_last() >= state.applied();
+        let is_taken = is_root && state.taken_of(region) >= seen;
+        let is_there = is_taken && (site == NO_SITE || of_write().is_some());
+        is_there.then(|| state.order_last())
     }
 
     fn is_released(&self, position: Position, released: Position) -> bool {
         position <= released || self.planted.is(Bug::ResolvedUnreleased)
     }
-}
-
-fn resolved(site: SiteId, revision: Revision, position: Position) -> Resolved {
-    Resolved { site: site.0, revision: revision.0, position: position.0 }
 }
 
 #[cfg(test)]
@@ -108,7 +155,7 @@ mod tests {
         let mut questions = Questions::default();
         let mut store = Store::of(1);
         let (asker, now) = ((SiteId(3), NodeId(7)), Duration::ZERO);
-        let question = |revision| Resolve { site: 2, revision };
+        let question = |revision| Resolve { site: 2, revision, ..Resolve::default() };
         let ask = |questions: &mut Questions, store: &Store, revision, has_left| {
             let released = store.order_last();
             let answer =
@@ -126,7 +173,8 @@ mod tests {
         store.order(SiteId(2), write(6));
         let answers = questions.poll(now, &store, Position::new(1, 3));
         let position = Position::new(1, 3).0;
-        assert_eq!(answers, [(asker, Resolved { site: 2, revision: 4, position })], "a later one");
+        let wanted = Resolved { site: 2, revision: 4, position, ..Resolved::default() };
+        assert_eq!(answers, [(asker, wanted)], "a later one");
         assert!(questions.waiting.is_empty());
         assert_eq!(ask(&mut questions, &store, 7, true), Some(0), "the site is gone");
         assert_eq!(ask(&mut questions, &store, 6, true), Some(4), "what it had ordered is there");

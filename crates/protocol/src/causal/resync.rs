@@ -18,6 +18,9 @@
 //! - it goes as far as the last write that the root itself had made by then, as a record shows it before it has
 //!   a position.
 //!
+//! In a region beside others the site also gets the order from before the beginning that other regions have not taken: it
+//! may be the root one day.
+//!
 //! The site keeps where the source goes on beside what it has, so that another leader of the root goes on
 //! there. If the order was trimmed beyond, the site drops what it has, and it begins anew. What is sent of a
 //! resync counts as imported for trimming.
@@ -31,7 +34,7 @@ use crate::job::Effect;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage};
 use model::{
     Answer, Bytes, CausalCommand, Command, Failure, KeyspaceId, Position, Resync as Step,
-    ResyncItem, Revision, SiteId,
+    ResyncItem, Revision, SiteId, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,6 +69,8 @@ struct Place {
 /// Which records are left to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Left {
+    /// The order behind this place, up to the beginning, goes first.
+    Kept(Position),
     #[default]
     All,
     After(KeyspaceId, Bytes),
@@ -86,6 +91,10 @@ impl Place {
                 out.extend_from_slice(key);
             }
             Left::None => out.push(2),
+            Left::Kept(after) => {
+                out.push(3);
+                put_varint(after.0, &mut out);
+            }
         }
         out.into()
     }
@@ -108,6 +117,7 @@ impl Place {
                 Left::After(keyspace, Bytes::copy_from_slice(&rest[len..]))
             }
             2 => Left::None,
+            3 => Left::Kept(Position(take_varint(rest)?.0)),
             _ => return None,
         };
         let (start, sent, upto) = (Position(start), Position(sent), Position(upto));
@@ -226,7 +236,8 @@ impl Resync {
     /// What is left of an order that another site goes on with.
     fn clear(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Effect> {
         let is_due = self.trimmed + CLEAR_PAUSE <= now && !region.is_rebuilding;
-        if state.order_bytes() == 0 || !is_due {
+        // Beside other regions every site keeps the order, and drops it with the root's clock.
+        if state.order_bytes() == 0 || !is_due || state.kept_after().is_some() {
             return None;
         }
         self.trimmed = now;
@@ -239,7 +250,13 @@ impl Resync {
             return None;
         }
         let (trimmed, own) = (state.trimmed_upto(), state.applied());
-        let is_full = state.order_bytes() > self.sizes.kept_bytes_max;
+        let kept_after = state.kept_after();
+        let kept_bytes_max = match kept_after {
+            // No region's own writes are ordered past the limit.
+            Some(_) => self.sizes.kept_bytes_max.min(limits::CAUSAL_BRIDGED_BYTES_MAX / 2),
+            None => self.sizes.kept_bytes_max,
+        };
+        let is_full = state.order_bytes() > kept_bytes_max;
         let others = region.layout.sites.iter().filter(|site| **site != region.own);
         let of_site = |site: &SiteId| {
             let Some(report) = self.reports.get(site) else { return Position::default() };
@@ -249,7 +266,7 @@ impl Resync {
             let transfer = self.transfers.get(site).filter(|one| one.acknowledged >= trimmed);
             transfer.map_or(own, |transfer| transfer.acknowledged)
         };
-        if state.order_last() == trimmed && state.order_bytes() > 0 {
+        if state.order_last() == trimmed && state.order_bytes() > 0 && kept_after.is_none() {
             // Of an order that came to its end here: what is kept is before the beginning of this one.
             self.trimmed = now;
             return Some(Effect::Propose(Command::Causal(CausalCommand::Trim { upto: trimmed })));
@@ -262,6 +279,7 @@ impl Resync {
             let page = state.ordered(trimmed, TRIM_BYTES);
             upto = page.last().map_or(trimmed, |(position, ..)| *position).min(own);
         }
+        upto = upto.min(kept_after.unwrap_or(upto));
         let is_much = is_full || upto.count() >= trimmed.count() + TRIMMED_MIN;
         let pause = if is_much { TRIM_PAUSE_MIN } else { TRIM_PAUSE };
         if upto <= trimmed || now < self.trimmed + pause {
@@ -356,7 +374,9 @@ impl Transfer {
                 self.from = None;
                 let ordered =
                     if planted.is(Bug::ResyncUnordered) { Revision::default() } else { ordered };
-                let new = Place { start, sent: start, upto: start, ..Place::default() };
+                let kept = state.kept_after().filter(|_| region.layout.interest.holds_all(out.to));
+                let records = kept.map_or(Left::All, Left::Kept);
+                let new = Place { start, sent: start, upto: start, records, ..Place::default() };
                 self.floor = floor;
                 let step = Step::Begin { epoch, floor, start, ordered, resume: new.encode() };
                 self.sender.begin(out, command(step));
@@ -430,6 +450,9 @@ impl Place {
         planted: Planted,
     ) -> Option<Vec<ResyncItem>> {
         let interest = &region.layout.interest;
+        if let Left::Kept(after) = self.records {
+            return Some(self.next_kept(after, state, bytes_max));
+        }
         let has_all = self.records == Left::None;
         let last = if has_all { region.released(state.order_last()) } else { state.applied() };
         let mut items = Vec::new();
@@ -452,7 +475,7 @@ impl Place {
             }
             let after = match &self.records {
                 Left::After(keyspace, key) => Some((*keyspace, key.clone())),
-                Left::All | Left::None => None,
+                Left::All | Left::None | Left::Kept(_) => None,
             };
             if self.records == Left::All {
                 // All of that lies before the end, as the order goes at least so far.
@@ -469,6 +492,24 @@ impl Place {
             return Some(items);
         }
         (!items.is_empty()).then_some(items)
+    }
+
+    /// A part of the order before the beginning.
+    fn next_kept(
+        &mut self,
+        after: Position,
+        state: &impl Durable,
+        bytes_max: usize,
+    ) -> Vec<ResyncItem> {
+        let all = state.ordered(after, bytes_max).into_iter();
+        let kept = all.take_while(|(position, ..)| *position <= self.start);
+        let item = |(position, site, write)| ResyncItem::Kept { position, site, write };
+        let items: Vec<ResyncItem> = kept.map(item).collect();
+        self.records = match items.last() {
+            Some(ResyncItem::Kept { position, .. }) => Left::Kept(*position),
+            _ => Left::All,
+        };
+        items
     }
 
     /// Whether what was sent is the order up to a position.
@@ -505,7 +546,7 @@ mod tests {
         let bytes = place.encode();
         assert_eq!(&bytes[..], b"\x01\xac\x02\xad\x02\x02\x04\x01\x03key");
         assert_eq!(Place::decode(&bytes), Some(place.clone()));
-        for records in [Left::All, Left::None] {
+        for records in [Left::All, Left::None, Left::Kept(Position(300))] {
             let place = Place { records, ..place.clone() };
             assert_eq!(Place::decode(&place.encode()), Some(place));
         }

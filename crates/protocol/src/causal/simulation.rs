@@ -5,7 +5,7 @@
 //! volatile. At the end the links are sound; then all sites must have the same keys, each read must have
 //! returned nothing older than what its session had in its past, and all must be quiet.
 
-use super::admission::{Admission, Here, admit};
+use super::admission::{Admission, Here, NO_OTHERS, admit};
 use super::distribute::{self, Distribute};
 use super::export::{self, Export};
 use super::import::{self, Import};
@@ -136,7 +136,8 @@ impl Store {
 
     fn here(&self) -> Here {
         let (region, own, revision) = (RegionId(1), self.own, self.revision);
-        Here { region, own, applied: self.applied, revision, rebuilt: None, lacks_own: None }
+        let (others, rebuilt, lacks_own) = (NO_OTHERS, None, None);
+        Here { region, others, own, applied: self.applied, revision, rebuilt, lacks_own }
     }
 
     /// What a key shows, and the token of a session that reads it.
@@ -482,10 +483,12 @@ impl World {
         let at = client.at;
         match admit(&client.token, &self.sites[at].store.here(), self.planted) {
             Admission::Served => {}
-            Admission::Resolves(site, revision) => {
+            Admission::Resolves(question) => {
+                let Some((site, revision)) = question.written else { return false };
                 if client.asked.is_none_or(|asked| asked + super::AGAIN <= self.now) {
                     self.clients[one].asked = Some(self.now);
-                    let question = Resolve { site: site.0, revision: revision.0 };
+                    let (site, revision) = (site.0, revision.0);
+                    let question = Resolve { site, revision, ..Resolve::default() };
                     self.send_step(at, 0, CausalStep::Resolve(question));
                 }
                 return false;

@@ -37,11 +37,13 @@ pub enum Bug {
     FetchedOutside,
     /// A site takes places that touch what it holds on demand without their content.
     CoveredFetched,
+    /// A session that comes from another region is served whatever it has seen there.
+    ForeignUnresolved,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
@@ -59,6 +61,7 @@ impl Bug {
         Bug::FetchedUnfolded,
         Bug::FetchedOutside,
         Bug::CoveredFetched,
+        Bug::ForeignUnresolved,
     ];
 }
 

@@ -1,6 +1,6 @@
 //! Causal keys at a node: the parts of [`crate::causal`] put to work.
 //!
-//! - The site's leader runs seven jobs: export, distribute (at the root), import, fetch, resync, root and standby.
+//! - The site's leader runs eight jobs: export, distribute and bridge (at the root), import, fetch, resync, root and standby.
 //! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
 //!   carried is sent again there, as any message that was lost.
 //! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
@@ -170,6 +170,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             JobName::Export,
             JobName::Distribute,
             JobName::Import,
+            JobName::Bridge,
             JobName::Fetch,
             JobName::Resync,
             JobName::Root,
@@ -250,8 +251,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
             }
             CausalStep::Resolved(answer) => {
-                let lost = self.causal.requests.resolved(answer);
-                self.refuse_sessions(lost);
+                self.take_resolved(answer);
             }
             CausalStep::LedBy(leader) => {
                 let is_other = leader != 0 && leader != node.0;
@@ -291,10 +291,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    fn take_resolved(&mut self, answer: Resolved) {
+        let Some(own) = self.machine.region().map(|region| region.id) else { return };
+        let lost = self.causal.requests.resolved(answer, own);
+        self.refuse_sessions(lost);
+    }
+
     fn send_to_asker(&mut self, (site, node): (SiteId, NodeId), answer: Resolved) {
         if self.machine.membership().is_some_and(|member| member.own == site) {
-            let lost = self.causal.requests.resolved(answer);
-            return self.refuse_sessions(lost);
+            return self.take_resolved(answer);
         }
         self.send_inter_site(site, node, inter_site(CausalStep::Resolved(answer)));
     }

@@ -16,6 +16,7 @@ use super::release::Release;
 use super::stranded::Stranded;
 use super::{Origin, Site};
 use crate::bugs::{of_causal, of_rules};
+use crate::causal::bridge::Bridge;
 use crate::causal::distribute::Distribute;
 use crate::causal::export::Export;
 use crate::causal::fetch::Fetch;
@@ -95,6 +96,7 @@ pub(super) struct Jobs {
     export: Export,
     pub(super) distribute: Distribute,
     pub(super) import: Import,
+    bridge: Bridge,
     pub(super) fetch: Fetch,
     pub(super) resync: Resync,
     pub(super) roots: Roots,
@@ -123,6 +125,7 @@ impl Jobs {
             export: Export::new(of_causal(options.planted)),
             distribute: Distribute::new(of_causal(options.planted)),
             import: Import::new(of_causal(options.planted)),
+            bridge: Bridge::default(),
             fetch: Fetch::default(),
             resync: Resync::new(kept, of_causal(options.planted)),
             roots: Roots::new(of_causal(options.planted)),
@@ -146,6 +149,7 @@ impl Jobs {
             JobName::Export => &self.export,
             JobName::Distribute => &self.distribute,
             JobName::Import => &self.import,
+            JobName::Bridge => &self.bridge,
             JobName::Fetch => &self.fetch,
             JobName::Resync => &self.resync,
             JobName::Root => &self.roots,
@@ -169,6 +173,7 @@ impl Jobs {
             JobName::Export => &mut self.export,
             JobName::Distribute => &mut self.distribute,
             JobName::Import => &mut self.import,
+            JobName::Bridge => &mut self.bridge,
             JobName::Fetch => &mut self.fetch,
             JobName::Resync => &mut self.resync,
             JobName::Root => &mut self.roots,

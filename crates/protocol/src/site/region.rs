@@ -2,7 +2,7 @@
 //! it what clients were answered.
 
 use super::Site;
-use model::{CausalWrite, HeldSize, Position, Revision, SiteId};
+use model::{CausalWrite, HeldSize, Position, RegionId, Revision, SiteId};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -10,6 +10,8 @@ use storage::state::State;
 /// How far a node's site is in its region's order, as the node has applied it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionStanding {
+    /// Which region.
+    pub region: RegionId,
     /// Whether the site is the root, by its registry.
     pub is_root: bool,
     /// The epoch of the root, by its registry.
@@ -36,6 +38,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let region = self.machine.region()?;
         let causal = self.machine.causal();
         Some(RegionStanding {
+            region: region.id,
             is_root: self.machine.is_root(),
             epoch: region.epoch,
             begun: causal.begun(),
@@ -46,6 +49,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             is_resyncing: causal.is_resyncing(),
             held: causal.held_total(),
         })
+    }
+
+    /// At a root: up to where another region's order is taken.
+    pub fn region_taken(&self, of: RegionId) -> Position {
+        let epoch = self.machine.region().map_or(0, |region| region.epoch);
+        self.machine.causal().taken_of(of, epoch)
     }
 
     /// At the root: the whole order after a position, of what it still has.

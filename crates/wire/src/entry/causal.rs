@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, OpenRetry, Position, Rebuilt,
-    Region, RegionId, Resync, ResyncItem, RootStep, Standby, StandbyChoice, StandbyRule,
-    StandbyStep,
+    Bridge, Bridged, CausalCommand, CausalWrite, Effect, Import, KeyStamps, LastOrdered, Offer,
+    OpenRetry, Position, Rebuilt, Region, RegionId, Registers, Resync, ResyncItem, RootStep, Stamp,
+    Standby, StandbyChoice, StandbyRule, StandbyStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -35,6 +35,7 @@ code_enum!(CausalCommand as "command of causal keys" {
     150 => Retry { request, tried, since, keyspace, pairs },
     156 => Fetch { epoch, site, keyspace, keys },
     157 => Evict { keyspace, keys },
+    158 => Bridge { epoch, bridge },
 });
 
 code_enum!(Resync as "step of a resync" {
@@ -48,6 +49,7 @@ code_enum!(ResyncItem as "item of a resync" {
     2 => Entry { position, site, write },
     3 => Ordered { site, revision, position },
     4 => Retried(retry),
+    5 => Kept { position, site, write },
 });
 
 code_enum!(RootStep as "step of a root that stops" {
@@ -66,6 +68,10 @@ code_enum!(StandbyStep as "step of a standby" {
 code_struct!(OpenRetry { client, sequence, at, closed, tried, keyspace, keys });
 code_struct!(LastOrdered { site, revision, position });
 code_struct!(Offer { site, after, writes });
+code_struct!(Bridge { of, after, upto, clock_ms, has, places });
+code_struct!(Stamp { at_ms, count, region });
+code_struct!(KeyStamps { floor, values, string, fields, expiry });
+code_struct!(Registers { values, string, fields, expiry });
 code_struct!(CausalWrite { revision, seen, keyspace, effects });
 
 code_enum!(Effect as "effect" {
@@ -81,6 +87,16 @@ code_enum!(Effect as "effect" {
     10 => Retried { client, sequence, tried },
     11 => Matched { client, sequence },
     12 => Fetched { site, items },
+    13 => Stamped { stamp, taken },
+    14 => Keeps { key, registers },
+    15 => Clock { at_ms, log_ms, kept_after, floor, taken },
+    16 => Held { stamps },
+});
+
+code_enum!(Bridged as "place of another region" {
+    1 => Entry { position, stamp, site, write },
+    2 => Taken { position, region, upto },
+    3 => Clock { position, at_ms, has },
 });
 
 code_enum!(Import as "entry of the order" {
@@ -184,6 +200,71 @@ mod tests {
         let mut out = Vec::new();
         model::Answer::Placed(Position(300)).put(&mut out);
         assert_eq!(out, b"\x8c\xac\x02");
+    }
+
+    #[test]
+    fn what_joins_regions_stays_as_it_is() {
+        let key = model::Bytes::from("k");
+        let stamp = Stamp { at_ms: 300, count: 2, region: RegionId(3) };
+        let registers =
+            Registers { values: false, string: true, fields: vec!["f".into()], expiry: true };
+        let stamps = KeyStamps {
+            floor: stamp,
+            values: Some(stamp),
+            string: None,
+            fields: vec![("f".into(), stamp)],
+            expiry: None,
+        };
+        let cases = [
+            (Effect::Stamped { stamp, taken: None }, &b"\x0d\xac\x02\x02\x03\x00"[..]),
+            (
+                Effect::Stamped { stamp, taken: Some((RegionId(4), Position(5))) },
+                b"\x0d\xac\x02\x02\x03\x01\x04\x05",
+            ),
+            (Effect::Keeps { key: key.clone(), registers }, b"\x0e\x01k\x00\x01\x01\x01f\x01"),
+            (
+                Effect::Held { stamps },
+                b"\x10\xac\x02\x02\x03\x01\xac\x02\x02\x03\x00\x01\x01f\xac\x02\x02\x03\x00",
+            ),
+            (
+                Effect::Clock {
+                    at_ms: 300,
+                    log_ms: 1,
+                    kept_after: Position(2),
+                    floor: stamp,
+                    taken: vec![(RegionId(4), Position(5))],
+                },
+                b"\x0f\xac\x02\x01\x02\xac\x02\x02\x03\x01\x04\x05",
+            ),
+        ];
+        for (effect, bytes) in cases {
+            let mut out = Vec::new();
+            effect.put(&mut out);
+            assert_eq!(out, bytes, "{effect:?}");
+        }
+        let write = CausalWrite {
+            revision: Revision(5),
+            seen: Position(0),
+            keyspace: KeyspaceId(2),
+            effects: vec![Effect::Delete { key }],
+        };
+        let places = vec![
+            Bridged::Entry { position: Position(8), stamp, site: SiteId(6), write: write.clone() },
+            Bridged::Taken { position: Position(9), region: RegionId(4), upto: Position(5) },
+            Bridged::Clock { position: Position(10), at_ms: 1, has: vec![] },
+        ];
+        let (of, after, upto, clock_ms) = (RegionId(3), Position(7), Position(9), 300);
+        let has = vec![(RegionId(4), Position(5))];
+        let bridge = Bridge { of, after, upto, clock_ms, has, places };
+        let (command, mut out) = (CausalCommand::Bridge { epoch: 1, bridge }, Vec::new());
+        command.put(&mut out);
+        let bytes = b"\x9e\x01\x03\x07\x09\xac\x02\x01\x04\x05\x03\
+            \x01\x08\xac\x02\x02\x03\x06\x05\x00\x02\x01\x02\x01k\x02\x09\x04\x05\x03\x0a\x01\x00";
+        assert_eq!(out, bytes, "{command}");
+        let (position, site) = (Position(8), SiteId(6));
+        let mut out = Vec::new();
+        ResyncItem::Kept { position, site, write }.put(&mut out);
+        assert_eq!(out, b"\x05\x08\x06\x05\x00\x02\x01\x02\x01k");
     }
 
     #[test]

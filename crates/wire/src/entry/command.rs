@@ -261,6 +261,7 @@ code_enum!(JobName as "job" {
     16 => Root,
     17 => Standby,
     25 => Fetch,
+    26 => Bridge,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -2,6 +2,7 @@
 
 use super::{CHANGE_HAS, Shown, inter_site, region_in};
 use crate::causal::Region;
+use crate::causal::bridge::{self, Bridge};
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::fetch::{self, Fetch};
@@ -259,6 +260,46 @@ impl<S: State> Job<S> for Import {
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
         Import::next_due(self, now)
+    }
+}
+
+impl<S: State> Job<S> for Bridge {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_in(view) else { return Vec::new() };
+        let shown = Shown::of(view.machine);
+        let steps = Bridge::poll(self, view.now, &shown, &region);
+        let effect =
+            |step: bridge::Step| Effect::ask(step.id, step.to, Command::Causal(step.command));
+        steps.into_iter().map(effect).chain(shown.failure()).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Bridge::answered(self, id, &outcome, view.now);
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Bridge::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        let left = self.left(&Shown::of(view.machine));
+        Progress { left, sent_bytes: self.sent_bytes() }
+    }
+
+    fn waits_for(&self, _: &View<'_, S>) -> Option<String> {
+        let region = Bridge::waits_for(self)?;
+        Some(format!("region {}: it lacks what a third region has", region.0))
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Bridge::next_due(self, now)
     }
 }
 

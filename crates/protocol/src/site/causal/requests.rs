@@ -9,7 +9,7 @@ use crate::site::Site;
 use crate::site::interest::Missing;
 use model::{
     Body, CausalCommand, CausalToken, Command, Failure, KeyspaceId, KeyspaceSpec, Position,
-    ReadConsistency, SessionError,
+    ReadConsistency, RegionId, SessionError, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -54,7 +54,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (own, applied) = (member.own, self.machine.causal().applied());
         let (region, rebuilt) = (region.id, region.rebuilt);
         let lacks_own = self.machine.causal().lacks_own();
-        Some(Here { region, own, applied, revision: self.machine.revision(), rebuilt, lacks_own })
+        let mut others = [RegionId(0); limits::REGIONS_MAX];
+        let all = member.registry.regions.iter().map(|one| one.id).filter(|id| *id != region);
+        others.iter_mut().zip(all).for_each(|(other, id)| *other = id);
+        let revision = self.machine.revision();
+        Some(Here { region, others, own, applied, revision, rebuilt, lacks_own })
     }
 
     /// A keyspace is to be cleared: the root does that, under the token of the request.
@@ -145,7 +149,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match self.causal.requests.admit(&token, &here) {
             Admission::Served => self.serve_session(origin, body, token, deadline),
             Admission::Refused(error) => self.settle(vec![(origin, Err(error.into()))]),
-            Admission::Waits | Admission::Resolves(..) => {
+            Admission::Waits | Admission::Resolves(_) => {
                 let bytes = match &body {
                     Body::Write(command) => command.properties().size_bytes,
                     _ => 0,
@@ -175,9 +179,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         &mut self,
         origin: Origin,
         body: Body,
-        token: CausalToken,
+        mut token: CausalToken,
         deadline: Duration,
     ) {
+        let region = self.machine.causal().region();
+        if token.region != region {
+            // It has seen nothing there that is not here.
+            token = CausalToken { region, ..CausalToken::default() };
+        }
         self.sessions.follow(origin, token.into_session());
         let body = match body {
             Body::Read { keyspace, query, .. } => {

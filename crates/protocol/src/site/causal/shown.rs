@@ -3,7 +3,9 @@
 use crate::causal::Durable;
 use crate::job::Effect;
 use crate::site::machine::{Machine, MachineError};
-use model::{Bytes, CausalWrite, HeldSize, KeyspaceId, Position, ResyncItem, Revision, SiteId};
+use model::{
+    Bytes, CausalWrite, HeldSize, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId,
+};
 use std::cell::RefCell;
 use storage::state::State;
 
@@ -111,6 +113,27 @@ impl<S: State> Durable for Shown<'_, S> {
                 (Vec::new(), after.cloned())
             }
         }
+    }
+
+    fn log_time_ms(&self) -> u64 {
+        self.machine.log_time_ms()
+    }
+
+    fn kept_after(&self) -> Option<Position> {
+        let member = self.machine.membership()?;
+        member.registry.has_regions().then(|| self.machine.causal().kept_after())
+    }
+
+    fn taken_all(&self) -> Vec<(RegionId, Position)> {
+        let Some((member, region)) = self.machine.membership().zip(self.machine.region()) else {
+            return Vec::new();
+        };
+        self.machine.causal().taken_all(&member.registry, region)
+    }
+
+    fn taken_of(&self, region: RegionId) -> Position {
+        let epoch = self.machine.region().map_or(0, |region| region.epoch);
+        self.machine.causal().taken_of(region, epoch)
     }
 
     fn holds_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {

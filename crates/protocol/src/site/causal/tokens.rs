@@ -88,6 +88,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         planted.is(Bug::AttachWithoutSeen) || planted.is(Bug::AttachWithoutWritten)
     }
 
+    fn is_of_other_region(&self, token: &CausalToken) -> bool {
+        let member = self.machine.membership();
+        member.is_some_and(|member| member.registry.region(token.region).is_some())
+    }
+
     /// The answer to a read of a session, from the state as it is. `None`: it is of none.
     pub(in crate::site) fn answer_in_session(&mut self, read: &WaitingRead) -> Option<Outcome> {
         let asked = self.sessions.asked(read.origin)?;
@@ -105,7 +110,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     (outcome.map_err(Failure::Refused), reported)
                 }
                 Ok(SessionRead::Lacks(Lacks::Keyspace)) => return Some(Err(NOT_HELD.into())),
-                Ok(SessionRead::Lacks(Lacks::Region)) => {
+                Ok(SessionRead::Lacks(Lacks::Region)) if !self.is_of_other_region(&token) => {
                     return Some(Err(SessionError::Foreign.into()));
                 }
                 Ok(SessionRead::Lacks(Lacks::Ended { have })) => {

@@ -100,7 +100,10 @@ impl ModeState for Modes {
 
     fn time_due_ms(&self) -> Option<u64> {
         let member = self.deployment.member.as_ref()?;
-        self.causal.time_due_ms(member.registry.region_of(member.own), member.own)
+        let region = member.registry.region_of(member.own);
+        let clock_of_others_ms =
+            region.and_then(|region| self.causal.clock_of_others_ms(&member.registry, region));
+        self.causal.time_due_ms(region, member.own, clock_of_others_ms)
     }
 
     fn forget_expiry<S: State>(

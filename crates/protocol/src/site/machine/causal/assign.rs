@@ -9,6 +9,7 @@
 use super::super::Applying;
 use super::super::keys::{Place, check_value};
 use super::super::records::{Agreed, Field, Record, fields, put_field};
+use super::bridging::Keeps;
 use super::{MachineError, Pending, Stopped};
 use crate::bugs::Bug;
 use crate::machine::hashes::merge;
@@ -22,11 +23,11 @@ use storage::state::State;
 
 /// Where an assignment comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum Source<'a> {
     /// This site: it lies on top of all.
     Own,
-    /// Another site: it lies under what is pending here.
-    Other(Position),
+    /// Another site: it lies under what is pending here, and leaves these registers as they are.
+    Other(Position, &'a Keeps<'a>),
 }
 
 impl<S: State> Applying<'_, S> {
@@ -37,7 +38,7 @@ impl<S: State> Applying<'_, S> {
         place: Place,
         effect: &Effect,
         of: (SiteId, Revision),
-        source: Source,
+        source: Source<'_>,
     ) -> Result<i64, Stopped> {
         let counted = self.assign_registers(place, effect, of, source)?;
         match effect.key() {
@@ -53,21 +54,28 @@ impl<S: State> Applying<'_, S> {
         place: Place,
         effect: &Effect,
         of: (SiteId, Revision),
-        source: Source,
+        source: Source<'_>,
     ) -> Result<i64, Stopped> {
         if effect.is_mark() {
             return Ok(0);
         }
         let Some(key) = effect.key() else {
-            self.clear_ordered(place)?;
+            let none = Keeps::new();
+            self.clear_ordered(
+                place,
+                if let Source::Other(_, keeps) = source { keeps } else { &none },
+            )?;
             return Ok(0);
         };
         let (pending, position) = match source {
             Source::Own => (Pending::default(), 0),
-            Source::Other(position) if self.modes.planted.is(Bug::ImportOverPending) => {
-                (Pending::default(), position.0)
+            Source::Other(position, keeps) => {
+                let pending = match self.modes.planted.is(Bug::ImportOverPending) {
+                    true => Pending::default(),
+                    false => self.pending_of(place, key),
+                };
+                (pending.and(keeps.get(key).copied()), position.0)
             }
-            Source::Other(position) => (self.pending_of(place, key), position.0),
         };
         if pending.has_values() && pending.has_expiry() {
             return Ok(0);
@@ -152,7 +160,11 @@ pub(super) fn assigned<'a>(
         | Effect::Numbered { .. }
         | Effect::Retried { .. }
         | Effect::Matched { .. }
-        | Effect::Fetched { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
+        | Effect::Fetched { .. }
+        | Effect::Stamped { .. }
+        | Effect::Keeps { .. }
+        | Effect::Held { .. }
+        | Effect::Clock { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         _ if pending.has_values() => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         Effect::Put { value, .. } | Effect::Replace { value, .. } if !pending.has_string() => {
             let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);
@@ -161,6 +173,12 @@ pub(super) fn assigned<'a>(
         Effect::Delete { .. } | Effect::Expire { .. } if pending.has_no_value() => {
             let becomes = Becomes::Absent(removal(effect));
             Ok(Assigned { counted: i64::from(old.is_some()), becomes })
+        }
+        // What is to stay is the string.
+        Effect::Delete { .. } | Effect::Expire { .. }
+            if pending.has_string() && old.is_some_and(|old| old.kind == Kind::String) =>
+        {
+            Ok(Assigned { counted: 0, becomes: Becomes::Same })
         }
         Effect::Put { .. }
         | Effect::Replace { .. }

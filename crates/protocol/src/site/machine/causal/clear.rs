@@ -14,9 +14,11 @@ use super::super::records::Record;
 use super::super::store::Store;
 use super::super::tables;
 use super::assign::{Becomes, assigned};
+use super::bridging::Keeps;
 use super::{MachineError, Stopped, rows};
 use crate::bugs::Bug;
-use model::{Answer, Bytes, Effect, KeyspaceId, Kind, Refusal, Region, Revision, limits};
+use model::{Answer, Bytes, Effect, KeyspaceId, Kind, Refusal, Region, Revision};
+use std::collections::BTreeSet;
 use storage::state::{Read as _, State};
 
 const FULL: Refusal = Refusal::NotCausal("be cleared while the order is full: a site is away");
@@ -40,30 +42,32 @@ impl<S: State> Applying<'_, S> {
         let causal = &self.modes.causal;
         let ordered = causal.ordered_of(own).map_or(Revision(0), |(revision, _)| revision);
         let after = ordered.max(causal.head.own_ordered);
+        self.move_clock(epoch)?;
         for write in rows::own(&self.overlay, after, usize::MAX)? {
-            if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
+            if self.order_is_full() {
                 return Err(FULL.into());
             }
             let at = self.order_write(epoch, own, &write);
             self.note_ordered(own, write.revision, at);
         }
-        if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
+        if self.order_is_full() {
             return Err(FULL.into());
         }
         Ok(())
     }
 
-    /// A clear is imported: of a keyspace only what is pending here is left.
-    pub(super) fn clear_ordered(&mut self, place: Place) -> Result<(), Stopped> {
+    /// A clear is imported: of a keyspace only what is pending here is left, and what is to stay.
+    pub(super) fn clear_ordered(&mut self, place: Place, keeps: &Keeps<'_>) -> Result<(), Stopped> {
         let keyspace = place.keyspace;
         let pending = &self.modes.causal.pending;
         let of_keyspace = pending.range((keyspace, Bytes::new())..);
         let of_keyspace = of_keyspace.take_while(|((of, _), _)| *of == keyspace);
-        let keys: Vec<Bytes> = of_keyspace.map(|((_, key), _)| key.clone()).collect();
+        let keys = of_keyspace.map(|((_, key), _)| key.clone());
+        let keys: BTreeSet<Bytes> = keys.chain(keeps.keys().map(|key| (*key).clone())).collect();
         let mut store = Store { generation: self.next_generation(), count: 0 };
-        let keeps = !self.modes.planted.is(Bug::ClearPending);
-        for key in keys.into_iter().filter(|_| keeps) {
-            if let Some(row) = self.left_by_clear(place, &key)? {
+        let is_careful = !self.modes.planted.is(Bug::ClearPending);
+        for key in keys.into_iter().filter(|_| is_careful) {
+            if let Some(row) = self.left_by_clear(place, &key, keeps)? {
                 store.count = self.stage_agreed(store, &key, Some(row))?;
             }
         }
@@ -72,12 +76,17 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The record of a key without what is not pending on it.
-    fn left_by_clear(&self, place: Place, key: &Bytes) -> Result<Option<Bytes>, MachineError> {
+    fn left_by_clear(
+        &self,
+        place: Place,
+        key: &Bytes,
+        keeps: &Keeps<'_>,
+    ) -> Result<Option<Bytes>, MachineError> {
         let Some(row) = self.overlay.get(&tables::record(place.generation, key))? else {
             return Ok(None);
         };
         let record = Record::decode(row)?;
-        let pending = self.pending_of(place, key);
+        let pending = self.pending_of(place, key).and(keeps.get(key).copied());
         let expiry = record.agreed().filter(|_| pending.has_expiry());
         let delete = Effect::Delete { key: key.clone() };
         let old = Some(&record).filter(|record| !record.is_vacant);

@@ -34,14 +34,20 @@ impl super::Causal {
         &self,
         region: Option<&Region>,
         own: SiteId,
+        clock_of_others_ms: Option<u64>,
     ) -> Option<u64> {
         let region = region?;
         let is_settled = self.head.applied == self.head.order_last && self.unordered == 0;
         let orders = region.root == own
             && self.has_begun(region)
             && self.stopped_in(region.epoch).is_none()
-            && self.head.order_bytes < limits::CAUSAL_ORDER_BYTES_MAX;
-        self.next_expiry.filter(|_| is_settled && orders)
+            && self.head.order_bytes
+                < match clock_of_others_ms {
+                    Some(_) => limits::CAUSAL_BRIDGED_BYTES_MAX,
+                    None => limits::CAUSAL_ORDER_BYTES_MAX,
+                };
+        let is_said = |next: &u64| clock_of_others_ms.is_none_or(|said_ms| *next <= said_ms);
+        self.next_expiry.filter(|_| is_settled && orders).filter(is_said)
     }
 }
 
@@ -85,21 +91,29 @@ impl<S: State> Applying<'_, S> {
 
     /// At the root: keys that are due by log time are ordered to go, an entry's share of them.
     pub(in crate::site::machine) fn order_due(&mut self) -> Result<(), MachineError> {
-        let now_ms = self.known.head.log_time_ms;
+        let mut now_ms = self.known.head.log_time_ms;
         if self.modes.planted.is(Bug::ExpireByOwnClock) {
             return self.hide_due();
         }
         if self.modes.causal.next_expiry.is_none_or(|next| next > now_ms) {
             return Ok(());
         }
-        let Ok(Region { epoch, .. }) = self.region().copied() else { return Ok(()) };
+        let Ok(region) = self.region().copied() else { return Ok(()) };
+        let epoch = region.epoch;
         if self.check_orders(epoch).is_err() {
             return Ok(());
         }
+        let registry = self.member().map(|member| member.registry.clone());
+        let clock_of_others_ms = registry
+            .ok()
+            .and_then(|registry| self.modes.causal.clock_of_others_ms(&registry, &region));
+        let has_regions = clock_of_others_ms.is_some();
+        // Another region may have prolonged it before it was due.
+        now_ms = now_ms.min(clock_of_others_ms.unwrap_or(u64::MAX));
         let Some(on_its_way) = self.assigned_unimported()? else { return Ok(()) };
         let (due, _) = rows::first_expiries(&self.overlay, now_ms, limits::EXPIRED_PER_ENTRY_MAX)?;
         for (ms, generation, key) in due {
-            if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
+            if self.order_is_full() {
                 return Ok(());
             }
             // What has no owner goes as garbage. Its row would keep others from being looked at.
@@ -118,7 +132,12 @@ impl<S: State> Applying<'_, S> {
             let is_known = !self.pending_of(place, &key).has_expiry()
                 && !on_its_way.contains(&(keyspace, key.clone()));
             if is_known || self.modes.planted.is(Bug::ExpireUnseen) {
-                self.order_here(epoch, keyspace, vec![Effect::Expire { key, site, revision }]);
+                let expire = Effect::Expire { key, site, revision };
+                let effects = match has_regions {
+                    true => self.expire_in_all(keyspace, expire),
+                    false => vec![expire],
+                };
+                self.order_here(epoch, keyspace, effects);
             }
         }
         Ok(())

@@ -11,6 +11,7 @@
 
 use super::super::records::Record;
 use super::super::{Applying, tables};
+use super::bridging::keeps;
 use super::resync::row_after;
 use super::{MachineError, Stopped, rows};
 use crate::bugs::Bug;
@@ -80,17 +81,19 @@ impl<S: State> Applying<'_, S> {
         let row = self.overlay.get(&tables::record(generation, key))?;
         let mut row = row.map(|row| with_position(row, applied)).transpose()?;
         for (position, site, write) in behind {
+            let keeps = keeps(write);
+            let kept = keeps.get(key).copied();
             for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
-                match effect.key() {
-                    None => row = None,
-                    Some(of) if of == key => {
-                        let (of, version) = ((*site, write.revision), write.revision);
-                        let old = row.clone().map(Record::decode).transpose()?;
-                        if let Some(new) = row_after(old, effect, of, version, position.0)? {
-                            row = new;
-                        }
-                    }
-                    Some(_) => {}
+                let removed = Effect::Delete { key: key.clone() };
+                let effect = match effect.key() {
+                    None => &removed,
+                    Some(of) if of == key => effect,
+                    Some(_) => continue,
+                };
+                let (of, version) = ((*site, write.revision), write.revision);
+                let old = row.clone().map(Record::decode).transpose()?;
+                if let Some(new) = row_after(old, effect, of, kept, (version, position.0))? {
+                    row = new;
                 }
             }
         }

@@ -22,6 +22,7 @@ use super::super::records::{Record, fields};
 use super::super::tables;
 use super::super::{Applying, Machine};
 use super::assign::Source;
+use super::bridging::Keeps;
 use super::{MachineError, Stopped, rows};
 use crate::machine::records::SEVERAL;
 use model::{
@@ -208,7 +209,8 @@ impl<S: State> Applying<'_, S> {
             0 | SEVERAL => at,
             position => Position(position),
         };
-        let (source, expiry) = (Source::Other(position), record.agreed());
+        let none = Keeps::new();
+        let (source, expiry) = (Source::Other(position, &none), record.agreed());
         let value = match record.kind {
             _ if record.is_vacant => None,
             Kind::String => Some(Effect::Put { key: key.clone(), value: record.payload }),

@@ -7,6 +7,7 @@
 
 use super::super::Applying;
 use super::assign::Source;
+use super::bridging::keeps;
 use super::fetch::fetched_for;
 use super::{Stopped, rows};
 use crate::bugs::Bug;
@@ -63,6 +64,7 @@ impl<S: State> Applying<'_, S> {
                     self.settle_own(&write, bytes)?;
                     if *position > known_upto {
                         self.follow_retries(*position, own_site, &write);
+                        self.keep_imported(*position, own_site, &write)?;
                     }
                 }
                 Import::Other { position, site, write }
@@ -74,11 +76,13 @@ impl<S: State> Applying<'_, S> {
                     self.settle_own(&write, bytes)?;
                     if *position > known_upto {
                         self.follow_retries(*position, own_site, &write);
+                        self.keep_imported(*position, own_site, &write)?;
                     }
                 }
                 Import::Other { position, site, write } => {
                     if *position > known_upto {
                         self.follow_retries(*position, *site, write);
+                        self.keep_imported(*position, *site, write)?;
                     }
                     let way = self.give_way(*position, write);
                     retried.extend(way.map(|number| (number, write.keyspace)));
@@ -103,6 +107,7 @@ impl<S: State> Applying<'_, S> {
             self.forget_closed(upto);
         }
         self.mark_imported(retried);
+        self.drop_unneeded()?;
         self.follow_root();
         Ok(self.done_now())
     }
@@ -116,6 +121,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<(), Stopped> {
         let Some(place) = self.causal_place(write.keyspace) else { return Ok(()) };
         let (own, is_on_demand) = (self.member()?.own, self.is_on_demand(write.keyspace));
+        let keeps = keeps(write);
         for effect in &write.effects {
             if let Some(items) = fetched_for(own, effect).filter(|_| is_on_demand) {
                 self.take_items(place, at, items)?;
@@ -123,7 +129,7 @@ impl<S: State> Applying<'_, S> {
             }
             let is_held = |key| self.modes.causal.holds_key(write.keyspace, key);
             if !is_on_demand || effect.key().is_none_or(is_held) {
-                self.assign(place, effect, (site, write.revision), Source::Other(at))?;
+                self.assign(place, effect, (site, write.revision), Source::Other(at, &keeps))?;
             }
         }
         Ok(())

@@ -25,11 +25,14 @@
 //! | `retries` | puts that a client may send to two sites |
 //! | `settled` | own ones of them whose places are not known here |
 //! | `restored` | a site that was restored from a backup |
+//! | `bridging` | what the order has of other regions', and which of two writes counts |
 //! | `import` | the order as it comes here |
 //! | `held` | keys that this site holds on demand |
 //! | `fetch` | at the root: what such keys hold, at a place of the order |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows`, `retry_rows` | where it lies in the state |
+//! | `recent` | which registers were written lately, with their stamps |
+//! | `recent` | which registers were written lately, with their stamps |
 //! | `recency` | when keys that are held on demand were read |
 //! | [`session`] | what a reader's token becomes, and what a site lacks for one |
 //!
@@ -42,6 +45,7 @@
 //! Left out: what travels between sites. Sources: the Global Sequence Protocol (Burckhardt 2015), Gesto.
 
 mod assign;
+pub(crate) mod bridging;
 mod clear;
 mod decided;
 mod effects;
@@ -52,6 +56,7 @@ mod import;
 mod order;
 mod own;
 pub(super) mod recency;
+mod recent;
 mod registers;
 pub(super) mod restored;
 pub mod resync;
@@ -71,6 +76,7 @@ pub(super) use write::owns_writes;
 
 use super::{Applying, Machine, MachineError, Stopped};
 use crate::machine::keyspaces::Keyspaces;
+use bridging::Bridging;
 use model::{
     Answer, Bytes, CausalCommand, CausalWrite, KeyspaceId, Position, Refusal, Region, RegionId,
     Revision, SiteId,
@@ -104,6 +110,7 @@ pub struct Causal {
     /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
     retries: Retries,
+    bridging: Bridging,
     /// What is held on demand.
     held: held::Held,
     /// The earliest moment at which a key expires.
@@ -278,6 +285,7 @@ impl<S: State> Applying<'_, S> {
                 self.fetch(*epoch, *site, *keyspace, keys)
             }
             CausalCommand::Evict { keyspace, keys } => self.evict(*keyspace, keys),
+            CausalCommand::Bridge { epoch, bridge } => self.take_bridge(*epoch, bridge),
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),

@@ -6,7 +6,7 @@
 
 use super::super::Applying;
 use super::{Stopped, rows};
-use model::{Answer, CausalWrite, Offer, Position, Refusal, Region, SiteId, limits};
+use model::{Answer, CausalWrite, Offer, Position, Refusal, Region, SiteId};
 use storage::state::State;
 use wire::row;
 
@@ -29,11 +29,14 @@ impl<S: State> Applying<'_, S> {
             return Ok(Answer::Done(last));
         }
         let before = last;
+        if offer.writes.iter().any(|write| write.revision > last) {
+            self.move_clock(epoch)?;
+        }
         for write in &offer.writes {
             if write.revision <= last {
                 continue;
             }
-            if self.modes.causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
+            if self.order_is_full() {
                 break;
             }
             last = write.revision;
@@ -71,14 +74,12 @@ impl<S: State> Applying<'_, S> {
         site: SiteId,
         write: &CausalWrite,
     ) -> Position {
-        let causal = &mut self.modes.causal;
-        let at = causal.head.order_last.next(epoch);
-        let row = rows::encode_ordered(site, write);
-        causal.head.order_last = at;
-        causal.head.order_bytes += row.len() as u64;
-        causal.is_dirty = true;
-        self.overlay.put(rows::of_position(at), row);
-        self.follow_retries(at, site, write);
+        let at = self.modes.causal.head.order_last.next(epoch);
+        let write = self.stamped(at, write);
+        self.follow_ordered(at, &write);
+        self.modes.causal.head.order_last = at;
+        self.put_kept(at, site, &write);
+        self.follow_retries(at, site, &write);
         at
     }
 
@@ -89,18 +90,12 @@ impl<S: State> Applying<'_, S> {
             return Ok(self.done_now());
         }
         let upto = upto.min(self.modes.causal.head.order_last);
-        let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
-        let from = self.modes.causal.head.trimmed_upto;
-        let found = rows::ordered_between(&self.overlay, from, upto, max)?;
-        let is_all = found.len() < max;
-        let last = found.last().map_or(Position(0), |(position, ..)| *position);
-        let head = &mut self.modes.causal.head;
-        head.trimmed_upto = head.trimmed_upto.max(if is_all { upto } else { last });
-        for (_, key, bytes) in found {
-            head.order_bytes -= bytes as u64;
-            self.overlay.remove(key);
-        }
-        self.modes.causal.is_dirty = true;
+        let upto = match self.has_regions() {
+            // Other regions have not taken the rest.
+            true => upto.min(self.modes.causal.kept_after()),
+            false => upto,
+        };
+        self.drop_kept(upto)?;
         let trimmed = self.modes.causal.head.trimmed_upto;
         self.forget_closed(trimmed);
         Ok(Answer::Done(self.known.head.revision))

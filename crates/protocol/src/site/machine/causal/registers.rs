@@ -1,7 +1,7 @@
 //! Which registers of a key have a write of this site that has no position here, and the last such one of
 //! each: until that is ordered, nothing of others shows on the register.
 
-use model::{Bytes, CausalWrite, Effect, KeyspaceId, Revision};
+use model::{Bytes, CausalWrite, Effect, KeyspaceId, Registers, Revision};
 use std::collections::BTreeMap;
 
 /// Of one key. Each is the revision of the last pending write that assigns it.
@@ -40,7 +40,11 @@ impl Pending {
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
                 | Effect::Matched { .. }
-                | Effect::Fetched { .. } => {}
+                | Effect::Fetched { .. }
+                | Effect::Stamped { .. }
+                | Effect::Keeps { .. }
+                | Effect::Held { .. }
+                | Effect::Clock { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     pending.string = Some(revision);
                     let names = fields.iter().map(|(name, _)| (name.clone(), revision));
@@ -89,7 +93,11 @@ impl Pending {
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
                 | Effect::Matched { .. }
-                | Effect::Fetched { .. } => {}
+                | Effect::Fetched { .. }
+                | Effect::Stamped { .. }
+                | Effect::Keeps { .. }
+                | Effect::Held { .. }
+                | Effect::Clock { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     fields.iter().for_each(|(name, _)| field(name));
                     later(&mut pending.string);
@@ -130,6 +138,17 @@ impl Pending {
                 self.fields.remove(name);
             }
         }
+    }
+
+    /// The same with registers that are to stay as they are, too.
+    pub(super) fn and(mut self, keeps: Option<&Registers>) -> Pending {
+        let Some(Registers { values, string, fields, expiry }) = keeps else { return self };
+        let above = |is_kept: &bool| is_kept.then_some(Revision(u64::MAX));
+        self.values = self.values.max(above(values));
+        self.string = self.string.max(above(string));
+        self.expiry = self.expiry.max(above(expiry));
+        self.fields.extend(fields.iter().map(|name| (name.clone(), Revision(u64::MAX))));
+        self
     }
 
     /// Whether the string and all fields have a pending write.

@@ -25,6 +25,7 @@ use super::super::records::Record;
 use super::super::store::Store;
 use super::super::{Applying, Machine, tables};
 use super::assign::{Becomes, assigned, expiry_after};
+use super::bridging::{Keeps, keeps};
 use super::fetch::with_position;
 use super::registers::Pending;
 use super::retries::{self, Number, Open};
@@ -32,7 +33,7 @@ use super::{MachineError, Stopped, causals, retry_rows, rows};
 use crate::bugs::Bug;
 use crate::stream::receiver::numbered_anew;
 use model::{
-    Answer, Bytes, Effect, KeyspaceId, Kind, NO_SITE, Position, Refusal, Resync as Step,
+    Answer, Bytes, Effect, KeyspaceId, Kind, NO_SITE, Position, Refusal, Registers, Resync as Step,
     ResyncItem, Revision, SiteId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,18 +126,19 @@ impl<S: State> Machine<S> {
     }
 }
 
-/// The row of a record after an assignment on which nothing is pending; `None`: it is the same.
+/// The row of a record after an assignment that leaves some registers as they are, where nothing is pending; `None`: it is
+/// the same.
 pub(super) fn row_after(
     old: Option<Record>,
     effect: &Effect,
     of: (SiteId, Revision),
-    version: Revision,
-    position: u64,
+    kept: Option<&Registers>,
+    (version, position): (Revision, u64),
 ) -> Result<Option<Option<Bytes>>, MachineError> {
-    let (expiry, none) = (old.as_ref().and_then(Record::agreed), Pending::default());
-    let new_expiry = expiry_after(expiry, effect, of, &none);
+    let (expiry, kept) = (old.as_ref().and_then(Record::agreed), Pending::default().and(kept));
+    let new_expiry = expiry_after(expiry, effect, of, &kept);
     let old = old.filter(|record| !record.is_vacant);
-    let becomes = assigned(old.as_ref(), effect, &none)?.becomes;
+    let becomes = assigned(old.as_ref(), effect, &kept)?.becomes;
     let row_of = |kind, payload: &[u8]| {
         Record::encode_agreed(kind, version, new_expiry, position, &[payload])
     };
@@ -221,15 +223,19 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::NotCausal(what).into());
         }
         let under_way = self.modes.causal.resync.take();
-        let mut resync = match under_way {
-            Some(resync) if resync.upto >= floor => resync,
+        let (mut resync, is_new) = match under_way {
+            Some(resync) if resync.upto >= floor => (resync, false),
             old => {
                 self.modes.causal.resync = old;
                 self.drop_resync();
-                new
+                (new, true)
             }
         };
         resync.chunks = numbered_anew(resync.chunks);
+        if is_new && self.has_regions() {
+            // What comes brings the order along.
+            self.forget_kept_order()?;
+        }
         self.take_back(resync.ordered)?;
         self.drop_ordered(resync.ordered)?;
         self.overlay.put(rows::RESYNC.to_vec(), row::encode(&resync));
@@ -269,9 +275,18 @@ impl<S: State> Applying<'_, S> {
                     self.stage_ordered(resync, *site, (*revision, *position));
                     continue;
                 }
+                ResyncItem::Kept { position, site, write } => {
+                    if self.keeps_order() {
+                        self.put_kept(*position, *site, write);
+                    }
+                    continue;
+                }
             };
             if let ResyncItem::Entry { position, site, write } = item {
                 resync.upto = resync.upto.max(*position);
+                if self.keeps_order() {
+                    self.put_kept(*position, *site, write);
+                }
                 if *site != NO_SITE {
                     self.stage_ordered(resync, *site, (write.revision, *position));
                 }
@@ -305,12 +320,13 @@ impl<S: State> Applying<'_, S> {
                     store.count = self.stage_agreed(store, key, Some(row))?;
                 }
                 ResyncItem::Entry { position, site, write } => {
+                    let keeps = keeps(write);
                     for effect in &write.effects {
-                        let of = (*site, write.revision);
-                        store = self.stage_effect(store, effect, of, version, position.0)?;
+                        let (of, at) = ((*site, write.revision), (version, position.0));
+                        store = self.stage_effect(store, effect, of, &keeps, at)?;
                     }
                 }
-                ResyncItem::Ordered { .. } | ResyncItem::Retried(_) => {}
+                ResyncItem::Ordered { .. } | ResyncItem::Retried(_) | ResyncItem::Kept { .. } => {}
             }
             resync.stores.insert(keyspace, store);
             touched.insert(keyspace);
@@ -341,15 +357,14 @@ impl<S: State> Applying<'_, S> {
         store: Store,
         effect: &Effect,
         of: (SiteId, Revision),
-        version: Revision,
-        position: u64,
+        keeps: &Keeps<'_>,
+        at: (Revision, u64),
     ) -> Result<Store, Stopped> {
         if effect.is_mark() {
             return Ok(store);
         }
         let Some(key) = effect.key() else {
-            self.discard(store.generation);
-            return Ok(Store { generation: self.next_generation(), count: 0 });
+            return self.stage_clear(store, of, keeps, at);
         };
         let row = self.overlay.get(&tables::record(store.generation, key));
         let old = row.map_err(MachineError::from)?.map(Record::decode).transpose()?;
@@ -357,10 +372,30 @@ impl<S: State> Applying<'_, S> {
         if is_removal && self.modes.planted.is(Bug::ResyncKeepsDeleted) {
             return Ok(store);
         }
-        match row_after(old, effect, of, version, position)? {
+        match row_after(old, effect, of, keeps.get(key).copied(), at)? {
             Some(row) => Ok(Store { count: self.stage_agreed(store, key, row)?, ..store }),
             None => Ok(store),
         }
+    }
+
+    /// All that is staged goes, but for what is to stay.
+    fn stage_clear(
+        &mut self,
+        store: Store,
+        of: (SiteId, Revision),
+        keeps: &Keeps<'_>,
+        at: (Revision, u64),
+    ) -> Result<Store, Stopped> {
+        let mut new = Store { generation: self.next_generation(), count: 0 };
+        for (key, kept) in keeps {
+            let row = self.overlay.get(&tables::record(store.generation, key));
+            let Some(row) = row.map_err(MachineError::from)? else { continue };
+            let delete = Effect::Delete { key: (*key).clone() };
+            let left = row_after(Some(Record::decode(row.clone())?), &delete, of, Some(kept), at)?;
+            new.count = self.stage_agreed(new, key, left.unwrap_or(Some(row)))?;
+        }
+        self.discard(store.generation);
+        Ok(new)
     }
 
     /// Puts a record where it is staged, or removes it. How many keys there are then.
@@ -422,7 +457,7 @@ impl<S: State> Applying<'_, S> {
             let mut store = self.store_of(&resync, write.keyspace);
             for effect in &self.left_of_own(&write) {
                 let of = (own, write.revision);
-                store = self.stage_effect(store, effect, of, write.revision, 0)?;
+                store = self.stage_effect(store, effect, of, &Keeps::new(), (write.revision, 0))?;
             }
             resync.stores.insert(write.keyspace, store);
         }
@@ -433,7 +468,7 @@ impl<S: State> Applying<'_, S> {
             self.overlay.remove(rows::of_staged(keyspace));
             self.forget_held(keyspace);
         }
-        let (upto, ordered) = (resync.upto, resync.ordered);
+        let (start, upto, ordered) = (resync.start, resync.upto, resync.ordered);
         let sites = resync.sites.clone();
         self.replace_ordered(sites);
         self.modes.causal.resync = Some(resync);
@@ -442,6 +477,9 @@ impl<S: State> Applying<'_, S> {
         causal.head.applied = upto;
         causal.head.own_ordered = ordered;
         causal.is_dirty = true;
+        if self.has_regions() {
+            self.load_kept_order(start)?;
+        }
         self.mark_imported(retried);
         self.follow_root();
         Ok(Answer::Installed)

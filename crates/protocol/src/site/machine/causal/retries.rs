@@ -216,6 +216,10 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let Region { epoch, .. } = *self.region()?;
         self.check_orders(epoch)?;
+        if self.has_regions() {
+            let what = "be sent to a second site in a deployment of several regions: whether it was made is not known";
+            return Err(Refusal::NotCausal(what).into());
+        }
         check_keys(pairs)?;
         for (key, value) in pairs {
             crate::machine::keys::check_key(key)?;

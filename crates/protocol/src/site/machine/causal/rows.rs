@@ -15,6 +15,8 @@
 //! K n position  → row of the client and sequence of a numbered write
 //! K k revision  → row of the same of an own one whose place is not known (`settled`)
 //! K l           → row of the place behind which all numbers are known
+//! K i           → row of the place behind which the order is kept whole, beside other regions (`bridging`)
+//! K j region    → row of what is known of another region (`bridging`)
 //! K p client sequence → row of a retried write (`retries`)
 //! K q client sequence → as K p: what a resync has brought of that
 //! K t keyspace  → row of a [`Store`]: where what it has brought lies
@@ -23,6 +25,7 @@
 //! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites in keys are big-endian, so that byte order is their order.
 
 use super::super::tables::CAUSAL;
+use super::bridging::Bridging;
 use super::held::Held;
 use super::restored::Restored;
 use super::resync::Resync;
@@ -47,6 +50,9 @@ const ORDER: u8 = b'o';
 const SITES: u8 = b's';
 /// The key of a resync under way.
 pub(super) const RESYNC: [u8; 2] = [CAUSAL, b'r'];
+/// The key of where the order is whole.
+pub(super) const WHOLE: [u8; 2] = [CAUSAL, b'i'];
+const OTHERS: u8 = b'j';
 const STAGED: u8 = b't';
 /// The key of what a site keeps of being the root.
 pub(super) const ROOT: [u8; 2] = [CAUSAL, b'm'];
@@ -150,7 +156,7 @@ pub(super) fn encode_ordered(site: SiteId, write: &CausalWrite) -> Vec<u8> {
     row
 }
 
-fn decode_ordered(key: &[u8], row: Bytes) -> Option<(Position, SiteId, CausalWrite)> {
+pub(super) fn decode_ordered(key: &[u8], row: Bytes) -> Option<(Position, SiteId, CausalWrite)> {
     let (site, len) = take_varint(&row)?;
     let write = decode_causal_write(row.slice(len..)).ok()?;
     Some((Position(number_of(key)?), SiteId(u32::try_from(site).ok()?), write))
@@ -159,6 +165,35 @@ fn decode_ordered(key: &[u8], row: Bytes) -> Option<(Position, SiteId, CausalWri
 /// The site in the key of what the root has ordered of it.
 fn site_of(key: &[u8]) -> Option<SiteId> {
     Some(SiteId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?)))
+}
+
+/// The key of what is known of another region.
+pub(super) fn of_other(region: RegionId) -> Vec<u8> {
+    let mut key = vec![CAUSAL, OTHERS];
+    key.extend_from_slice(&region.0.to_be_bytes());
+    key
+}
+
+/// What a site's order has of other regions. What is kept of it is read whole.
+fn load_bridging(read: &impl Read, trimmed_upto: Position) -> Result<Bridging, MachineError> {
+    let mut bridging = Bridging::default();
+    if let Some(whole) = read.get(&WHOLE)? {
+        let after: Position = row::decode(&whole).ok_or(DAMAGED)?;
+        bridging = Bridging::whole(after);
+        for (at, _, write) in ordered(read, after.max(trimmed_upto), usize::MAX)? {
+            bridging.follow(at, &write);
+        }
+    }
+    let mut is_damaged = false;
+    read.scan(&[CAUSAL, OTHERS], Some(&[CAUSAL, OTHERS + 1]), &mut |key, row| {
+        let region = key.get(2..4).map(|id| RegionId(u16::from_be_bytes([id[0], id[1]])));
+        match region.zip(row::decode(&row)) {
+            Some((region, other)) => bridging.insert_other(region, other),
+            None => is_damaged = true,
+        }
+        !is_damaged
+    })?;
+    if is_damaged { Err(DAMAGED) } else { Ok(bridging) }
 }
 
 /// The key of where a resync has a keyspace's records.
@@ -391,6 +426,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     })?;
     causal.retries.cover(&mut causal.pending);
     causal.next_expiry = first_expiries(read, 0, 0)?.1;
+    causal.bridging = load_bridging(read, causal.head.trimmed_upto)?;
     causal.held = load_held(read)?;
     causal.ordered = load_sites(read, SITES)?;
     if let Some(row) = read.get(&ROOT)? {

@@ -68,7 +68,10 @@ impl<S: State> Applying<'_, S> {
             // What it shows while its keys are on their way anew is no part of the order to go on from; and of a restored
             // site it is an old one.
             StandbyStep::Freeze
-                if standby.site == own && causal.resync.is_none() && !causal.is_restored() =>
+                if standby.site == own
+                    && causal.resync.is_none()
+                    && !causal.is_restored()
+                    && causal.is_whole() =>
             {
                 causal.committed.frozen = Some(since);
             }

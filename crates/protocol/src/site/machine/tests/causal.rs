@@ -34,7 +34,7 @@ impl Site {
     }
 
     /// All that it has for the order.
-    fn offer(&self) -> Offer {
+    pub(super) fn offer(&self) -> Offer {
         let after = self.machine.causal().own_ordered();
         let writes = self.machine.unordered(after, usize::MAX).unwrap();
         Offer { site: self.own(), after, writes }

@@ -1,0 +1,360 @@
+//! The order of a region on its way to the roots of the other regions, at its root's leader.
+//!
+//! What is released of the order goes to each other region's root as commands of that ([`CausalCommand::Bridge`]), chained by
+//! position, a few at a time: this region's own writes whole, with their stamps; of what it has taken from third regions the
+//! places there only, as the other root gets those writes from their own region, and must have them first. Places without an
+//! effect elsewhere are passed over.
+//!
+//! An answer has the last place that is taken. If that is before a command's end, the other root lacks what this region has
+//! taken from a third one; it is sent the rest again after a pause, which doubles while it takes nothing. After a gap or a failure it is
+//! asked how far it is.
+//!
+//! While nothing is ordered, a message a second shows that the clock of the region goes on: keys expire once the clocks of all
+//! regions have passed the moment.
+//!
+//! Left out: what the other root does with it (`site::machine::causal::bridging`).
+
+use super::{AGAIN, Durable, Region};
+use model::{
+    Answer, Bridge as Places, Bridged, CausalCommand, CausalWrite, Effect, Failure, Position,
+    RegionId, SiteId, limits,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The pause after a gap, and the first one when the other root lacks what a third one has.
+const GAP_PAUSE: Duration = Duration::from_millis(20);
+/// The clock of the order lags so much behind log time at most ([`model::Effect::Clock`]).
+const CLOCK_LAG_MS: u64 = 10;
+
+/// A command for another root. Its answer comes back under `id`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) id: u64,
+    pub(crate) to: SiteId,
+    pub(crate) command: CausalCommand,
+}
+
+/// What goes to one region.
+#[derive(Debug, Default)]
+struct Cursor {
+    /// Its root, and the epoch of that.
+    to: Option<(SiteId, u16)>,
+    /// It was sent the order up to there. `None`: it is asked how far it is.
+    sent: Option<Position>,
+    /// It has taken the order up to there.
+    taken: Position,
+    /// The end of each command that is not answered, and the place before it.
+    open: BTreeMap<u64, (Position, Position)>,
+    not_before: Duration,
+    last_sent: Option<Duration>,
+    /// How often in a row it has taken nothing of a command.
+    stalled: u32,
+}
+
+/// The commands of a root's leader.
+#[derive(Debug, Default)]
+pub(crate) struct Bridge {
+    epoch: u16,
+    cursors: BTreeMap<RegionId, Cursor>,
+    last_id: u64,
+    sent_bytes: u64,
+}
+
+impl Bridge {
+    /// The next commands.
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+    ) -> Vec<Step> {
+        if !region.orders() || region.layout.regions.is_empty() {
+            self.cursors.clear();
+            return Vec::new();
+        }
+        if self.epoch != region.epoch {
+            self.cursors.clear();
+            self.epoch = region.epoch;
+        }
+        let mut steps = Vec::new();
+        self.cursors.retain(|id, _| region.layout.regions.iter().any(|(one, _)| one == id));
+        for (id, root) in &region.layout.regions {
+            let cursor = self.cursors.entry(*id).or_default();
+            let epoch = region.layout.epoch_of(*id);
+            if cursor.to != Some((*root, epoch)) {
+                let to = Some((*root, epoch));
+                *cursor = Cursor { to, not_before: cursor.not_before, ..Cursor::default() };
+            }
+            if now < cursor.not_before {
+                continue;
+            }
+            while let Some(bridge) = cursor.next(now, state, region) {
+                self.last_id += 1;
+                cursor.open.insert(self.last_id, (bridge.after, bridge.upto));
+                cursor.sent = Some(bridge.upto);
+                cursor.last_sent = Some(now);
+                let bytes = bridge.places.iter().map(Bridged::payload_bytes).sum::<usize>();
+                self.sent_bytes += bytes as u64;
+                let command = CausalCommand::Bridge { epoch, bridge };
+                steps.push(Step { id: self.last_id, to: *root, command });
+            }
+        }
+        steps
+    }
+
+    /// Another root's answer to a command.
+    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
+        let found = self.cursors.values_mut().find(|cursor| cursor.open.contains_key(&id));
+        let Some(cursor) = found else { return };
+        let Some((after, upto)) = cursor.open.remove(&id) else { return };
+        match outcome {
+            Ok(Answer::Done(taken)) => {
+                let taken = Position(taken.0);
+                cursor.taken = taken;
+                cursor.stalled =
+                    if taken == after && taken < upto { cursor.stalled + 1 } else { 0 };
+                if taken < upto {
+                    let pause = GAP_PAUSE * (1 << cursor.stalled.min(6));
+                    cursor.begin_again(now + pause, Some(taken));
+                }
+            }
+            _ => cursor.begin_again(now + PAUSE, None),
+        }
+    }
+
+    /// This node leads no more.
+    pub(crate) fn stop(&mut self) {
+        self.cursors.clear();
+    }
+
+    /// When it must be polled at the latest.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+        let due = |cursor: &Cursor| match cursor.not_before > now {
+            true => Some(cursor.not_before),
+            false if cursor.open.is_empty() => cursor.last_sent.map(|at| at + AGAIN),
+            false => None,
+        };
+        self.cursors.values().filter_map(due).filter(|at| *at > now).min()
+    }
+
+    /// How many places other regions have not taken.
+    pub(crate) fn left(&self, state: &impl Durable) -> u64 {
+        let last = state.order_last().count();
+        self.cursors.values().map(|one| last.saturating_sub(one.taken.count())).sum()
+    }
+
+    /// A region whose root does not take what it is sent, as it waits for a third one.
+    pub(crate) fn waits_for(&self) -> Option<RegionId> {
+        self.cursors.iter().find(|(_, cursor)| cursor.stalled > 0).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+}
+
+impl Cursor {
+    fn begin_again(&mut self, at: Duration, sent: Option<Position>) {
+        self.open.clear();
+        self.sent = sent;
+        self.not_before = at;
+    }
+
+    /// The next command, if there is one to send.
+    fn next(&self, now: Duration, state: &impl Durable, region: &Region) -> Option<Places> {
+        let max = if self.stalled > 0 { 1 } else { limits::CAUSAL_OFFERS_INFLIGHT_MAX };
+        if self.open.len() >= max {
+            return None;
+        }
+        let last = region.released(state.order_last());
+        let Some(after) = self.sent else {
+            // A gap, unless it has all: the answer has how far it is.
+            let (of, has, places) = (region.id, Vec::new(), Vec::new());
+            let asks = Places { of, after: last, upto: last, clock_ms: 0, has, places };
+            return self.open.is_empty().then_some(asks);
+        };
+        let is_idle = after >= last && self.open.is_empty();
+        if after >= last && !(is_idle && self.last_sent.is_none_or(|at| at + AGAIN <= now)) {
+            return None;
+        }
+        // All regions have that.
+        let mut upto = after.max(state.kept_after().unwrap_or_default().min(last));
+        let mut places = Vec::new();
+        if after < last && upto == after {
+            let mut all = state.ordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
+            all.retain(|(position, ..)| *position <= last);
+            for (position, site, write) in all.into_iter().take(limits::CAUSAL_OFFER_WRITES_MAX) {
+                if position.count() != upto.count() + 1 {
+                    break;
+                }
+                upto = position;
+                places.extend(bridged(position, site, write));
+            }
+            if after.count() == last.count() {
+                // Another epoch has begun there.
+                upto = last;
+            }
+            if upto == after {
+                // What lies between is not kept: nothing can be sent.
+                return None;
+            }
+        }
+        let is_all = upto == state.order_last();
+        let (clock_ms, has) = match is_all {
+            true => (state.log_time_ms().saturating_sub(CLOCK_LAG_MS), state.taken_all()),
+            false => (0, Vec::new()),
+        };
+        Some(Places { of: region.id, after, upto, clock_ms, has, places })
+    }
+}
+
+/// What a place is to other regions; `None`: it has no effect there.
+pub(crate) fn bridged(position: Position, site: SiteId, write: CausalWrite) -> Option<Bridged> {
+    if let Some(Effect::Clock { at_ms, taken, .. }) = write.effects.first() {
+        return Some(Bridged::Clock { position, at_ms: *at_ms, has: taken.clone() });
+    }
+    match write.stamp()? {
+        (_, Some((region, upto))) => Some(Bridged::Taken { position, region, upto }),
+        (stamp, None) => {
+            let mut effects = write.effects;
+            effects.retain(|effect| !effect.is_mark() || matches!(effect, Effect::Held { .. }));
+            let write = CausalWrite { seen: Position(0), effects, ..write };
+            let is_none = write.effects.iter().all(Effect::is_mark);
+            (!is_none).then_some(Bridged::Entry { position, stamp, site, write })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Layout;
+    use super::super::simulation::{Store, region, write};
+    use super::*;
+    use model::{KeyspaceId, Revision, Stamp};
+    use std::sync::Arc;
+
+    const OTHER: RegionId = RegionId(2);
+    const ROOT: SiteId = SiteId(9);
+
+    fn beside_another() -> Region {
+        let mut region = region(1);
+        let mut layout = Layout::clone(&region.layout);
+        layout.regions = vec![(OTHER, ROOT)];
+        region.layout = Arc::new(layout);
+        region
+    }
+
+    fn at(count: u64) -> Position {
+        Position::new(1, count)
+    }
+
+    fn took(upto: Position) -> Result<Answer, Failure> {
+        Ok(Answer::Done(Revision(upto.0)))
+    }
+
+    fn stamped(revision: u64, taken: Option<(RegionId, Position)>) -> CausalWrite {
+        let mut write = write(revision);
+        let stamp = Stamp { at_ms: 5, count: revision, region: RegionId(1) };
+        write.effects.push(Effect::Stamped { stamp, taken });
+        write
+    }
+
+    fn sent(steps: &[Step]) -> Vec<(Position, Position, usize)> {
+        let of_step = |step: &Step| {
+            assert_eq!(step.to, ROOT);
+            let CausalCommand::Bridge { epoch: 1, bridge } = &step.command else {
+                panic!("{:?}", step.command)
+            };
+            (bridge.after, bridge.upto, bridge.places.len())
+        };
+        steps.iter().map(of_step).collect()
+    }
+
+    #[test]
+    fn the_order_goes_to_another_root_from_where_that_is() {
+        let (mut bridge, region, mut store) = (Bridge::default(), beside_another(), Store::of(1));
+        store.order(SiteId(3), stamped(7, None));
+        store.order(SiteId(8), stamped(4, Some((RegionId(3), Position::new(1, 40)))));
+        // One without an effect.
+        store.order(SiteId(3), CausalWrite { effects: vec![], ..write(8) });
+        let now = Duration::ZERO;
+        let asks = bridge.poll(now, &store, &region);
+        assert_eq!(sent(&asks), [(at(3), at(3), 0)], "it is asked how far it is");
+        assert!(bridge.poll(now, &store, &region).is_empty());
+        bridge.answered(asks[0].id, &took(Position(0)), now);
+        assert!(bridge.poll(now, &store, &region).is_empty());
+        let now = now + GAP_PAUSE;
+        assert_eq!(bridge.next_due(Duration::ZERO), Some(now));
+        let steps = bridge.poll(now, &store, &region);
+        assert_eq!(sent(&steps), [(Position(0), at(3), 2)]);
+        let CausalCommand::Bridge { bridge: places, .. } = &steps[0].command else { panic!() };
+        let (position, seen) = (at(1), Position(0));
+        let Bridged::Entry { stamp, site, write, .. } = &places.places[0] else { panic!() };
+        assert_eq!((stamp.count, *site, write.seen), (7, SiteId(3), seen));
+        assert!(!write.effects.iter().any(Effect::is_mark), "{write:?}");
+        assert_eq!((places.places[0].position(), write.revision), (position, Revision(7)));
+        let taken =
+            Bridged::Taken { position: at(2), region: RegionId(3), upto: Position::new(1, 40) };
+        assert_eq!(places.places[1], taken);
+
+        // It lacks what a third region has.
+        bridge.answered(steps[0].id, &took(at(1)), now);
+        assert_eq!((bridge.waits_for(), bridge.left(&store)), (None, 2));
+        let now = now + GAP_PAUSE;
+        let steps = bridge.poll(now, &store, &region);
+        assert_eq!(sent(&steps), [(at(1), at(3), 1)]);
+        bridge.answered(steps[0].id, &took(at(1)), now);
+        assert_eq!((bridge.waits_for(), bridge.left(&store)), (Some(OTHER), 2));
+        assert!(bridge.poll(now + GAP_PAUSE, &store, &region).is_empty(), "the pause doubles");
+        let now = now + 2 * GAP_PAUSE;
+        let steps = bridge.poll(now, &store, &region);
+        assert_eq!(sent(&steps), [(at(1), at(3), 1)]);
+        bridge.answered(steps[0].id, &took(at(3)), now);
+        assert_eq!((bridge.waits_for(), bridge.left(&store)), (None, 0));
+        assert!(bridge.poll(now, &store, &region).is_empty());
+        assert_eq!(bridge.next_due(now), Some(now + AGAIN));
+        let idle = bridge.poll(now + AGAIN, &store, &region);
+        assert_eq!(sent(&idle), [(at(3), at(3), 0)], "its clock goes on");
+        // A failure: it is asked anew.
+        let no_leader = Err(Failure::NoLeader);
+        bridge.answered(idle[0].id, &no_leader, now + AGAIN);
+        assert!(bridge.poll(now + AGAIN, &store, &region).is_empty());
+        let asks = bridge.poll(now + AGAIN + PAUSE, &store, &region);
+        assert_eq!(sent(&asks), [(at(3), at(3), 0)]);
+        bridge.answered(asks[0].id + 7, &took(Position(0)), now);
+        bridge.stop();
+        assert_eq!(bridge.next_due(now), None);
+    }
+
+    #[test]
+    fn what_is_not_released_stays() {
+        let (mut bridge, mut store) = (Bridge::default(), Store::of(1));
+        let region = Region { gate: Some(at(1)), ..beside_another() };
+        store.order(SiteId(3), stamped(7, None));
+        store.order(SiteId(3), stamped(8, None));
+        let asks = bridge.poll(Duration::ZERO, &store, &region);
+        assert_eq!(sent(&asks), [(at(1), at(1), 0)]);
+        bridge.answered(asks[0].id, &took(Position(0)), Duration::ZERO);
+        let steps = bridge.poll(GAP_PAUSE, &store, &region);
+        assert_eq!(sent(&steps), [(Position(0), at(1), 1)]);
+        let CausalCommand::Bridge { bridge: places, .. } = &steps[0].command else { panic!() };
+        assert_eq!(places.clock_ms, 0, "what is behind it may have a lower stamp");
+    }
+
+    #[test]
+    fn what_a_key_held_goes_along_when_it_expires() {
+        let expire = Effect::Expire { key: "k".into(), site: SiteId(3), revision: Revision(2) };
+        let held = Effect::Held { stamps: model::KeyStamps::default() };
+        let stamp = Stamp { at_ms: 5, count: 1, region: RegionId(1) };
+        let effects = vec![held.clone(), expire.clone(), Effect::Stamped { stamp, taken: None }];
+        let (revision, seen, keyspace) = (Revision(1), Position(0), KeyspaceId(1));
+        let write = CausalWrite { revision, seen, keyspace, effects };
+        let Some(Bridged::Entry { write, .. }) = bridged(at(1), model::NO_SITE, write) else {
+            panic!("it has an effect")
+        };
+        assert_eq!(write.effects, [held, expire]);
+    }
+}
