@@ -94,3 +94,13 @@ fn keyspaces_that_some_sites_hold_keep_their_promises() {
         assert_eq!(one(&world, &options).wrongs, [""; 0], "seed {seed}");
     }
 }
+
+#[test]
+fn regions_that_take_each_others_writes_keep_their_promises() {
+    let world = ready::load("regions", None).unwrap();
+    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
+    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(4) {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        assert_eq!(one(&world, &options).wrongs, [""; 0], "seed {seed}");
+    }
+}

@@ -8,6 +8,8 @@
 mod fetched;
 #[path = "golden/partial.rs"]
 mod partial;
+#[path = "golden/regions.rs"]
+mod regions;
 #[path = "golden/retries.rs"]
 mod retries;
 
@@ -57,13 +59,14 @@ fn value(text: &str) -> Found {
 }
 
 impl Script {
-    fn new(bug: Option<Bug>, nodes: usize) -> Script {
+    fn of_regions(bug: Option<Bug>, nodes: usize, regions: [Option<&str>; 3]) -> Script {
         let planted = bug.map_or_else(Planted::default, Planted::of);
         let settings =
             Settings { answer_at_front: true, notes_order: true, planted, ..Settings::default() };
         let mut lab = Simulation::new(1, settings);
         for name in ["root", "a", "c"] {
             let site = lab.add_site(name, Link::constant(1.0));
+            lab.sites[site].region = regions[site].map(|name| model::SiteName::new(name).unwrap());
             (0..nodes).for_each(|_| {
                 lab.add_node(site, false);
             });
@@ -242,9 +245,19 @@ fn golden(script: impl Fn(&mut Script) -> Result<(), String>, bugs: &[Bug]) {
 
 /// The same with so many nodes a site.
 fn golden_of(nodes: usize, script: impl Fn(&mut Script) -> Result<(), String>, bugs: &[Bug]) {
-    script(&mut Script::new(None, nodes)).unwrap();
+    golden_in([None; 3], nodes, script, bugs);
+}
+
+/// The same with sites of these regions.
+fn golden_in(
+    regions: [Option<&str>; 3],
+    nodes: usize,
+    script: impl Fn(&mut Script) -> Result<(), String>,
+    bugs: &[Bug],
+) {
+    script(&mut Script::of_regions(None, nodes, regions)).unwrap();
     for bug in bugs {
-        let found = script(&mut Script::new(Some(*bug), nodes));
+        let found = script(&mut Script::of_regions(Some(*bug), nodes, regions));
         eprintln!("{}: {found:?}", bug.name());
         assert!(found.is_err(), "{} is not found", bug.name());
     }

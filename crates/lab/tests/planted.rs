@@ -62,7 +62,7 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 22] = [
+const SCRIPTED: [Bug; 25] = [
     // The leader's disk has to be lost within the moment in which it alone knows: `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
     // A write that is sent to two sites: `golden/retries.rs`.
@@ -84,6 +84,10 @@ const SCRIPTED: [Bug; 22] = [
     Bug::FrozenImports,
     // No world restores sites from backup files: `golden.rs`.
     Bug::RestoredUnmarked,
+    // Several regions: `golden/regions.rs`.
+    Bug::BridgeUnordered,
+    Bug::BridgeUnstamped,
+    Bug::ForeignUnresolved,
     // Keyspaces that some sites hold: `golden/partial.rs`.
     Bug::CoveredHeld,
     Bug::AnswersUnheld,

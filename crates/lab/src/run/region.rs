@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use model::KeyspaceId;
+use protocol::site::RegionStanding;
 
 use super::form::PATIENCE;
 use super::{Run, digest};
 use crate::clients::sessions::{Audit, Ordering, Unresolved, audits, expiring, folded, refuses};
 use crate::faults::Kind;
 use crate::history::{History, ReplicaState};
+use crate::simulation::NodeIndex;
 
 impl Run<'_> {
     /// Waits until every site has the whole order, reads all causal keys there, and compares what is found with
@@ -58,7 +60,7 @@ impl Run<'_> {
             self.unresolved.push(line);
         }
         let at_us = self.now_us();
-        let folded = folded(&self.lab.order);
+        let folded = folded(&self.lab.order());
         let state = |keyspace: KeyspaceId, replica: String, keys: &BTreeMap<String, String>| {
             let text: Vec<String> =
                 keys.iter().map(|(key, mark)| format!("{key}={mark}")).collect();
@@ -98,7 +100,7 @@ impl Run<'_> {
         const STEP: Duration = Duration::from_millis(500);
         const CLOCKS_APART: Duration = Duration::from_secs(3_600);
         let until = self.lab.now() + PATIENCE;
-        while let Some((key, ms)) = expiring(&self.lab.order) {
+        while let Some((key, ms)) = expiring(&self.lab.order()) {
             let due_in = Duration::from_millis(ms.saturating_sub(self.root_time_ms()));
             let now = self.lab.now();
             if now >= until && due_in > CLOCKS_APART {
@@ -131,10 +133,16 @@ impl Run<'_> {
         };
         let is_at_rest = |lab: &super::Lab| {
             let Some(all) = standings(lab) else { return false };
-            let Some(root) = all.iter().find(|one| one.is_root) else { return false };
-            all.iter().all(|one| {
+            let has_all = all.iter().all(|one| {
+                let is_root = |other: &&RegionStanding| other.is_root && other.region == one.region;
+                let Some(root) = all.iter().find(is_root) else { return false };
                 one.applied == root.order_last && one.unordered_bytes == 0 && !one.is_resyncing
-            })
+            });
+            let leaders = sites.iter().filter_map(|site| lab.leader(*site));
+            let is_root =
+                |node: &NodeIndex| lab.region_standing(*node).is_some_and(|one| one.is_root);
+            let roots: Vec<NodeIndex> = leaders.filter(is_root).collect();
+            has_all && lab.regions_are_joined(&roots)
         };
         if self.lab.run_until(PATIENCE, is_at_rest) {
             return Ok(());
@@ -167,7 +175,7 @@ impl Run<'_> {
             let mut of_id = places.filter(|place| sessions.ids().of(*place, 0) == id);
             of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
         };
-        let mut ordering = Ordering::of(&self.lab.order, &self.lab.own_writes, prefix_of);
+        let mut ordering = Ordering::of(&self.lab.order(), &self.lab.own_writes, prefix_of);
         let unresolved =
             sessions.take_unresolved().into_iter().chain(std::mem::take(&mut self.unresolved));
         let unresolved: Vec<Unresolved> = unresolved.collect();

@@ -54,7 +54,8 @@ use crate::link::Link;
 use crate::random::Random;
 use between::Between;
 use model::{
-    Answer, CausalWrite, Failure, NodeId, Request, Revision, SessionToken, SiteId, SlotEpochs, Time,
+    Answer, CausalWrite, Failure, NodeId, RegionId, Request, Revision, SessionToken, SiteId,
+    SlotEpochs, Time,
 };
 use network::Network;
 pub use node::{Belongs, Down, Node};
@@ -271,8 +272,8 @@ pub struct Simulation<C = ()> {
     pub led: Vec<Led>,
     /// Sites that were seen to own slots since this was last taken.
     pub held: Vec<Held>,
-    /// The order of causal keys so far, if it is noted.
-    pub order: Vec<region::Ordered>,
+    /// The order of causal keys so far in each region, if it is noted.
+    pub order_of: BTreeMap<RegionId, Vec<region::Ordered>>,
     /// The causal writes of each site so far as it made them, if the order is noted.
     pub own_writes: BTreeMap<(SiteId, Revision), CausalWrite>,
     /// Sites that were removed while they were lost: what they alone had of causal keys is gone.
@@ -326,7 +327,7 @@ impl<C> Simulation<C> {
             lost: Vec::new(),
             led: Vec::new(),
             held: Vec::new(),
-            order: Vec::new(),
+            order_of: BTreeMap::new(),
             own_writes: BTreeMap::new(),
             removed_lost: BTreeSet::new(),
             ring_changed: false,

@@ -3,16 +3,28 @@
 //!
 //! The order is noted here as soon as any node of the root has applied a part of it, since the root drops what all
 //! sites have. Histories take positions from it.
+//!
+//! Of several regions, which take each other's writes into their orders, the one order that all agree on is that of the
+//! stamps.
 
 use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{
-    Answer, CausalToken, CausalWrite, Failure, KeyspaceId, Position, Query, Revision, SessionToken,
-    SiteId,
+    Answer, CausalToken, CausalWrite, Failure, KeyspaceId, NO_SITE, Position, Query, Revision,
+    SessionToken, SiteId,
 };
 use protocol::bugs::Bug;
 use protocol::site::machine::causal::session::SessionRead;
 use protocol::site::{ReadGate, RegionStanding};
+
+/// Of several regions the revision of what no site has written is its position, and its region from this bit on.
+const REGION_SHIFT: u32 = 60;
+
+/// The position of what no site has written, by its revision in the order of all regions.
+#[must_use]
+pub fn position_of_none(revision: Revision) -> u64 {
+    revision.0 & ((1 << REGION_SHIFT) - 1)
+}
 
 /// A place of the order: the site of the write, and the write.
 pub type Ordered = (Position, SiteId, CausalWrite);
@@ -77,8 +89,10 @@ impl<C> Simulation<C> {
     /// Notes what a node of the root has of the order, beyond what is noted.
     pub(super) fn note_order(&mut self, node: NodeIndex) {
         let Some(standing) = self.region_standing(node).filter(|one| one.is_root) else { return };
-        let mut after = self.order.last().map_or(Position(0), |last| last.0);
         let Some(process) = self.nodes[node].process.as_ref() else { return };
+        let order = self.order_of.entry(standing.region).or_default();
+        let last = |order: &[Ordered]| order.last().map_or(Position(0), |last| last.0);
+        let mut after = last(order);
         if standing.epoch < after.epoch() {
             // It does not know yet that another one is the root.
             return;
@@ -86,8 +100,8 @@ impl<C> Simulation<C> {
         let begun = standing.begun;
         if after.epoch() < begun.epoch() && begun.count() < after.count() {
             // A standby has taken over: what lies behind that was not released.
-            self.order.retain(|(position, ..)| position.count() <= begun.count());
-            after = self.order.last().map_or(Position(0), |last| last.0);
+            order.retain(|(position, ..)| position.count() <= begun.count());
+            after = last(order);
         }
         // Another root begins where the one before ended, in an epoch of its own.
         if standing.order_last.count() <= after.count() {
@@ -98,6 +112,43 @@ impl<C> Simulation<C> {
             let name = self.name(node).to_owned();
             return self.fail(format!("{name} has dropped the order after {after} at once"));
         }
-        self.order.extend(more);
+        order.extend(more);
+    }
+
+    /// The order in which writes count: of one region its own, of several that of their stamps.
+    #[must_use]
+    pub fn order(&self) -> Vec<Ordered> {
+        if self.order_of.len() < 2 {
+            return self.order_of.values().flatten().cloned().collect();
+        }
+        let mut all: Vec<Ordered> = Vec::new();
+        for (region, order) in &self.order_of {
+            let is_own = |one: &&Ordered| matches!(one.2.stamp(), Some((_, None)));
+            all.extend(order.iter().filter(is_own).cloned().map(|(at, site, mut write)| {
+                if site == NO_SITE {
+                    // Two roots may have given the same position.
+                    write.revision.0 |= u64::from(region.0) << REGION_SHIFT;
+                }
+                (at, site, write)
+            }));
+        }
+        all.sort_by_key(|(position, _, write)| (write.stamp(), *position));
+        let numbered = all.into_iter().zip(1..);
+        numbered.map(|((_, site, write), at)| (Position::new(1, at), site, write)).collect()
+    }
+
+    /// Whether each root has taken what the others have ordered.
+    #[must_use]
+    pub fn regions_are_joined(&self, roots: &[NodeIndex]) -> bool {
+        let of = |node: NodeIndex| Some((node, self.region_standing(node)?));
+        let all: Vec<_> = roots.iter().filter_map(|node| of(*node)).collect();
+        let has = |node: NodeIndex, other: &RegionStanding| {
+            let process = self.nodes[node].process.as_ref();
+            process.is_some_and(|one| one.site.region_taken(other.region) >= other.order_last)
+        };
+        all.iter().all(|(node, own)| {
+            let mut others = all.iter().filter(|(_, other)| other.region != own.region);
+            others.all(|(_, other)| has(*node, other))
+        })
     }
 }

@@ -230,8 +230,8 @@ mod tests {
     use server::config::{Config, Layer, file};
     use std::collections::BTreeSet;
 
-    const EMBEDDED: &str = "--data=d --site=pier --node=70 --capacity=2.5 --failure-domain=hall --join=h:71 --witness \
-        --join-token-file=token --peer-secret-file=secret --site-secret-file=own \
+    const EMBEDDED: &str = "--data=d --site=pier --node=70 --capacity=2.5 --failure-domain=hall \
+        --region=south --join=h:71 --witness --join-token-file=token --peer-secret-file=secret --site-secret-file=own \
         --accept-unproved --redis=127.0.0.1:72 --redis-cluster=127.0.0.1:73 --grpc=127.0.0.1:74 \
         --peer=127.0.0.1:75 --admin=127.0.0.1:76 --advertise=h:77 \
         --advertise-redis-cluster=h:78 --insecure=allow-remote-without-credentials \

@@ -60,7 +60,11 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
         | Effect::Numbered { .. }
         | Effect::Retried { .. }
         | Effect::Matched { .. }
-        | Effect::Fetched { .. } => None,
+        | Effect::Fetched { .. }
+        | Effect::Stamped { .. }
+        | Effect::Keeps { .. }
+        | Effect::Held { .. }
+        | Effect::Clock { .. } => None,
         Effect::DeleteFields { fields, .. } => fields.iter().find_map(marked),
     })
 }

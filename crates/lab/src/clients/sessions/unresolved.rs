@@ -8,7 +8,7 @@ use model::{Bytes, CausalWrite, Effect, KeyspaceId, NO_KEYSPACE, Revision, SiteI
 use super::asking::{OF_MOMENT, mark_of, mark_of_clear, mark_of_moment, mark_of_write};
 use super::retried::Retried;
 use crate::history::{Got, Instead, Position, Register, Request, WriteId};
-use crate::simulation::region::Ordered;
+use crate::simulation::region::{Ordered, position_of_none};
 
 /// A request and what came of it, before it is known which writes it is about.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl Ordering {
             for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
                 let Some(key) = effect.key() else {
                     let id = WriteId { site: site.clone(), revision };
-                    ordering.by_mark.insert(mark_of_clear(revision), id);
+                    ordering.by_mark.insert(mark_of_clear(position_of_none(write.revision)), id);
                     removes.push(Register::Keyspace(prefix_of(write.keyspace)));
                     continue;
                 };
@@ -238,7 +238,11 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
                 | Effect::Numbered { .. }
                 | Effect::Retried { .. }
                 | Effect::Matched { .. }
-                | Effect::Fetched { .. } => {}
+                | Effect::Fetched { .. }
+                | Effect::Stamped { .. }
+                | Effect::Keeps { .. }
+                | Effect::Held { .. }
+                | Effect::Clock { .. } => {}
                 Effect::SetFields { fields, .. } => {
                     keys.remove(&key);
                     for (field, value) in fields {

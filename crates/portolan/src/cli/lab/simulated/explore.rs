@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored by default.
-const WORLDS: [&str; 12] = [
+const WORLDS: [&str; 13] = [
     "three-sites",
     "one-site",
     "witness",
@@ -26,6 +26,7 @@ const WORLDS: [&str; 12] = [
     "lending",
     "causal",
     "standbys",
+    "regions",
 ];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
