@@ -111,6 +111,23 @@ pub enum Bridged {
 }
 
 impl Bridged {
+    /// What a place of an order is to other regions; `None`: it has no effect there.
+    pub fn of(position: Position, site: SiteId, write: CausalWrite) -> Option<Bridged> {
+        if let Some(Effect::Clock { at_ms, taken, .. }) = write.effects.first() {
+            return Some(Bridged::Clock { position, at_ms: *at_ms, has: taken.clone() });
+        }
+        match write.stamp()? {
+            (_, Some((region, upto))) => Some(Bridged::Taken { position, region, upto }),
+            (stamp, None) => {
+                let mut effects = write.effects;
+                effects.retain(|effect| !effect.is_mark() || matches!(effect, Effect::Held { .. }));
+                let write = CausalWrite { seen: Position(0), effects, ..write };
+                let is_none = write.effects.iter().all(Effect::is_mark);
+                (!is_none).then_some(Bridged::Entry { position, stamp, site, write })
+            }
+        }
+    }
+
     /// Its place in the order of the region that it comes from.
     pub fn position(&self) -> Position {
         match self {

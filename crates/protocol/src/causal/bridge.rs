@@ -16,8 +16,7 @@
 
 use super::{AGAIN, Durable, Region};
 use model::{
-    Answer, Bridge as Places, Bridged, CausalCommand, CausalWrite, Effect, Failure, Position,
-    RegionId, SiteId, limits,
+    Answer, Bridge as Places, Bridged, CausalCommand, Failure, Position, RegionId, SiteId, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -191,7 +190,7 @@ impl Cursor {
                     break;
                 }
                 upto = position;
-                places.extend(bridged(position, site, write));
+                places.extend(Bridged::of(position, site, write));
             }
             if after.count() == last.count() {
                 // Another epoch has begun there.
@@ -211,29 +210,12 @@ impl Cursor {
     }
 }
 
-/// What a place is to other regions; `None`: it has no effect there.
-pub(crate) fn bridged(position: Position, site: SiteId, write: CausalWrite) -> Option<Bridged> {
-    if let Some(Effect::Clock { at_ms, taken, .. }) = write.effects.first() {
-        return Some(Bridged::Clock { position, at_ms: *at_ms, has: taken.clone() });
-    }
-    match write.stamp()? {
-        (_, Some((region, upto))) => Some(Bridged::Taken { position, region, upto }),
-        (stamp, None) => {
-            let mut effects = write.effects;
-            effects.retain(|effect| !effect.is_mark() || matches!(effect, Effect::Held { .. }));
-            let write = CausalWrite { seen: Position(0), effects, ..write };
-            let is_none = write.effects.iter().all(Effect::is_mark);
-            (!is_none).then_some(Bridged::Entry { position, stamp, site, write })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
-    use model::{KeyspaceId, Revision, Stamp};
+    use model::{CausalWrite, Effect, KeyspaceId, Revision, Stamp};
     use std::sync::Arc;
 
     const OTHER: RegionId = RegionId(2);
@@ -352,7 +334,7 @@ mod tests {
         let effects = vec![held.clone(), expire.clone(), Effect::Stamped { stamp, taken: None }];
         let (revision, seen, keyspace) = (Revision(1), Position(0), KeyspaceId(1));
         let write = CausalWrite { revision, seen, keyspace, effects };
-        let Some(Bridged::Entry { write, .. }) = bridged(at(1), model::NO_SITE, write) else {
+        let Some(Bridged::Entry { write, .. }) = Bridged::of(at(1), model::NO_SITE, write) else {
             panic!("it has an effect")
         };
         assert_eq!(write.effects, [held, expire]);

@@ -30,7 +30,6 @@
 //! Nothing of this is done while the deployment has one region.
 
 use super::super::Applying;
-use super::super::deployment::Membership;
 use super::recent::Recent;
 use super::{Causal, Stopped, causals, rows};
 use crate::bugs::Bug;
@@ -210,8 +209,8 @@ impl<S: State> Applying<'_, S> {
 
     /// Whether this site can be the root of a region beside others, and so keeps the order.
     pub(super) fn keeps_order(&self) -> bool {
-        let holds_all = |member: &Membership| member.registry.holds_all_causal(member.own);
-        self.has_regions() && self.member().is_ok_and(holds_all)
+        self.has_regions()
+            && self.member().is_ok_and(|member| member.registry.holds_all_causal(member.own))
     }
 
     /// The other regions.

@@ -3,10 +3,10 @@
 
 use super::causal::{CARTS, change, delete, set, unset};
 use super::*;
-use crate::causal::bridge::bridged;
 use model::{
-    Bridge, CausalCommand, DeploymentId, Effect, ExpiryCondition, Import, KeyStamps, KeyspaceSpec,
-    Offer, Position, RegionId, Registers, RegistryChange, RegistryError, Stamp, limits,
+    Bridge, Bridged, CausalCommand, DeploymentId, Effect, ExpiryCondition, Import, KeyStamps,
+    KeyspaceSpec, Offer, Position, RegionId, Registers, RegistryChange, RegistryError, Stamp,
+    limits,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -55,10 +55,11 @@ impl Site {
     fn bridge(&self, after: Position, len: usize) -> Bridge {
         let last = self.machine.causal().order_last();
         let all = self.machine.ordered(after, usize::MAX).unwrap();
-        let upto = all.iter().take(len).last().map_or(after, |(position, ..)| *position);
+        let upto = all.iter().take(len).next_back().map_or(after, |(position, ..)| *position);
         let places = all.into_iter().take(len);
-        let places =
-            places.filter_map(|(position, site, write)| bridged(position, site, write)).collect();
+        let places = places
+            .filter_map(|(position, site, write)| Bridged::of(position, site, write))
+            .collect();
         let log_time_ms = self.machine.log_time_ms();
         let clock_ms = if upto == last { log_time_ms.saturating_sub(10) } else { 0 };
         let registry = self.copy_of_registry();
