@@ -19,6 +19,23 @@ pub fn options(folder: &Path, site: &str, join: Option<&Node>) -> NodeOptions {
     options
 }
 
+/// The causal keyspace `cars` with the prefix `car:`, which all of these sites have then.
+///
+/// # Panics
+/// When they do not come to that within the limit.
+pub fn create_causal(nodes: &[Node]) {
+    let create = ["keyspace", "create", "cars", "--prefix", "car:"];
+    let create = [&create[..], &["--consistency", "causal", "--scope", "region"]].concat();
+    eventually(LIMIT, || nodes[1].cli(&create)).expect("a deployment takes a causal keyspace");
+    for node in nodes {
+        let listed = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
+            list if list.contains("causal") => Ok(()),
+            list => Err(list),
+        });
+        listed.expect("the keyspace gets about");
+    }
+}
+
 /// Sites of these names, the first of which begins the deployment and the others join by the one
 /// before, and a global keyspace `ledger` with the prefix `ledger:` that all of them have.
 ///

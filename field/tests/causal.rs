@@ -13,20 +13,13 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// Three sites with the causal keyspace `cars` (`car:`). The first is the root.
 fn start(folder: &std::path::Path) -> [Node; 3] {
     let nodes = deployment::start(folder, ["a", "b", "c"]);
-    let create = ["keyspace", "create", "cars", "--prefix", "car:"];
-    let create = [&create[..], &["--consistency", "causal", "--scope", "region"]].concat();
-    eventually(LIMIT, || nodes[1].cli(&create)).expect("a deployment takes a causal keyspace");
+    deployment::create_causal(&nodes);
     for node in &nodes {
         let knows = eventually(LIMIT, || match json(node, &["region", "show", "--json"])? {
             region if region["root"] == "a" => Ok(()),
             region => Err(region.to_string()),
         });
         knows.expect("the region gets about");
-        let listed = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
-            list if list.contains("causal") => Ok(()),
-            list => Err(list),
-        });
-        listed.expect("the keyspace gets about");
     }
     nodes
 }

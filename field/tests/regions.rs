@@ -18,16 +18,7 @@ fn start(folder: &std::path::Path) -> Vec<Node> {
         options.more.extend(["--region".to_owned(), region.to_owned()]);
         nodes.push(options.start());
     }
-    let create = ["keyspace", "create", "cars", "--prefix", "car:"];
-    let create = [&create[..], &["--consistency", "causal", "--scope", "region"]].concat();
-    eventually(LIMIT, || nodes[1].cli(&create)).expect("a deployment takes a causal keyspace");
-    for node in &nodes {
-        let listed = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
-            list if list.contains("causal") => Ok(()),
-            list => Err(list),
-        });
-        listed.expect("the keyspace gets about");
-    }
+    deployment::create_causal(&nodes);
     nodes
 }
 

@@ -1,6 +1,6 @@
 //! Causal keys: what is volatile about the order of a region's writes.
 //!
-//! A *region* is a set of sites, here all of the deployment. Each site serves its clients by itself: it commits
+//! A *region* is a set of sites: all of the deployment, or those that name it. Each site serves its clients by itself: it commits
 //! a write in its own log and answers. One site, the *root*, gives every write a place in one order, and every
 //! site imports that order. What a client has seen is a token of two numbers ([`model::CausalToken`]), and a
 //! site serves a request once it has what the token names. So no answer is older than what its session has
@@ -46,7 +46,7 @@
 //! session's token covers its past: a position for what is in the order, and one revision of one site for
 //! what is not.
 //!
-//! Nothing flows while nothing is written and every site has the order. A part that lacks an answer asks
+//! Within a region nothing flows while nothing is written and every site has the order. A part that lacks an answer asks
 //! again once a second.
 //!
 //! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to

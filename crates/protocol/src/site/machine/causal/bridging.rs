@@ -8,8 +8,8 @@
 //!
 //! A region's own write has the highest stamp so far when it gets its place: it is above the clock of the order, and what
 //! is taken from elsewhere moves that clock beyond its stamp. So only a write of another region can have less effect
-//! than its own region gave it: the root knows the stamps of the registers that were written lately ([`Recent`]), and notes with the write which
-//! registers stay as they are ([`Effect::Keeps`]). No other site compares stamps.
+//! than its own region gave it: the root knows the stamps of the registers that were written lately ([`Recent`]), and
+//! notes with the write which registers stay as they are ([`Effect::Keeps`]). No other site compares stamps.
 //!
 //! | | where |
 //! | --- | --- |
@@ -21,7 +21,8 @@
 //! *How long the order is needed.* A stamp is compared with those of writes that come later from other regions. A region that
 //! has taken a write gives higher stamps only from there on. So a place is needed until every other region's order has it,
 //! as the places of that order show ([`Bridged::Taken`], [`Bridged::Clock`]); the root notes so with the next clock
-//! (`kept_after`), and the sites drop it. The highest stamp of what is dropped is the *floor*: what other regions write later is above it. A region that is cut off keeps the others' orders long; past
+//! (`kept_after`), and the sites drop it. The highest stamp of what is dropped is the *floor*: what other regions write later
+//! is above it. While a region is cut off the others keep much of their orders; past
 //! [`limits::CAUSAL_BRIDGED_BYTES_MAX`] no more of the region's own writes are ordered.
 //!
 //! *What is not in the order:* how far a region has come without a write, and what its order has of the others. The root keeps
@@ -175,7 +176,7 @@ impl Causal {
         self.bridging.whole_after.is_none_or(|after| after <= self.bridging.kept_after)
     }
 
-    /// The moment up to which all other regions have a clock that is as far: what they order later has a higher stamp. `None`: there
+    /// The moment that the clocks of all other regions have passed: what they order later has a higher stamp. `None`: there
     /// are none.
     pub(in crate::site::machine) fn clock_of_others_ms(
         &self,
