@@ -138,7 +138,7 @@ pub enum Content {
     Accesses(CountedAccesses),
 }
 
-/// Accesses that a node has counted: five lists of the same length.
+/// Accesses that a node has counted: five lists of the same length, and of how many accesses one was counted.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CountedAccesses {
     /// Which group of keys: a hash.
@@ -156,6 +156,9 @@ pub struct CountedAccesses {
     /// Of which client ([`model::ClientName`]); 0: not known.
     #[prost(fixed64, repeated, tag = "5")]
     pub clients: Vec<u64>,
+    /// The most accesses that one stands for. A version without it sends 0.
+    #[prost(float, tag = "6")]
+    pub one_of: f32,
 }
 
 /// A message of Raft. The fields mean what they mean in etcd's Raft.

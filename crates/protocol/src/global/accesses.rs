@@ -9,7 +9,8 @@
 //! Only keyspaces with a [`model::Placement`] other than `off` count. While there is none, an access costs one
 //! relaxed load. Else one of N is noted, in proportion to the load of the node ([`crate::placement::Sampler`]). What is noted waits
 //! in memory of a fixed limit for the core, which takes it each second and counts it at the site's leader
-//! (`site::counting`): threads of fronts share no counter.
+//! (`site::counting`): threads of fronts share no counter. Where the core is late, or the load has just begun, the limit is met: what finds
+//! no room is not looked at any more, and the more of it there is the fewer are noted.
 //!
 //! A client that goes where its keys are by itself ([`model::Request::direct`]) counts nowhere: it
 //! reaches the owner from wherever it is.
@@ -52,12 +53,17 @@ pub struct Accesses {
     noted: Mutex<Noted>,
 }
 
-#[derive(Debug, Default)]
-struct Noted {
-    accesses: Vec<Access>,
+/// What was noted in some time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Noted {
+    /// Taken: [put together](merged).
+    pub(crate) accesses: Vec<Access>,
+    /// The most accesses that one stands for.
+    pub(crate) one_of: f32,
+    /// Accesses that found no room.
+    pub(crate) dropped: u64,
     /// With those that found no room, or are of keyspaces that do not count.
     seen: f64,
-    dropped: u64,
 }
 
 impl Accesses {
@@ -89,22 +95,32 @@ impl Accesses {
             return;
         }
         if let Some(weight) = asker.sampler.take() {
-            self.keep(asker, site, weight, what());
+            self.keep(asker, site, weight, what);
         }
     }
 
-    fn keep(&self, asker: Asker<'_>, site: Option<SiteId>, weight: f32, what: Option<Accessed>) {
+    fn keep(
+        &self,
+        asker: Asker<'_>,
+        site: Option<SiteId>,
+        weight: f32,
+        what: impl FnOnce() -> Option<Accessed>,
+    ) {
         asker.sampler.set_load(self.per_s.load(Relaxed));
-        let access = what.map(|Accessed { keyspace, may_be_lent, key, bytes }| {
+        let mut noted = self.lock();
+        noted.seen += f64::from(weight);
+        noted.one_of = noted.one_of.max(weight);
+        if noted.accesses.len() >= limits::ACCESSES_NOTED_MAX {
+            noted.dropped += weight as u64;
+            // The load is at least that of a second.
+            self.per_s.fetch_max(noted.seen as u64, Relaxed);
+            return;
+        }
+        let access = what().map(|Accessed { keyspace, may_be_lent, key, bytes }| {
             let group = self.group_of(keyspace, may_be_lent, &key);
             Access { group, client: asker.client, site, count: weight, bytes }
         });
-        let mut noted = self.lock();
-        noted.seen += f64::from(weight);
-        match access {
-            Some(_) if noted.accesses.len() >= limits::ACCESSES_NOTED_MAX => noted.dropped += 1,
-            access => noted.accesses.extend(access),
-        }
+        noted.accesses.extend(access);
     }
 
     /// The group of a key, or of a tag.
@@ -129,12 +145,13 @@ impl Accesses {
         Client::of_hash(hasher.finish())
     }
 
-    /// What was noted in the time since the last call, [put together](merged); and how many accesses found no room.
-    pub(crate) fn take(&self, elapsed: Duration) -> (Vec<Access>, u64) {
-        let Noted { accesses, seen, dropped } = std::mem::take(&mut *self.lock());
-        let per_s = seen / elapsed.as_secs_f64().max(0.001);
+    /// What was noted in the time since the last call.
+    pub(crate) fn take(&self, elapsed: Duration) -> Noted {
+        let mut noted = std::mem::take(&mut *self.lock());
+        let per_s = noted.seen / elapsed.as_secs_f64().max(0.001);
         self.per_s.store(per_s as u64, Relaxed);
-        (merged(accesses), dropped)
+        noted.accesses = merged(noted.accesses);
+        noted
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
@@ -258,7 +275,7 @@ mod tests {
         accesses.note(asker(Entry::Unknown), must_not);
         note(&accesses, &sampler, None, "car:7");
         accesses.follow(&catalog(Placement::Off), 5);
-        assert_eq!(accesses.take(SECOND), (Vec::new(), 0));
+        assert_eq!(accesses.take(SECOND), Noted::default());
     }
 
     #[test]
@@ -269,13 +286,13 @@ mod tests {
         for (site, key) in [(None, "x{a}"), (east, "{a}y"), (east, "{a}"), (None, "b")] {
             note(&accesses, &sampler, site, key);
         }
-        let (taken, dropped) = accesses.take(SECOND);
+        let Noted { accesses: taken, dropped, .. } = accesses.take(SECOND);
         let a = accesses.group_of(KeyspaceId(1), false, b"{a}");
         assert_eq!(a.slot(), Slot::of_key(b"a").number());
         let found =
             |site| taken.iter().find(|one| (one.group, one.site) == (a, site)).unwrap().count;
         assert_eq!((found(None), found(east), taken.len(), dropped), (1.0, 2.0, 3, 0));
-        assert_eq!(accesses.take(SECOND).0.len(), 0);
+        assert_eq!(accesses.take(SECOND).accesses.len(), 0);
         accesses.follow(&catalog(Placement::Advise), 6);
         assert_ne!(accesses.group_of(KeyspaceId(1), false, b"{a}"), a, "another secret");
         let group = |keyspace, lent| accesses.group_of(KeyspaceId(keyspace), lent, b"{a}");
@@ -300,7 +317,7 @@ mod tests {
             note_of(&accesses, &sampler, (car, east), "b");
         }
         let a = accesses.group_of(KeyspaceId(1), false, b"{a}");
-        let (taken, _) = accesses.take(SECOND);
+        let taken = accesses.take(SECOND).accesses;
         let of_a = taken.iter().filter(|one| one.group == a);
         let mut found: Vec<_> = of_a.map(|one| (one.client, one.site, one.count)).collect();
         found.sort_by_key(|one| (one.0, one.1));
@@ -323,16 +340,18 @@ mod tests {
         for _ in 0..3 {
             (0..1_000_000).for_each(|_| note(&accesses, &sampler, None, "car:7"));
             let noted = accesses.lock().accesses.len();
-            let (taken, dropped) = accesses.take(SECOND);
-            totals.push((noted, taken[0].count, dropped));
+            let taken = accesses.take(SECOND);
+            totals.push((noted, taken.accesses[0].count, taken.dropped, taken.one_of));
         }
-        let (noted, _, dropped) = totals[0];
+        let (noted, _, dropped, one_of) = totals[0];
         assert_eq!(noted, limits::ACCESSES_NOTED_MAX, "no load was known");
-        assert_eq!(dropped, 1_000_000 - noted as u64);
-        let (noted, count, dropped) = totals[2];
-        assert!((40_000..60_000).contains(&noted), "{noted}");
+        let all = noted as u64 + dropped;
+        assert!((990_000..1_010_000).contains(&all), "{all}");
+        assert!(one_of > 50.0, "what has no room is looked at less and less: {one_of}");
+        let (noted, count, dropped, one_of) = totals[2];
+        assert!((8_000..12_000).contains(&noted), "{noted}");
         assert!((950_000.0..1_050_000.0).contains(&count), "{count}");
-        assert_eq!(dropped, 0);
+        assert!((dropped, one_of) == (0, 100.0) || (dropped, one_of) == (0, 101.0), "{one_of}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Which accesses are counted: one of N, in proportion to the load.
 //!
-//! Up to 50,000 accesses a second all are. Gaps are random, or a client in step with them would be missed; what
-//! is counted weighs N. The error of a gain grows with √N: at low rates it matters, and N is 1 there.
+//! Up to 10,000 accesses a second all are. Gaps are random, or a client in step with them would be missed; what
+//! is counted weighs N. The error of a gain grows with √N: at low rates it matters, and N is 1 there; else
+//! decisions allow for it ([`super::Stability::one_of`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Accesses that are counted in a second, at most about.
-pub const COUNTED_PER_S_MAX: u64 = 50_000;
+pub const COUNTED_PER_S_MAX: u64 = 10_000;
 
 /// Decides for each access whether it is counted. Each thread has its own; where a few threads share one, an
 /// access at the same moment may shorten or lengthen a gap by one.

@@ -26,6 +26,8 @@ pub struct Stability {
     pub sigmas: f32,
     /// Over how many seconds accesses were counted: with the rates, how many there were.
     pub memory_s: f32,
+    /// Of how many accesses one was counted: rates rest on so many fewer.
+    pub one_of: f32,
     /// What moving a byte costs, in ms of waiting.
     pub byte_ms: f32,
     /// For how long requests of a group wait while it moves.
@@ -42,6 +44,7 @@ impl Default for Stability {
             margin: 0.1,
             sigmas: 2.0,
             memory_s: 10.0,
+            one_of: 1.0,
             byte_ms: 0.0,
             pause_ms: 0.0,
             sites_are_origins: true,
@@ -80,13 +83,14 @@ impl Stability {
         let (from, bytes) = (groups.owner(group), groups.bytes(group));
         let matrix = solver.matrix();
         let accesses = groups.accesses(group);
-        let counted = (accesses.rate() * self.memory_s).max(f32::MIN_POSITIVE);
+        let counted_of_rate = self.memory_s / self.one_of;
+        let counted = (accesses.rate() * counted_of_rate).max(f32::MIN_POSITIVE);
         let count = counted + 1.0;
         // One access more, by the owner itself.
         let own = self.sites_are_origins.then_some((Origin(from.0), 1.0));
         let (mut at_owner_ms, mut gain_ms, mut square) = (0.0, 0.0, 0.0);
         for (origin, seen) in
-            accesses.iter().map(|(origin, rate)| (origin, rate * self.memory_s)).chain(own)
+            accesses.iter().map(|(origin, rate)| (origin, rate * counted_of_rate)).chain(own)
         {
             let (here, there) = (matrix.cost(origin, from), matrix.cost(origin, to));
             let share = seen / count;

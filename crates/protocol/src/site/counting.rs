@@ -50,6 +50,8 @@ pub(super) struct Counting {
     left: BTreeMap<GroupKey, (Duration, u32)>,
     /// Accesses that were noted and not counted.
     dropped: u64,
+    /// Of how many accesses one was counted, at most, in the time that counts are of.
+    one_of: f32,
     /// Whether each client of a group counts as much as any other.
     has_votes: bool,
 }
@@ -66,6 +68,7 @@ impl Counting {
             sent: Vec::new(),
             left: BTreeMap::new(),
             dropped: 0,
+            one_of: 1.0,
             has_votes,
         }
     }
@@ -114,9 +117,22 @@ impl Counting {
         self.counter = Some(counter);
     }
 
+    /// One of so many accesses was counted in a second, here or at another node. Counts of a busier time fade as all do.
+    fn sampled(&mut self, one_of: f32) {
+        if one_of.is_finite() {
+            self.one_of = self.one_of.max(one_of);
+        }
+    }
+
+    /// Of how many accesses one was counted, at most.
+    pub(super) fn one_of(&self) -> f32 {
+        self.one_of
+    }
+
     /// Nothing is counted any more.
     fn forget(&mut self) {
         self.counter = None;
+        self.one_of = 1.0;
         self.sent.clear();
         self.left.clear();
     }
@@ -295,6 +311,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.accesses().note(asker, || accessed(body, |keyspace| self.machine.spec(keyspace)));
     }
 
+    /// When what was noted is to be counted, while any keyspace counts.
+    pub(super) fn next_count(&self) -> Option<Duration> {
+        let counts = self.accesses().is_on() && self.machine.membership().is_some();
+        counts.then(|| self.jobs.place.counting.last_take + INTERVAL)
+    }
+
     /// Counts what was noted, or sends it to where it is counted.
     pub(super) fn tick_counting(&mut self) {
         let now = self.now.monotonic;
@@ -306,17 +328,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let elapsed = now.saturating_sub(self.jobs.place.counting.last_take);
         self.jobs.place.counting.last_take = now;
-        let (noted, dropped) = self.accesses().take(elapsed);
-        self.jobs.place.counting.dropped += dropped;
+        let noted = self.accesses().take(elapsed);
+        self.jobs.place.counting.dropped += noted.dropped;
         let own = self.machine.membership().map(|member| member.own);
         match (self.leads(), own, self.replica.raft.leader()) {
             (true, Some(own), _) => {
-                let mut all = std::mem::take(&mut self.jobs.place.counting.sent);
-                all.extend(noted);
+                let counting = &mut self.jobs.place.counting;
+                let fades = (-elapsed.as_secs_f32() / MEMORY_S).exp();
+                counting.one_of = (counting.one_of * fades).max(1.0);
+                counting.sampled(noted.one_of);
+                let mut all = std::mem::take(&mut counting.sent);
+                all.extend(noted.accesses);
                 self.count_accesses(own, &merged(all));
             }
-            (false, _, Some(leader)) if !noted.is_empty() => {
-                self.send(leader, Content::Accesses(sent(&noted)));
+            (false, _, Some(leader)) if !noted.accesses.is_empty() => {
+                self.send(leader, Content::Accesses(sent(&noted.accesses, noted.one_of)));
             }
             _ => {}
         }
@@ -328,6 +354,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let counting = &mut self.jobs.place.counting;
+        counting.sampled(counted.one_of);
         let mut more = taken(counted);
         let room = limits::ACCESSES_NOTED_MAX.saturating_sub(counting.sent.len());
         counting.dropped += more.len().saturating_sub(room) as u64;
@@ -341,8 +368,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 }
 
-fn sent(noted: &[Access]) -> CountedAccesses {
+fn sent(noted: &[Access], one_of: f32) -> CountedAccesses {
     CountedAccesses {
+        one_of,
         groups: noted.iter().map(|one| one.group.number()).collect(),
         sites: noted.iter().map(|one| one.site.map_or(0, |site| site.0)).collect(),
         counts: noted.iter().map(|one| one.count).collect(),
@@ -353,7 +381,7 @@ fn sent(noted: &[Access]) -> CountedAccesses {
 
 /// What makes sense of a message.
 fn taken(counted: &CountedAccesses) -> Vec<Access> {
-    let CountedAccesses { groups, sites, counts, bytes, clients } = counted;
+    let CountedAccesses { groups, sites, counts, bytes, clients, .. } = counted;
     let each = groups.iter().zip(clients).zip(sites).zip(counts.iter().zip(bytes));
     type Each<'a> = (((&'a u64, &'a u64), &'a u32), (&'a f32, &'a u32));
     let access = |(((group, client), site), (count, bytes)): Each<'_>| Access {
@@ -446,10 +474,10 @@ mod tests {
             Access { group, client, site, count, bytes }
         };
         let noted = [access(None, 20.0, 0), access(Some(EAST), 60.0, 512)];
-        assert_eq!(taken(&sent(&noted)), noted);
+        assert_eq!(taken(&sent(&noted, 1.0)), noted);
         let named = Access { client: ClientName { user: 3, name: 9 }, ..noted[0] };
-        assert_eq!(taken(&sent(&[named])), [named]);
-        let mut odd = sent(&noted);
+        assert_eq!(taken(&sent(&[named], 1.0)), [named]);
+        let mut odd = sent(&noted, 1.0);
         odd.counts[0] = f32::NAN;
         odd.bytes.push(1);
         assert_eq!(taken(&odd), noted[1..], "what makes no sense is left out");

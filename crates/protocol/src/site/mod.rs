@@ -390,10 +390,13 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             return Some(soon.fold(self.next_tick, Duration::min));
         }
         // The only voter has no other node to exchange messages with: it sleeps until a key
-        // expires, or time is to be let into the log.
+        // expires, time is to be let into the log, or what fronts have noted is to be counted.
         let due_ms = [self.machine.tick_due_ms(), self.replica.log_clock.idle_until_ms()];
-        let due_ms = due_ms.into_iter().flatten().min()?;
-        let left = Duration::from_millis(due_ms.saturating_sub(self.replica.log_clock.now_ms()));
-        Some(self.next_tick.max(self.now.monotonic + left))
+        let in_log = due_ms.into_iter().flatten().min().map(|due_ms| {
+            let left_ms = due_ms.saturating_sub(self.replica.log_clock.now_ms());
+            self.now.monotonic + Duration::from_millis(left_ms)
+        });
+        let due = in_log.into_iter().chain(self.next_count()).min()?;
+        Some(self.next_tick.max(due))
     }
 }

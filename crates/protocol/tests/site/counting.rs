@@ -192,6 +192,20 @@ fn a_key_without_users_is_where_it_is() {
     assert_eq!(ledger(&mut sites, EAST), PlacementLedger::default());
 }
 
+/// The core of such a site sleeps while its front answers.
+#[test]
+fn a_site_of_one_node_counts_what_only_its_front_sees() {
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    let spec = KeyspaceSpec { placement: Placement::Advise, ..spec };
+    let settings = Settings { answer_at_front: true, ..Settings::default() };
+    let mut sites = Sites::of_sites(1, settings, spec);
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "x");
+    sites.lab.run(MS * 60_000);
+    (0..5).for_each(|_| drop(sites.get(WEST, &key)));
+    assert_eq!(counted(&mut sites, WEST, &key), [(OF_WEST, 5)]);
+}
+
 #[test]
 fn accesses_at_a_follower_count_at_its_leader() {
     let mut sites = sites(Placement::Advise, Cache::Off, true);

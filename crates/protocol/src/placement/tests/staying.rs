@@ -101,6 +101,43 @@ fn a_group_with_a_user_at_each_of_two_sites_stays() {
     assert!(moves <= 40, "{moves} moves in four hours");
 }
 
+/// A group with a user at each of two sites, at a rate of which one access of `counted` is counted.
+fn moves_of_sampled(counted: f32, one_of: f32) -> usize {
+    let stability = Stability { memory_s: 10.0, one_of, ..rule(0.0, Planted::none()) };
+    let sampled = |seed| {
+        let mut dice = Dice::new(seed);
+        let (mut owner, mut counts, mut moves) = (site(0), [0.0_f32; 2], 0);
+        let (latencies, rules) = (two_sites(), Rules::none(2));
+        let near = Near::new(latencies.mean(), 2);
+        let solver = Solver::new(latencies.mean(), &near, &rules);
+        let mut regrets = Regrets::new(1);
+        for _ in 0..3_600 {
+            for count in &mut counts {
+                *count = *count * (-0.1_f32).exp() + counted * poisson(10.0 / counted, &mut dice);
+            }
+            let mut groups = Groups::new(2, 2);
+            groups.push(owner, 1_000, (0..2).map(|from| (origin(from), counts[from] / 10.0)));
+            let solution = solver.solve(&groups, u64::MAX);
+            if regrets.ready(&stability, &solver, &groups, &solution, 1.0)[0] {
+                (owner, moves) = (solution.site(0), moves + 1);
+                regrets.moved(&stability, 0);
+            }
+        }
+        moves
+    };
+    (0..4).map(sampled).sum()
+}
+
+#[test]
+fn samples_of_few_accesses_move_nothing_to_and_fro() {
+    let (known, unknown) = (moves_of_sampled(70.0, 70.0), moves_of_sampled(70.0, 1.0));
+    assert!(known <= 10, "{known} moves in four hours");
+    assert!(
+        unknown > 10 * known.max(1),
+        "{unknown} moves, if each sample is taken for 70 accesses"
+    );
+}
+
 /// A user who jumps to the other site and back.
 fn jumping(every_s: usize) -> impl Fn(usize) -> [f32; 2] {
     move |second| if (second / every_s).is_multiple_of(2) { [4.0, 0.0] } else { [0.0, 4.0] }

@@ -95,7 +95,7 @@ impl Advice {
             let (solver, groups) = (picture.solver(), &picture.groups);
             let solution = solver.solve(groups, OPERATIONS_MAX);
             let elapsed_s = elapsed.as_secs_f32();
-            let ready = regrets.ready(&STABILITY, &solver, groups, &solution, elapsed_s);
+            let ready = regrets.ready(&picture.stability, &solver, groups, &solution, elapsed_s);
             let wanted = Assignment::of_ready(groups, &solution, &ready);
             let spent = self.ledger.current();
             let limits = Limits {
@@ -155,7 +155,7 @@ impl Advice {
         let (solver, groups) = (picture.solver(), &picture.groups);
         let group = usize::from(slot.number());
         let regrets = self.regrets.take().unwrap_or_else(|| Regrets::new(groups.len()));
-        let explanation = regrets.explain(&STABILITY, &solver, groups, group);
+        let explanation = regrets.explain(&picture.stability, &solver, groups, group);
         self.regrets = Some(regrets);
         let why = self.reason(slot, seen.0, &explanation);
         Some(shown((own, seen.0), slot, explanation, why))

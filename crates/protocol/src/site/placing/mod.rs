@@ -54,6 +54,7 @@ const STABILITY: Stability = Stability {
     margin: 0.1,
     sigmas: 2.0,
     memory_s: MEMORY_S,
+    one_of: 1.0,
     byte_ms: 1e-5,
     pause_ms: 50.0,
     sites_are_origins: true,
@@ -135,6 +136,7 @@ impl Placing {
     /// Numbers the sites that are listed; the rest begins anew if they are others.
     fn follow<S: State>(&mut self, view: &View<'_, S>, registry: &model::Registry) {
         self.sites.measuring.publish(view.now, view.round_trips);
+        self.sites.stability.one_of = self.counting.one_of();
         if self.sites.follow(registry) {
             self.advice.begin(view.now);
             self.moves.begin(view.now);

@@ -461,7 +461,8 @@ impl Moves {
         let rules = self.rules_of(view, (own, registry), sites, (group, key, home));
         let picture = sites.picture(own, rules, groups);
         let regrets = Regrets::of_groups(vec![self.waiting.of(key)]);
-        let explanation = regrets.explain(&STABILITY, &picture.solver(), &picture.groups, 0);
+        let explanation =
+            regrets.explain(&picture.stability, &picture.solver(), &picture.groups, 0);
         let pin = registry.pinned(group);
         let has_many_keys = || view.machine.has_many_keys(group.keyspace, group.slot());
         let is_large = stays(view, group, bytes.into()) || has_many_keys();

@@ -9,6 +9,7 @@ use super::{INTERVAL, OPERATIONS_MAX, STABILITY};
 use crate::job::{Effect, View};
 use crate::placement::latencies::LATENCY_MS_MAX;
 use crate::placement::plan::Limits;
+use crate::placement::stability::Stability;
 use crate::placement::{
     Decision, Groups, Latencies, Near, Origin as From, Rules, Site as Place, Solver,
 };
@@ -43,6 +44,8 @@ pub(super) struct Sites {
     /// The last question to each site, by its number, and when that was.
     asked: BTreeMap<SiteId, (u64, Duration)>,
     questions: u64,
+    /// When a better site is worth a move, by how accesses are counted now.
+    pub(super) stability: Stability,
     /// By which sites are numbered.
     listed: Vec<SiteId>,
     /// Measurements that were dropped.
@@ -53,6 +56,7 @@ pub(super) struct Sites {
 pub(super) struct Picture {
     latencies: Latencies,
     near: Near,
+    pub(super) stability: Stability,
     pub(super) rules: Rules,
     pub(super) groups: Groups,
 }
@@ -71,7 +75,7 @@ impl Picture {
         elapsed: Duration,
     ) -> Decision<'_> {
         Decision {
-            stability: &STABILITY,
+            stability: &self.stability,
             matrix: self.latencies.mean(),
             near: &self.near,
             rules: &self.rules,
@@ -91,6 +95,7 @@ impl Sites {
             rows: BTreeMap::new(),
             asked: BTreeMap::new(),
             questions: 0,
+            stability: STABILITY,
             listed: Vec::new(),
             dropped: 0,
         }
@@ -156,7 +161,7 @@ impl Sites {
     pub(super) fn picture(&self, own: SiteId, rules: Rules, groups: Groups) -> Picture {
         let latencies = self.latencies(own);
         let near = Near::new(latencies.mean(), NEAR);
-        Picture { latencies, near, rules, groups }
+        Picture { latencies, near, stability: self.stability, rules, groups }
     }
 
     /// The round trips between all sites, as far as they are known.
