@@ -33,7 +33,7 @@ enum Bench {
     /// Global keys: slots that move, beside Valkey's; forwarding; how often holders are known.
     Global(bench::Options),
     /// Placement: what it costs to count accesses, and the bars that the lab measures.
-    Placement(bench::Options),
+    Placement(bench::placement::Options),
 }
 
 fn main() -> ExitCode {

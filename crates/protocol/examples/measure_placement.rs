@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
+use protocol::placement::sampler::COUNTED_PER_S_MAX;
 use protocol::placement::trial::Planted;
 use protocol::placement::{
     Arrival, Client, Counter, Decision, GroupKey, Groups, Incumbents, Latencies, Limits, Method,
@@ -211,7 +212,7 @@ fn count(dice: &mut Dice) {
         for one_of in [1, 16, 64] {
             let mut counter = Counter::new(Site(9), 200_000, 10.0, Planted::none());
             let sampler = Sampler::new(nothing);
-            sampler.set_load(50_000 * one_of);
+            sampler.set_load(COUNTED_PER_S_MAX * one_of);
             measure(&format!("{keys} keys: 10 M operations, 1 in {one_of} counted"), || {
                 let mut sum = 0;
                 for (index, (group, site)) in accesses.iter().cycle().take(OPERATIONS).enumerate() {

@@ -156,7 +156,7 @@ pub struct CountedAccesses {
     /// Of which client ([`model::ClientName`]); 0: not known.
     #[prost(fixed64, repeated, tag = "5")]
     pub clients: Vec<u64>,
-    /// The most accesses that one stands for. A version without it sends 0.
+    /// Of how many accesses one was counted, on average over these. A version without it sends 0, which is taken for 1.
     #[prost(float, tag = "6")]
     pub one_of: f32,
 }

@@ -40,6 +40,8 @@ pub struct Measured {
     pub writes_us: Vec<u64>,
     /// Of moves to another site.
     pub moves_us: Vec<u64>,
+    /// The same, with their sites.
+    pub moved: Vec<Moved>,
     /// From the asking to the visibility at another site.
     pub visible_us: Vec<u64>,
     /// The same, with both sites.
@@ -56,6 +58,19 @@ pub struct Measured {
     pub differing_keys: u64,
     /// What clients asked and got.
     pub history: History,
+}
+
+/// A client went on at another site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// Where the client stays.
+    pub home: usize,
+    /// The site before.
+    pub from: usize,
+    /// The site after.
+    pub to: usize,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
 }
 
 impl Measured {
@@ -136,7 +151,10 @@ impl Play<'_> {
         for client in 0..self.clients.len() {
             // Not all at once.
             let at_us = self.clients[client].random.below(1_000);
-            while store.advance(at_us).is_some_and(|answer| self.took(answer)) {}
+            while let Some(answer) = store.advance(at_us) {
+                self.took(answer);
+                self.ask(store, answer.client, answer.at_us);
+            }
             self.ask(store, client, at_us);
         }
         let mut before = None;
@@ -209,6 +227,8 @@ impl Play<'_> {
             Ask::Move(to) => {
                 if is_measured && client.site != to {
                     self.measured.moves_us.push(latency_us);
+                    let (from, took_us) = (client.site, latency_us);
+                    self.measured.moved.push(Moved { home, from, to, took_us });
                 }
                 client.site = to;
             }

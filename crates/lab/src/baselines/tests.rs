@@ -211,3 +211,12 @@ fn what_was_published_as_a_weakness_shows() {
     let late = |measured: &Measured| quantile(&measured.visible_us, 0.9);
     assert!(late(&full) > 2.0 * late(&calm), "{} {}", late(&full), late(&calm));
 }
+
+#[test]
+fn every_client_goes_on() {
+    let layout = Layout::table_one(2);
+    let measured = run(eventual, &layout, Load { has_history: true, ..STEADY });
+    let late = measured.history.requests.iter().filter(|one| one.call_us > STEADY.warm_us);
+    let clients: std::collections::BTreeSet<&str> = late.map(|one| &*one.client).collect();
+    assert_eq!(clients.len(), layout.homes.len());
+}

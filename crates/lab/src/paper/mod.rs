@@ -4,7 +4,11 @@
 //! - [`edgekv`]: Sonbol and others, 2020.
 //! - [`gesto`]: Afonso, Bravo and Rodrigues, 2020.
 //! - [`portkey`]: Noor, Srivastava and Netravali, 2021.
+//!
+//! [`bar`]: goals of ours. `sites`: whole sites of our own, for what models cannot show.
 
+pub mod bar;
 pub mod edgekv;
 pub mod gesto;
 pub mod portkey;
+mod sites;

@@ -111,6 +111,16 @@ impl Cell {
     }
 }
 
+/// Words as they are.
+pub(crate) fn text(words: &str) -> Cell {
+    Cell::Text(words.to_owned())
+}
+
+/// The heads of a table.
+pub(crate) fn heads(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
 impl From<String> for Cell {
     fn from(text: String) -> Cell {
         Cell::Text(text)

@@ -115,6 +115,12 @@ impl<C> Simulation<C> {
         order.extend(more);
     }
 
+    /// The order of a region that is the only one, as far as it was given.
+    #[must_use]
+    pub fn ordered(&self) -> &[Ordered] {
+        self.order_of.values().next().map_or(&[], Vec::as_slice)
+    }
+
     /// The order in which writes count: of one region its own, of several that of their stamps.
     #[must_use]
     pub fn order(&self) -> Vec<Ordered> {

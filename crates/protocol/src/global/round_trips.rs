@@ -2,9 +2,9 @@
 //!
 //! Nothing is sent for that alone while requests are: the answer to a read that went to another site is a
 //! measurement, at the core ([`super::routing`]) and past it ([`super::proxy_reads`]). Writes are none: they wait
-//! for disks. The value is the least of the last six seconds in which there was an answer, as queues only add to
-//! it, and follows a change within six of them. Sites that requests do not go to are probed
-//! ([`crate::placement::probing`]).
+//! for disks. The value is the least of the last six spans of ten seconds in which there was an answer: queues and noise only add to
+//! a round trip, and of few answers the least is noisy itself. So a way that becomes shorter counts at once, and one that
+//! becomes longer after a minute. Sites that requests do not go to are probed ([`crate::placement::probing`]).
 //!
 //! A site without an answer is unknown. That never counts as zero.
 
@@ -13,18 +13,20 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Seconds of which the least counts.
-const SECONDS: usize = 6;
+/// Spans of which the least counts, and how long one is.
+const SPANS: usize = 6;
+const SPAN_S: u64 = 10;
 
 /// The round trips of one node to other sites. Written by any thread.
 #[derive(Debug, Default)]
 pub struct RoundTrips(Mutex<BTreeMap<SiteId, Least>>);
 
-/// The least round trip of some seconds, in microseconds.
+/// The least round trip of each span, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Least {
-    us: [u32; SECONDS],
+    us: [u32; SPANS],
     at: usize,
+    /// Of the last answer.
     second: u64,
 }
 
@@ -44,12 +46,12 @@ impl RoundTrips {
         let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
         let second = now.as_secs();
         let mut all = self.lock();
-        let least = all.entry(site).or_insert(Least { us: [u32::MAX; SECONDS], at: 0, second });
-        if least.second != second {
-            least.at = (least.at + 1) % SECONDS;
+        let least = all.entry(site).or_insert(Least { us: [u32::MAX; SPANS], at: 0, second });
+        if least.second / SPAN_S != second / SPAN_S {
+            least.at = (least.at + 1) % SPANS;
             least.us[least.at] = u32::MAX;
-            least.second = second;
         }
+        least.second = second;
         least.us[least.at] = least.us[least.at].min(us);
     }
 
@@ -82,7 +84,7 @@ mod tests {
     const SITE: SiteId = SiteId(2);
 
     #[test]
-    fn the_least_of_six_seconds_counts() {
+    fn the_least_of_a_minute_counts() {
         let round_trips = RoundTrips::default();
         assert!(round_trips.all_ms().is_empty(), "what is unknown is not zero");
         let measured = |second: u64, ms: u64| {
@@ -91,11 +93,13 @@ mod tests {
             round_trips.all_ms()[&SITE]
         };
         assert_eq!((measured(1, 30), measured(1, 10), measured(1, 20)), (30.0, 10.0, 10.0));
-        // The way has become longer. Seconds without an answer do not count.
-        for second in [2, 3, 40, 50, 60] {
+        // The way has become longer. Spans without an answer do not count.
+        for second in [2, 13, 19, 20, 230, 240, 250] {
             assert_eq!(measured(second, 25), 10.0);
         }
-        assert_eq!(measured(70, 25), 25.0);
+        assert_eq!(round_trips.known()[&SITE].1, Duration::from_secs(250));
+        assert_eq!(measured(260, 25), 25.0);
+        assert_eq!(measured(261, 20), 20.0, "a shorter way counts at once");
         round_trips.forget_gone(|site| site != SITE);
         assert!(round_trips.all_ms().is_empty());
     }

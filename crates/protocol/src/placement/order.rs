@@ -8,7 +8,7 @@ use super::groups::Groups;
 use super::solver::{Solution, Solver};
 
 const DIGIT_BITS: u32 = 11;
-const PASSES: u32 = 3;
+const PASSES: usize = 3;
 
 /// All groups, the one with the highest utility first; equal ones by index.
 pub fn by_utility(solver: &Solver<'_>, groups: &Groups, solution: &Solution) -> Vec<u32> {
@@ -21,19 +21,26 @@ pub fn by_utility(solver: &Solver<'_>, groups: &Groups, solution: &Solution) -> 
 
 /// Indices in the order of falling values, which are not negative.
 pub(super) fn descending(count: usize, value: impl Fn(usize) -> f32) -> Vec<u32> {
-    let key = |index: usize| u64::from(!value(index).to_bits()) << 32 | index as u64;
+    let digit = |key: u64, pass: usize| {
+        (key >> (32 + pass as u32 * DIGIT_BITS)) as usize & ((1 << DIGIT_BITS) - 1)
+    };
+    let mut counts = [[0_u32; 1 << DIGIT_BITS]; PASSES];
+    let key = |index: usize| {
+        let key = u64::from(!value(index).to_bits()) << 32 | index as u64;
+        for (pass, counts) in counts.iter_mut().enumerate() {
+            counts[digit(key, pass)] += 1;
+        }
+        key
+    };
     let mut keys: Vec<u64> = (0..count).map(key).collect();
     let mut sorted = vec![0; count];
-    for pass in 0..PASSES {
-        let digit = |key: u64| (key >> (32 + pass * DIGIT_BITS)) as usize & ((1 << DIGIT_BITS) - 1);
-        let mut places = [0_u32; 1 << DIGIT_BITS];
-        keys.iter().for_each(|key| places[digit(*key)] += 1);
+    for (pass, places) in counts.iter_mut().enumerate() {
         let mut before = 0;
-        for place in &mut places {
+        for place in places.iter_mut() {
             before += std::mem::replace(place, before);
         }
         for key in &keys {
-            let place = &mut places[digit(*key)];
+            let place = &mut places[digit(*key, pass)];
             sorted[*place as usize] = *key;
             *place += 1;
         }

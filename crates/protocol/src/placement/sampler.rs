@@ -1,13 +1,13 @@
 //! Which accesses are counted: one of N, in proportion to the load.
 //!
-//! Up to 10,000 accesses a second all are. Gaps are random, or a client in step with them would be missed; what
+//! Below 100,000 accesses a second all are. Gaps are random, or a client in step with them would be missed; what
 //! is counted weighs N. The error of a gain grows with √N: at low rates it matters, and N is 1 there; else
 //! decisions allow for it ([`super::Stability::one_of`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Accesses that are counted in a second, at most about.
-pub const COUNTED_PER_S_MAX: u64 = 10_000;
+/// Accesses that are counted in a second under load: so many to twice as many.
+pub const COUNTED_PER_S_MAX: u64 = 50_000;
 
 /// Decides for each access whether it is counted. Each thread has its own; where a few threads share one, an
 /// access at the same moment may shorten or lengthen a gap by one.
@@ -19,6 +19,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
+    /// Of more accesses than these one is counted at least.
+    pub const ONE_OF_MAX: u32 = 1 << 16;
+
     /// Counts all, until the load is known.
     pub fn new(seed: u64) -> Sampler {
         // Xorshift must not begin with zero.
@@ -28,7 +31,8 @@ impl Sampler {
 
     /// What the load is now.
     pub fn set_load(&self, accesses_per_s: u64) {
-        let one_of = (accesses_per_s / COUNTED_PER_S_MAX).clamp(1, 1 << 16) as u32;
+        let one_of =
+            (accesses_per_s / COUNTED_PER_S_MAX).clamp(1, Sampler::ONE_OF_MAX.into()) as u32;
         if one_of != self.one_of.swap(one_of, Relaxed) {
             self.gap.store(self.next_gap(), Relaxed);
         }

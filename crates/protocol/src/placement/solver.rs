@@ -308,14 +308,22 @@ impl<'a> Solver<'a> {
     pub fn dominant(&self, groups: &Groups, group: usize) -> Answer {
         let owner = groups.owner(group);
         let accesses = groups.accesses(group);
-        let at_owner = self.cost(groups, group, owner);
+        // One pass over the accesses: with ten million groups the passes are what it takes.
+        let (mut at_owner, mut rate, mut most) = (0.0, 0.0, (0, 0.0));
+        for (origin, of_origin) in accesses.iter() {
+            at_owner += of_origin * self.matrix.cost(origin, owner);
+            rate += of_origin;
+            if of_origin > most.1 {
+                most = (origin.0, of_origin);
+            }
+        }
+        let heaviest = (most.1 > 0.0).then_some(most);
         if self.stays(groups, group, at_owner) {
             return Solver::stay(groups, group, at_owner);
         }
         let is_special = self.rules.is_special(group);
         let is_allowed =
             |site: &u16| self.price_if_allowed(group, is_special, *site, 1).is_finite();
-        let (rate, heaviest) = accesses.rate_and_heaviest();
         let site = match heaviest {
             Some((origin, _)) if !is_special => {
                 self.near.list(origin).iter().copied().find(is_allowed)

@@ -26,7 +26,7 @@ pub struct Stability {
     pub sigmas: f32,
     /// Over how many seconds accesses were counted: with the rates, how many there were.
     pub memory_s: f32,
-    /// Of how many accesses one was counted: rates rest on so many fewer.
+    /// Of how many accesses one was counted, on average: rates rest on so many fewer.
     pub one_of: f32,
     /// What moving a byte costs, in ms of waiting.
     pub byte_ms: f32,

@@ -50,8 +50,8 @@ pub(super) struct Counting {
     left: BTreeMap<GroupKey, (Duration, u32)>,
     /// Accesses that were noted and not counted.
     dropped: u64,
-    /// Of how many accesses one was counted, at most, in the time that counts are of.
-    one_of: f32,
+    /// Of what is counted: the sum of what each access stands for, and of the squares of that. Both fade as counts do.
+    sampled: (f32, f32),
     /// Whether each client of a group counts as much as any other.
     has_votes: bool,
 }
@@ -68,7 +68,7 @@ impl Counting {
             sent: Vec::new(),
             left: BTreeMap::new(),
             dropped: 0,
-            one_of: 1.0,
+            sampled: (0.0, 0.0),
             has_votes,
         }
     }
@@ -117,22 +117,27 @@ impl Counting {
         self.counter = Some(counter);
     }
 
-    /// One of so many accesses was counted in a second, here or at another node. Counts of a busier time fade as all do.
-    fn sampled(&mut self, one_of: f32) {
-        if one_of.is_finite() {
-            self.one_of = self.one_of.max(one_of);
-        }
+    /// Of so many accesses together one in `one_of` was counted, here or at another node.
+    fn sampled(&mut self, accesses: f32, one_of: f32) {
+        let one_of = one_of.clamp(1.0, Sampler::ONE_OF_MAX as f32);
+        self.sampled = (self.sampled.0 + accesses, self.sampled.1 + accesses * one_of);
     }
 
-    /// Of how many accesses one was counted, at most.
+    fn sampled_fades(&mut self, elapsed: Duration) {
+        let fades = (-elapsed.as_secs_f32() / MEMORY_S).exp();
+        self.sampled = (self.sampled.0 * fades, self.sampled.1 * fades);
+    }
+
+    /// Of how many accesses one was counted, on average over what is counted. A vote is a client, and is whole.
     pub(super) fn one_of(&self) -> f32 {
-        self.one_of
+        let (sum, squares) = self.sampled;
+        if self.has_votes || sum < 1.0 { 1.0 } else { (squares / sum).max(1.0) }
     }
 
     /// Nothing is counted any more.
     fn forget(&mut self) {
         self.counter = None;
-        self.one_of = 1.0;
+        self.sampled = (0.0, 0.0);
         self.sent.clear();
         self.left.clear();
     }
@@ -323,7 +328,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.accesses().is_on() || !self.leads() {
             self.jobs.place.counting.forget();
         }
-        if !self.accesses().is_on() || now < self.jobs.place.counting.last_take + INTERVAL {
+        if !self.accesses().is_on() {
+            self.jobs.place.counting.last_take = now;
+            return;
+        }
+        if now < self.jobs.place.counting.last_take + INTERVAL {
             return;
         }
         let elapsed = now.saturating_sub(self.jobs.place.counting.last_take);
@@ -334,15 +343,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match (self.leads(), own, self.replica.raft.leader()) {
             (true, Some(own), _) => {
                 let counting = &mut self.jobs.place.counting;
-                let fades = (-elapsed.as_secs_f32() / MEMORY_S).exp();
-                counting.one_of = (counting.one_of * fades).max(1.0);
-                counting.sampled(noted.one_of);
+                counting.sampled_fades(elapsed);
+                counting.sampled(sum(&noted.accesses), noted.one_of());
                 let mut all = std::mem::take(&mut counting.sent);
                 all.extend(noted.accesses);
                 self.count_accesses(own, &merged(all));
             }
             (false, _, Some(leader)) if !noted.accesses.is_empty() => {
-                self.send(leader, Content::Accesses(sent(&noted.accesses, noted.one_of)));
+                self.send(leader, Content::Accesses(sent(&noted.accesses, noted.one_of())));
             }
             _ => {}
         }
@@ -354,10 +362,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let counting = &mut self.jobs.place.counting;
-        counting.sampled(counted.one_of);
         let mut more = taken(counted);
+        counting.sampled(sum(&more), counted.one_of);
         let room = limits::ACCESSES_NOTED_MAX.saturating_sub(counting.sent.len());
-        counting.dropped += more.len().saturating_sub(room) as u64;
+        counting.dropped += sum(more.get(room..).unwrap_or_default()) as u64;
         more.truncate(room);
         counting.sent.append(&mut more);
     }
@@ -366,6 +374,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (now, noted) = (self.now.monotonic, self.machine.accesses());
         self.jobs.place.counting.count(now, own, accesses, |name| noted.client_of(name));
     }
+}
+
+/// How many accesses these stand for.
+fn sum(accesses: &[Access]) -> f32 {
+    accesses.iter().map(|one| one.count).sum()
 }
 
 fn sent(noted: &[Access], one_of: f32) -> CountedAccesses {

@@ -1,5 +1,6 @@
 //! The bars that are met or missed in virtual time: what `portolan lab paper portkey` compares.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -23,13 +24,20 @@ struct Paper {
 }
 
 /// Runs the paper's experiments.
-pub(super) fn measure(programs: &Programs, quick: bool) -> Result<Vec<Goal>, String> {
+pub(super) fn measure(
+    programs: &Programs,
+    cabs: Option<&Path>,
+    quick: bool,
+) -> Result<Vec<Goal>, String> {
     let folder = systems::folder()?;
     let file = folder.path().join("portkey.json");
     let mut lab = Command::new(&programs.portolan);
     lab.args(["lab", "paper", "portkey"]);
     if quick {
         lab.arg("--quick");
+    }
+    if let Some(cabs) = cabs {
+        lab.arg("--cabs").arg(cabs);
     }
     run(lab.arg("--json").arg(&file).stdout(Stdio::null()))?;
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;

@@ -7,21 +7,37 @@
 //! | --- | --- |
 //! | `count` | GETs of global keys whose accesses are counted, beside the same GETs without, at 10 thousand and a million keys |
 //! | `lab` | the bars of `portolan lab paper portkey`, once, in virtual time |
+//! | `solver` | the solver's speed, with 1 and 10 million groups |
 //!
-//! Left out: how fast groups are lent between processes. On loopback no site is nearer than another, so nothing moves.
+//! Left out: how fast groups are lent between processes. On loopback no site is nearer than another, so nothing moves; the lab has
+//! whole sites for it.
 
 mod count;
 mod lab;
 mod results;
+mod solver;
 
-use super::{Options, command, disk, machine, read_results, systems, write_results};
+use std::path::PathBuf;
+
+use super::{command, disk, machine, read_results, systems, write_results};
 use results::Results;
 
 /// All rows, in the order in which they are measured.
-const ROWS: [&str; 2] = ["lab", "count"];
+const ROWS: [&str; 3] = ["lab", "solver", "count"];
+
+/// How it is run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: super::Options,
+
+    /// Recorded cabs for the lab's goal about them (CSV: cab,t_s,lat,lon; may be gzipped); without it that one is left out.
+    #[arg(long, value_name = "FILE")]
+    cabs: Option<PathBuf>,
+}
 
 /// Measures, and writes what came of it.
-pub(crate) fn placement(options: &Options) -> Result<(), String> {
+pub(crate) fn placement(Options { common: options, cabs }: &Options) -> Result<(), String> {
     if let Some(path) = &options.from {
         let results = read_results::<Results>(path)?;
         return publish(&results, results.is_quick);
@@ -30,7 +46,10 @@ pub(crate) fn placement(options: &Options) -> Result<(), String> {
     let programs = command::build()?;
     let mut results = Results::new(machine::describe(&systems::root()?)?, options.quick)?;
     if options.wants("lab") {
-        results.lab = lab::measure(&programs, options.quick)?;
+        results.lab = lab::measure(&programs, cabs.as_deref(), options.quick)?;
+    }
+    if options.wants("solver") && !options.quick {
+        results.solver = Some(solver::measure()?);
     }
     if options.wants("count") {
         for repetition in 1..=options.repetitions() {

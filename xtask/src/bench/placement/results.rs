@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::count::{CLIENTS, Counts, PIPELINE, PLACEMENTS};
 use super::lab::Goal;
+use super::solver::Solved;
 use crate::bench::command::output;
 use crate::bench::disk::Fdatasync;
 use crate::bench::load::Report;
@@ -28,6 +29,8 @@ pub(super) struct Results {
     pub(super) is_quick: bool,
     pub(super) counts: Vec<Counts>,
     pub(super) lab: Vec<Goal>,
+    #[serde(default)]
+    pub(super) solver: Option<Solved>,
 }
 
 const INTRODUCTION: &str = "\
@@ -36,7 +39,9 @@ const INTRODUCTION: &str = "\
 Written by `cargo xtask bench placement`; do not edit. What the mode is: [docs/placement.md](../docs/placement.md).
 The site and the generator (`bench/load`) ran on this one machine, on loopback, from an empty disk in every repetition. Figures are the
 median of all runs and, in parentheses, the smallest and the largest. The bars of the lab are of virtual time, and come out alike on every
-machine; how they are measured is in [docs/lab.md](../docs/lab.md#portkey). The solver's are in [the record](../docs/record.md#speed-of-the-solver).
+machine; how they are measured is in [docs/lab.md](../docs/lab.md#portkey). The solver's are processor time of one thread, median and least
+of five. How soon the slots of a Redis or Valkey Cluster follow their users is in [its page](../docs/placement.md), and the seeds of worlds with adaptive
+placement are in [the record](../docs/record.md#seeds).
 ";
 
 impl Results {
@@ -49,6 +54,7 @@ impl Results {
             is_quick,
             counts: Vec::new(),
             lab: Vec::new(),
+            solver: None,
         })
     }
 
@@ -82,9 +88,11 @@ impl Results {
                 ),
             );
         }
-        for Goal { what, goal, here, met: is_met, missed_by } in &self.lab {
-            let met = met(*is_met, missed_by);
-            line(&mut page, &format!("| in the lab, {what} | {goal} | {here} | {met} |"));
+        let solver = self.solver.iter().flat_map(Solved::goals).map(|goal| ("solver, ", goal));
+        let lab = self.lab.iter().cloned().map(|goal| ("in the lab, ", goal));
+        for (prefix, Goal { what, goal, here, met: is_met, missed_by }) in solver.chain(lab) {
+            let met = met(is_met, &missed_by);
+            line(&mut page, &format!("| {prefix}{what} | {goal} | {here} | {met} |"));
         }
         self.gets(&mut page);
         page

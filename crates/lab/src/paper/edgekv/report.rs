@@ -5,7 +5,7 @@ use super::experiment::{copies, hops};
 use super::result::findings::{self, CameOut, Finding};
 use super::result::{bars, constants};
 use super::{Figure, Keys, Results, Setting, Size};
-use crate::report::study::{self, Card, Cell, Chart, Study, Table};
+use crate::report::study::{self, Card, Cell, Chart, Study, Table, heads, text};
 use crate::report::{Tile, Tone};
 
 /// Table 3: the links, one way in ms, and Mbit/s.
@@ -56,14 +56,6 @@ fn tile(bar: &bars::Bar) -> Tile {
         _ => value.to_owned(),
     };
     Tile { label: bar.short.to_owned(), value, note: format!("goal: {}", bar.goal), tone }
-}
-
-fn text(words: &str) -> Cell {
-    Cell::Text(words.to_owned())
-}
-
-fn heads(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn bars_card(bars: &[bars::Bar]) -> Card {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Size;
+use super::goals::NUMBER;
+use super::own::Own;
 use crate::baselines::cops::{Cops, Lists};
 use crate::baselines::eventual::Eventual;
 use crate::baselines::gesto::{Attach, Gesto};
@@ -12,8 +14,9 @@ use crate::baselines::play::{Load, Measured, play};
 use crate::baselines::saturn::Saturn;
 use crate::baselines::{Layout, Modelled, Store};
 
-/// The figures of the paper that come of its evaluation; 0 is metadata against the number of sites.
-pub const FIGURES: [u8; 7] = [2, 3, 4, 5, 6, 7, 0];
+/// The figures of the paper that come of its evaluation; 0 is metadata against the number of sites, 1 Portolan's own
+/// causal keys.
+pub const FIGURES: [u8; 8] = [2, 3, 4, 5, 6, 7, 0, NUMBER];
 /// Access patterns: reads before a write of a key that is everywhere.
 pub const PATTERNS: [u32; 5] = [1, 9, 45, 90, 180];
 /// The pattern where a figure has one only.
@@ -36,10 +39,12 @@ pub enum System {
     Saturn,
     /// Gesto.
     Gesto,
+    /// Portolan's own causal keys; not in the paper.
+    Portolan,
 }
 
 impl System {
-    /// All of them.
+    /// Those of the paper.
     pub const ALL: [System; 5] =
         [System::Eventual, System::Cops, System::Occult, System::Saturn, System::Gesto];
 
@@ -52,6 +57,7 @@ impl System {
             System::Occult => "Occult",
             System::Saturn => "Saturn",
             System::Gesto => "Gesto",
+            System::Portolan => "Portolan",
         }
     }
 
@@ -65,6 +71,7 @@ impl System {
             System::Occult => Box::new(Modelled::new(all, Occult::new(layout))),
             System::Saturn => Box::new(Modelled::new(all, Saturn::new(layout))),
             System::Gesto => Box::new(Modelled::new(all, Gesto::new(layout, Attach::Paper))),
+            System::Portolan => Box::new(Own::new(layout)),
         }
     }
 }
@@ -155,6 +162,7 @@ pub fn scenes(figure: u8, size: Size) -> Vec<Scene> {
         5 => vec![Scene::Free],
         6 => CLIENTS[..few(CLIENTS.len())].iter().map(|clients| Scene::Clients(*clients)).collect(),
         7 => vec![Scene::Moves],
+        NUMBER => vec![Scene::Pattern(PATTERN), Scene::Free, Scene::Moves],
         _ => SITES[..few(SITES.len())].iter().map(|sites| Scene::Sites(*sites)).collect(),
     }
 }
@@ -162,8 +170,13 @@ pub fn scenes(figure: u8, size: Size) -> Vec<Scene> {
 /// All runs, each once, in a fixed order.
 #[must_use]
 pub fn points(figures: &[u8], size: Size) -> Vec<Point> {
-    let scenes = figures.iter().flat_map(|figure| scenes(*figure, size));
-    let points = scenes.flat_map(|scene| System::ALL.map(|system| Point { scene, system, size }));
+    let of_figure = |figure: &u8| {
+        let own = (*figure == NUMBER).then_some(System::Portolan);
+        let systems = System::ALL.into_iter().chain(own);
+        let of = move |scene| systems.clone().map(move |system| Point { scene, system, size });
+        scenes(*figure, size).into_iter().flat_map(of)
+    };
+    let points = figures.iter().flat_map(of_figure);
     // COPS has no bound without writes that compress its lists; the paper leaves it out there.
     let mut points: Vec<Point> =
         points.filter(|point| (point.scene, point.system) != (Scene::Free, System::Cops)).collect();
@@ -181,6 +194,7 @@ mod tests {
         let count = |figures: &[u8]| points(figures, Size::Quick).len();
         assert_eq!((count(&[2]), count(&[3]), count(&[3, 4]), count(&[2, 3])), (5, 25, 25, 25));
         assert_eq!((count(&[5]), count(&[6]), count(&[7]), count(&[0])), (4, 10, 5, 10));
-        assert_eq!(points(&FIGURES, Size::Paper).len(), 25 + 4 + 40 + 5 + 25);
+        assert_eq!(count(&[NUMBER]), 6 + 5 + 6);
+        assert_eq!(points(&FIGURES, Size::Paper).len(), 25 + 4 + 40 + 5 + 25 + 3);
     }
 }

@@ -16,12 +16,14 @@
 //! | file | its one idea |
 //! | --- | --- |
 //! | [`experiment`] | which runs make which figure |
+//! | [`goals`] | what Portolan's own causal keys are to reach |
+//! | [`own`] | Portolan's own causal keys, as one of the stores |
 //! | [`result`] | what came out, beside what was published |
 //! | [`report`] | all of it as a page and as JSON |
-//!
-//! A store of Portolan's own cores joins as one more [`experiment::System`].
 
 pub mod experiment;
+pub mod goals;
+pub mod own;
 pub mod report;
 pub mod result;
 

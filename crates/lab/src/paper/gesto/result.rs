@@ -4,8 +4,8 @@
 //! here is within a fifth of it, or on the stated side of it; *in shape* if the order or the trend that it
 //! states is here too.
 
-use super::Size;
 use super::experiment::{CLIENTS, PATTERN, PATTERNS, Point, Results, SITES, Scene, System, scenes};
+use super::{Size, goals};
 use crate::baselines::play::{Measured, quantile};
 use crate::report::study::{Across, Chart};
 
@@ -45,7 +45,7 @@ impl Finding {
 /// A figure.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// Its number in the paper; 0: it is not in the paper.
+    /// Its number in the paper; 0 and 1: it is not in the paper.
     pub number: u8,
     /// What it shows.
     pub title: &'static str,
@@ -61,7 +61,7 @@ pub struct Shown {
     pub findings: Vec<Finding>,
 }
 
-/// A figure of the paper.
+/// A figure of the paper, or one of ours.
 #[must_use]
 pub fn shown(figure: u8, results: &Results, size: Size) -> Shown {
     let runs = Runs { results, size };
@@ -72,6 +72,7 @@ pub fn shown(figure: u8, results: &Results, size: Size) -> Shown {
         5 => runs.figure_5(),
         6 => runs.figure_6(),
         7 => runs.figure_7(),
+        goals::NUMBER => goals::shown(results, size),
         _ => runs.metadata(),
     }
 }
@@ -104,7 +105,7 @@ fn half_move(measured: &Measured) -> f64 {
 }
 
 /// The points of a cumulative distribution, in ms.
-fn cumulative(values_us: &[u64]) -> Vec<(f64, f64)> {
+pub(super) fn cumulative(values_us: &[u64]) -> Vec<(f64, f64)> {
     let steps = if values_us.is_empty() { 0..0 } else { 0..51 };
     steps
         .map(|step| (ms(quantile(values_us, f64::from(step) / 50.0)), f64::from(step) * 2.0))
@@ -667,15 +668,17 @@ mod tests {
             points(&FIGURES, Size::Quick).into_iter().map(|point| (point, point.run())).collect();
         for figure in FIGURES {
             let shown = shown(figure, &results, Size::Quick);
-            assert_eq!((shown.number, shown.heads.len()), (figure, 5));
-            assert!(shown.rows.iter().all(|(_, cells)| cells.len() == 5));
+            let columns = if figure == goals::NUMBER { 4 } else { 5 };
+            assert_eq!((shown.number, shown.heads.len()), (figure, columns));
+            assert!(shown.rows.iter().all(|(_, cells)| cells.len() == columns));
             let cells = shown.rows.iter().flat_map(|(_, cells)| cells);
             assert!(
                 !cells.into_iter().any(|cell| cell.contains("NaN")),
                 "{figure}: {:?}",
                 shown.rows
             );
-            assert!(!shown.charts.is_empty() && !shown.findings.is_empty());
+            assert!(!shown.charts.is_empty());
+            assert_eq!(shown.findings.is_empty(), figure == goals::NUMBER);
             for finding in &shown.findings {
                 assert!(!finding.here.contains("NaN"), "{figure}: {}", finding.here);
             }

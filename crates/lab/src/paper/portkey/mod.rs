@@ -38,5 +38,5 @@ pub enum Size {
 
 /// What a request and its answer have beside the value.
 pub(crate) const REQUEST_BYTES: u32 = 64;
-/// What a move has beside the value: two commits' messages, and the profile that goes along.
+/// What a move has beside the value: the messages of two commits.
 pub(crate) const MOVE_BYTES: u32 = 256;

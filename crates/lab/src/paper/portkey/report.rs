@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::experiment::Results;
 use super::result::Shown;
-use super::result::bars::{Bar, Others};
+use super::result::bars::Others;
 use super::{Point, Size};
-use crate::report::study::{Across, Card, Cell, Chart, Study, Table};
+use crate::paper::bar::{self, Bar};
+use crate::report::study::{Across, Card, Cell, Chart, Study, Table, heads, text};
 use crate::report::{Tile, Tone};
 
 /// All that is shown.
@@ -21,14 +22,6 @@ pub struct Outcome<'a> {
     pub others: &'a Others,
     /// How much was done.
     pub size: Size,
-}
-
-fn text(words: &str) -> Cell {
-    Cell::Text(words.to_owned())
-}
-
-fn heads(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 impl Outcome<'_> {
@@ -89,21 +82,9 @@ impl Outcome<'_> {
     }
 
     fn bars_card(&self) -> Card {
-        let row = |bar: &Bar| {
-            let verdict =
-                if bar.met { "met".to_owned() } else { format!("missed by {}", bar.missed_by) };
-            vec![text(&bar.what), text(&bar.goal), text(&bar.here), Cell::Verdict(verdict, bar.met)]
-        };
-        let rows = self.bars.iter().map(row).collect();
-        let heads = heads(&["what", "goal", "here", ""]);
-        Card::Tables {
-            title: "Goals".to_owned(),
-            about: "Medians over the seeds; ours against the optimum of the same world, which knows places and \
-                    rates of the future and pays for its moves."
-                .to_owned(),
-            wide: true,
-            tables: vec![Table { file: "goals".to_owned(), heads, rows, words: true }],
-        }
+        let about = "Medians over the seeds; ours against the optimum of the same world, which knows places and \
+                     rates of the future and pays for its moves.";
+        bar::card(self.bars, about)
     }
 
     fn tight_card(&self) -> Card {
@@ -167,15 +148,6 @@ impl Outcome<'_> {
                 "findings": figure.findings.iter().map(finding).collect::<Vec<_>>(),
             })
         };
-        let bar = |bar: &Bar| {
-            json!({
-                "what": bar.what,
-                "goal": bar.goal,
-                "here": bar.here,
-                "met": bar.met,
-                "missed_by": bar.missed_by,
-            })
-        };
         let tight = |tight: &super::experiment::capacity::Tight| {
             json!({
                 "room_percent": tight.room,
@@ -186,7 +158,7 @@ impl Outcome<'_> {
             })
         };
         json!({
-            "bars": self.bars.iter().map(bar).collect::<Vec<_>>(),
+            "bars": bar::json(self.bars),
             "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
             "capacity": self.others.tight.iter().map(tight).collect::<Vec<_>>(),
             "runs": self.results.iter().map(run).collect::<Vec<_>>(),

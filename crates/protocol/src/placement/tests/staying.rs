@@ -138,6 +138,32 @@ fn samples_of_few_accesses_move_nothing_to_and_fro() {
     );
 }
 
+/// After how many seconds a group whose users are all elsewhere is to move, at that many accesses a second of which one
+/// in `one_of` is counted.
+fn follows_after(per_s: f32, one_of: f32) -> Option<usize> {
+    let stability = Stability { memory_s: 10.0, one_of, ..rule(0.0, Planted::none()) };
+    let (latencies, rules, mut dice) = (two_sites(), Rules::none(2), Dice::new(5));
+    let near = Near::new(latencies.mean(), 2);
+    let solver = Solver::new(latencies.mean(), &near, &rules);
+    let (mut regrets, mut count) = (Regrets::new(1), 0.0_f32);
+    (1..=60).find(|_| {
+        count = count * (-0.1_f32).exp() + one_of * poisson(per_s / one_of, &mut dice);
+        let mut groups = Groups::new(2, 2);
+        groups.push(site(0), 1_000, [(origin(1), (count / 10.0).max(f32::MIN_POSITIVE))]);
+        let solution = solver.solve(&groups, u64::MAX);
+        regrets.ready(&stability, &solver, &groups, &solution, 1.0)[0]
+    })
+}
+
+#[test]
+fn sampled_groups_follow_their_users() {
+    // Five samples or so in ten seconds stand out from noise.
+    for (per_s, one_of) in [(1.0, 1.0), (10.0, 10.0), (100.0, 100.0)] {
+        let seconds = follows_after(per_s, one_of);
+        assert!(seconds.is_some_and(|seconds| seconds <= 15), "1 of {one_of}: {seconds:?}");
+    }
+}
+
 /// A user who jumps to the other site and back.
 fn jumping(every_s: usize) -> impl Fn(usize) -> [f32; 2] {
     move |second| if (second / every_s).is_multiple_of(2) { [4.0, 0.0] } else { [0.0, 4.0] }

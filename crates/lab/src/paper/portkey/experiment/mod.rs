@@ -9,13 +9,17 @@
 //! | [`optimal`] | strategies that know the future |
 //! | [`point`] | one run |
 //! | [`capacity`], [`liars`], [`scaling`] | runs of other kinds |
+//! | `cars` | whole sites, for [`lending`] and [`staying`] |
 
 pub mod capacity;
+mod cars;
+pub mod lending;
 pub mod liars;
 pub mod optimal;
 pub mod play;
 pub mod point;
 pub mod scaling;
+pub mod staying;
 pub mod strategy;
 pub mod workload;
 pub mod world;

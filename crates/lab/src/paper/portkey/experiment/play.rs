@@ -63,6 +63,8 @@ pub struct Measured {
     pub waited_ms: f64,
     /// Bytes of moves and of what the strategy has to know, as a share of the bytes of accesses.
     pub overhead: f64,
+    /// The same without moves.
+    pub overhead_still: f64,
     /// Mean and 95th percentile of each interval, from the very beginning.
     pub intervals: Vec<(f64, f64)>,
 }
@@ -181,9 +183,10 @@ pub fn play(
     measured.accesses = all.count;
     let measured_s = seconds.saturating_sub(rules.warm_s) as f64;
     let moved = measured.moves as f64 * f64::from(VALUE_BYTES + crate::paper::portkey::MOVE_BYTES);
-    let beside = moved + decider.overhead_bytes(measured_s, all.count);
+    let still = decider.overhead_bytes(measured_s, all.count);
     let own = all.count as f64 * f64::from(VALUE_BYTES + crate::paper::portkey::REQUEST_BYTES);
-    measured.overhead = beside / own.max(1.0);
+    measured.overhead = (moved + still) / own.max(1.0);
+    measured.overhead_still = still / own.max(1.0);
     measured
 }
 

@@ -354,13 +354,12 @@ impl Decide for Ours {
         self.count(at_ms, key, access.client, access.origin, 1.0);
     }
 
-    /// Four bytes in each forwarded access name its client, if clients are counted; each window each site probes
-    /// five others (64 bytes)
-    /// and publishes its row.
+    /// Nine bytes in each access name its client, if clients are counted; each window each site probes five others (64
+    /// bytes) and publishes its row.
     fn overhead_bytes(&self, seconds: f64, accesses: u64) -> f64 {
         let windows = seconds / WINDOW_S as f64;
         let sites = self.sites as f64;
-        let names = if self.goal.by_site { 0.0 } else { 4.0 };
+        let names = if self.goal.by_site { 0.0 } else { 9.0 };
         accesses as f64 * names + windows * sites * (5.0 * 64.0 + 2.0 * sites)
     }
 }

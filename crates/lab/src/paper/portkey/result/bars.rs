@@ -1,57 +1,19 @@
 //! What has been set as a goal, and what came out. Nothing is fitted to it; a bar that is missed states by how
 //! much.
 
+use std::time::Duration;
+
 use protocol::placement::{Counter, Site, trial::Planted};
 
+use crate::paper::bar::Bar;
 use crate::paper::portkey::experiment::capacity::{self, Converged, Tight};
+use crate::paper::portkey::experiment::lending::{self, Lent, PAUSE_MS_MAX, PAUSES};
 use crate::paper::portkey::experiment::liars::{self, Lied};
 use crate::paper::portkey::experiment::point::{Point, Scene, Strategy};
+use crate::paper::portkey::experiment::staying::{self, Alike, JUMPS_S, Jumped};
 use crate::paper::portkey::experiment::workload::Workload;
 use crate::paper::portkey::experiment::{Results, mean, of_cabs, p95, seeds, spread};
 use crate::paper::portkey::{Measured, Size};
-
-/// A goal, and whether it was reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bar {
-    /// What is compared.
-    pub what: String,
-    /// What it should be.
-    pub goal: String,
-    /// What it is.
-    pub here: String,
-    /// Whether that will do.
-    pub met: bool,
-    /// By how much it is missed; empty: it is met.
-    pub missed_by: String,
-}
-
-fn at_least(what: &str, value: f64, goal: f64) -> Bar {
-    Bar {
-        what: what.to_owned(),
-        goal: format!("≥ {goal:.0} %"),
-        here: format!("{value:.1} %"),
-        met: value >= goal,
-        missed_by: if value >= goal {
-            String::new()
-        } else {
-            format!("{:.1} points", goal - value)
-        },
-    }
-}
-
-fn at_most(what: &str, value: f64, goal: f64) -> Bar {
-    Bar {
-        what: what.to_owned(),
-        goal: format!("≤ {goal:.0} %"),
-        here: format!("{value:.1} %"),
-        met: value <= goal,
-        missed_by: if value <= goal {
-            String::new()
-        } else {
-            format!("{:.1} points", value - goal)
-        },
-    }
-}
 
 /// What is needed beside the runs; empty: not run.
 #[derive(Debug, Clone, Default)]
@@ -62,17 +24,31 @@ pub struct Others {
     pub converged: Option<Converged>,
     /// Liars.
     pub lied: Vec<Lied>,
+    /// Groups that are lent and given back.
+    pub lent: Option<Lent>,
+    /// Sites that are alike but for noise.
+    pub alike: Option<Alike>,
+    /// Clients that jump to and fro.
+    pub jumped: Vec<Jumped>,
 }
 
 impl Others {
     /// Runs them.
     #[must_use]
     pub fn run(size: Size) -> Others {
-        let keys = if size == Size::Paper { 4_000 } else { 64 };
+        let (keys, groups, part) = match size {
+            Size::Paper => (4_000, 10_000, 1),
+            Size::Quick => (64, 600, 20),
+        };
         Others {
             tight: capacity::all(size),
             converged: Some(capacity::converge(size)),
             lied: liars::all(keys),
+            lent: Some(lending::lend(groups)),
+            alike: Some(staying::alike(20, Duration::from_secs(3_600 / part))),
+            jumped: JUMPS_S
+                .map(|every_s| staying::jump(every_s, Duration::from_secs(1_200 / part)))
+                .into(),
         }
     }
 }
@@ -88,11 +64,11 @@ pub fn all(results: &Results, others: &Others, size: Size) -> Vec<Bar> {
         if tight.strategy == Strategy::Ours {
             let what =
                 format!("capacity {:.2} × the data: above the dual bound", *room as f64 / 100.0);
-            bars.push(at_most(&what, tight.excess_percent, 2.0));
+            bars.push(Bar::at_most(what, (tight.excess_percent, 2.0), " %"));
         }
         if *room == 105 && tight.strategy == Strategy::Ours {
             let what = format!("capacity 1.05: unchanged keys moved a window, {name}");
-            bars.push(at_most(&what, tight.churn_percent, 10.0));
+            bars.push(Bar::at_most(what, (tight.churn_percent, 10.0), " %"));
         }
     }
     if let Some(converged) = &others.converged {
@@ -115,6 +91,9 @@ pub fn all(results: &Results, others: &Others, size: Size) -> Vec<Bar> {
         });
     }
     bars.extend(others.lied.iter().map(of_liars));
+    bars.extend(others.alike.iter().map(of_alike));
+    bars.extend(others.jumped.iter().flat_map(of_jumps));
+    bars.extend(others.lent.iter().flat_map(of_lent));
     bars.extend(of_overheads(results, size));
     bars
 }
@@ -130,6 +109,36 @@ fn of_liars(lied: &Lied) -> Bar {
         met: moved == 0,
         missed_by: if moved == 0 { String::new() } else { format!("{moved} keys") },
     }
+}
+
+fn of_alike(alike: &Alike) -> Bar {
+    let Alike { groups, hours, .. } = *alike;
+    let what = format!(
+        "sites alike but for 30 % noise, {groups} groups, {hours:.1} h: moves of a group an hour"
+    );
+    Bar::at_most(what, (alike.per_hour(), 1.0), "")
+}
+
+fn of_jumps(jumped: &Jumped) -> [Bar; 2] {
+    let Jumped { every_s, paid_s, waited_s, would_have_s } = *jumped;
+    let of = |what: &str| format!("a client that jumps each {every_s} s, {what}");
+    let moves = "what moves make it wait, against all that it waits without any";
+    [
+        Bar::at_most(of(moves), (paid_s, would_have_s), " s"),
+        Bar::at_most(of("all that it waits, twice that"), (waited_s, 2.0 * would_have_s), " s"),
+    ]
+}
+
+fn of_lent(lent: &Lent) -> [Bar; 3] {
+    let [there, back] = [(0, "lent"), (1, "given back")].map(|(way, name)| {
+        let what = format!(
+            "a group of 1 KB {name}, idle sites, the longest of {PAUSES}: served nowhere for"
+        );
+        Bar::at_most(what, (lent.pauses_ms[way], PAUSE_MS_MAX), " ms")
+    });
+    let what = format!("{} groups lent and given back between two sites: a second", lent.groups);
+    let rate = Bar::at_least(what, (lent.per_s(), 2_000.0), "");
+    [there, back, rate.with(" (processors not counted)")]
 }
 
 fn of_workloads(results: &Results, size: Size) -> Vec<Bar> {
@@ -153,20 +162,20 @@ fn of_workloads(results: &Results, size: Size) -> Vec<Bar> {
             let random = one(Strategy::Random)?;
             let reduction = (random - one(ours)?) / (random - one(Strategy::Optimal)?);
             let what = format!("{}: reduction of the mean, of the optimum's", of(workload));
-            Some(at_least(&what, 100.0 * reduction, 90.0))
+            Some(Bar::at_least(what, (100.0 * reduction, 90.0), " %"))
         });
         all(&|workload| {
             let one = |strategy| median(workload, strategy, false, mean);
             let above = one(ours)? / one(Strategy::Optimal)? - 1.0;
             let what = format!("{}: mean above the optimal that pays", of(workload));
-            Some(at_most(&what, 100.0 * above, 5.0))
+            Some(Bar::at_most(what, (100.0 * above, 5.0), " %"))
         });
         all(&|workload| {
             let one = |strategy| median(workload, strategy, true, p95);
             let above = one(ours)? / one(Strategy::Optimal)? - 1.0;
             let what = format!("{}: p95 above the optimal for the p95", of(workload));
             let goal = if workload == Workload::PerClient { 10.0 } else { 2.0 };
-            Some(at_most(&what, 100.0 * above, goal))
+            Some(Bar::at_most(what, (100.0 * above, goal), " %"))
         });
     }
     bars
@@ -179,37 +188,34 @@ fn of_cabs_run(results: &Results, size: Size) -> Option<Bar> {
     };
     let random = of(Strategy::Random)?;
     let below = |strategy| Some(100.0 * (1.0 - of(strategy)? / random));
-    let mut bar =
-        at_least("recorded cabs: mean below hash placement", below(Strategy::Ours)?, 77.0);
-    bar.here = format!(
-        "{} (by site {:.1} %, optimum {:.1} %, Portkey {:.1} %)",
-        bar.here,
+    let what = "recorded cabs: mean below hash placement";
+    let more = format!(
+        " (by site {:.1} %, optimum {:.1} %, Portkey {:.1} %)",
         below(Strategy::OursBySite)?,
         below(Strategy::Optimal)?,
         below(Strategy::Portkey)?
     );
-    Some(bar)
+    Some(Bar::at_least(what, (below(Strategy::Ours)?, 77.0), " %").with(&more))
 }
 
 /// Section 6.3, as far as it can be computed.
 fn of_overheads(results: &Results, size: Size) -> Vec<Bar> {
-    let overhead = |strategy| -> Option<f64> {
-        let of = |workload: Workload| {
-            results
-                .get(&Point::new(Scene::Base, workload, strategy, 1, size))
-                .map(|one| one.overhead)
-        };
+    let most = |strategy, of: fn(&Measured) -> f64| -> Option<f64> {
+        let at = |workload| Point::new(Scene::Base, workload, strategy, 1, size);
+        let of = |workload: Workload| results.get(&at(workload)).map(of);
         Workload::ALL.into_iter().filter_map(of).reduce(f64::max)
     };
+    let with_moves = |strategy| most(strategy, |one| one.overhead);
     let mut bars = Vec::new();
-    if let (Some(ours), Some(portkey)) = (overhead(Strategy::Ours), overhead(Strategy::Portkey)) {
-        let mut bar = at_most(
-            "bytes beside accesses, with moves, at most (paper: 0.75 to 3.11 %)",
-            100.0 * ours,
-            3.0,
-        );
-        bar.here = format!("{} (Portkey {:.1} %)", bar.here, 100.0 * portkey);
-        bars.push(bar);
+    if let Some(still) = most(Strategy::Ours, |one| one.overhead_still) {
+        let what = "bytes beside accesses of 1 KB, without moves, at most";
+        bars.push(Bar::at_most(what, (100.0 * still, 1.0), " %"));
+    }
+    if let (Some(ours), Some(portkey)) = (with_moves(Strategy::Ours), with_moves(Strategy::Portkey))
+    {
+        let what = "bytes beside accesses, with moves, at most (paper: 0.75 to 3.11 %)";
+        let more = format!(" (Portkey {:.1} %)", 100.0 * portkey);
+        bars.push(Bar::at_most(what, (100.0 * ours, 3.0), " %").with(&more));
     }
     let sketch = |servers: usize, keys: usize| (8 * servers + 16 * keys) as f64 / 1e6;
     let megabytes = |what: &str, value: f64, goal: f64| Bar {
@@ -220,13 +226,13 @@ fn of_overheads(results: &Results, size: Size) -> Vec<Bar> {
         missed_by: if value < goal { String::new() } else { format!("{:.2} MB", value - goal) },
     };
     bars.push(megabytes(
-        "a client's sketch, 4,096 servers and 50,000 keys",
+        "a client's sketch, 4,096 servers and 50,000 keys, by reckoning",
         sketch(4_096, 50_000),
         1.0,
     ));
     let counter = Counter::new(Site(0), 200_000, 10.0, Planted::none());
     bars.push(megabytes(
-        "profiles of 200,000 groups at a site",
+        "profiles of 200,000 groups at a site, without the table of latencies",
         counter.memory_bytes() as f64 / 1e6,
         20.0,
     ));

@@ -7,6 +7,7 @@ use super::super::super::failed::Failed;
 use super::super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
+use lab::paper::bar::Bar;
 use lab::paper::edgekv::experiment::figure::Across;
 use lab::paper::edgekv::experiment::{copies, real};
 use lab::paper::edgekv::report::study;
@@ -181,6 +182,18 @@ impl EdgeKv {
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
     Failed::cannot_serve(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Goals as a table.
+fn print_bars(bars: &[Bar]) -> Result<(), Failed> {
+    if bars.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(["GOAL", "SHOULD BE", "IS", ""]);
+    for bar in bars {
+        table.row([bar.what.clone(), bar.goal.clone(), bar.here.clone(), bar.verdict()]);
+    }
+    Ok(show::print(table)?)
 }
 
 /// Runs all points, as many at a time as there are processors, and shows the progress. Points

@@ -3,7 +3,7 @@
 use super::super::super::super::failed::Failed;
 use super::super::super::super::show::{self, Table};
 use super::super::{quoted, shown};
-use super::{cannot_write, run_all};
+use super::{cannot_write, print_bars, run_all};
 use clap::Args;
 use lab::mobility::{Track, trace};
 use lab::paper::portkey::experiment::scaling::{self, Case, Timed};
@@ -95,13 +95,7 @@ impl Portkey {
             study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
         }
         figures.iter().try_for_each(print_figure)?;
-        let mut table = Table::new(["GOAL", "SHOULD BE", "IS", ""]);
-        for bar in bars {
-            let verdict =
-                if bar.met { "met".to_owned() } else { format!("missed by {}", bar.missed_by) };
-            table.row([bar.what, bar.goal, bar.here, verdict]);
-        }
-        show::print(table)?;
+        print_bars(&bars)?;
         for path in [self.report, self.json, self.csv].iter().flatten() {
             show::print(format_args!("\nwritten: {}", path.display()))?;
         }
