@@ -164,7 +164,7 @@ impl Cursor {
 
     /// The next command, if there is one to send.
     fn next(&self, now: Duration, state: &impl Durable, region: &Region) -> Option<Places> {
-        let max = if self.stalled > 0 { 1 } else { limits::CAUSAL_OFFERS_INFLIGHT_MAX };
+        let max = if self.stalled > 0 { 1 } else { limits::CAUSAL_BRIDGED_INFLIGHT_MAX };
         if self.open.len() >= max {
             return None;
         }

@@ -39,8 +39,8 @@ pub(crate) struct Export {
     to: Option<(SiteId, u16)>,
     /// The last write that was offered; before it, all were. `None`: nothing since the last failure.
     offered: Option<Revision>,
-    /// The write before the first of each offer that is not answered, and its last one.
-    open: BTreeMap<u64, (Revision, Revision)>,
+    /// The write before the first of each offer that is not answered, its last one, and its bytes.
+    open: BTreeMap<u64, (Revision, Revision, usize)>,
     /// How often in a row the root's order was full.
     full: u32,
     last_id: u64,
@@ -74,7 +74,7 @@ impl Export {
             return steps;
         }
         let ordered = state.own_ordered();
-        while self.open.len() < limits::CAUSAL_OFFERS_INFLIGHT_MAX {
+        while self.has_room() {
             let after = self.offered.unwrap_or(ordered).max(ordered);
             let mut writes = state.unordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
             writes.truncate(limits::CAUSAL_OFFER_WRITES_MAX);
@@ -88,8 +88,8 @@ impl Export {
             self.shared = self.shared.max(last);
             self.offered = Some(last);
             self.last_id += 1;
-            self.open.insert(self.last_id, (after, last));
             let bytes = writes.iter().map(CausalWrite::payload_bytes).sum::<usize>();
+            self.open.insert(self.last_id, (after, last, bytes));
             self.sent_bytes += bytes as u64;
             let after = if self.planted.is(Bug::OffersUnchained) { Revision(0) } else { after };
             let offer = Offer { site: region.own, after, writes };
@@ -99,6 +99,14 @@ impl Export {
         steps
     }
 
+    /// Whether one more offer may be under way. If each commit were not offered as it comes, over a long way writes would wait for the
+    /// answers to those before.
+    fn has_room(&self) -> bool {
+        let bytes = self.open.values().map(|(.., bytes)| bytes).sum::<usize>();
+        self.open.len() < limits::CAUSAL_OFFERS_INFLIGHT_MAX
+            && bytes < limits::CAUSAL_OFFERS_INFLIGHT_BYTES_MAX
+    }
+
     /// Whether a site has a write's content without being sent it.
     fn has_it(&self, region: &Region, site: SiteId) -> bool {
         site == region.own || site == region.root
@@ -106,7 +114,7 @@ impl Export {
 
     /// The root's answer to an offer.
     pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
-        let Some((after, last)) = self.open.remove(&id) else { return };
+        let Some((after, last, _)) = self.open.remove(&id) else { return };
         match outcome {
             Ok(Answer::Done(ordered)) if *ordered >= last => self.full = 0,
             Ok(Answer::Done(ordered)) if *ordered >= after => {
