@@ -112,6 +112,9 @@ fn print_figure(shown: &Shown) -> Result<(), Failed> {
     };
     let values = Table::of(heads, shown.rows.iter().map(row).collect());
     show::print(format_args!("{}\n{}\n{values}\n", shown.title, shown.about))?;
+    if shown.findings.is_empty() {
+        return Ok(());
+    }
     let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "CAME OUT"]);
     for finding in &shown.findings {
         let (what, published) = (finding.what.to_owned(), finding.published.to_owned());
