@@ -33,7 +33,7 @@ enum Bench {
     /// Global keys: slots that move, beside Valkey's; forwarding; how often holders are known.
     Global(bench::Options),
     /// Placement: what it costs to count accesses, and the bars that the lab measures.
-    Placement(bench::placement::Options),
+    Placement(bench::placement::PlacementOptions),
 }
 
 fn main() -> ExitCode {
@@ -51,5 +51,16 @@ fn main() -> ExitCode {
             eprintln!("xtask: {reason}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Task::command().debug_assert();
     }
 }

@@ -27,7 +27,7 @@ const ROWS: [&str; 3] = ["lab", "solver", "count"];
 
 /// How it is run.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct PlacementOptions {
     #[command(flatten)]
     common: super::Options,
 
@@ -37,7 +37,9 @@ pub(crate) struct Options {
 }
 
 /// Measures, and writes what came of it.
-pub(crate) fn placement(Options { common: options, cabs }: &Options) -> Result<(), String> {
+pub(crate) fn placement(
+    PlacementOptions { common: options, cabs }: &PlacementOptions,
+) -> Result<(), String> {
     if let Some(path) = &options.from {
         let results = read_results::<Results>(path)?;
         return publish(&results, results.is_quick);
