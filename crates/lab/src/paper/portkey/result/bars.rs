@@ -10,7 +10,7 @@ use crate::paper::portkey::experiment::capacity::{self, Converged, Tight};
 use crate::paper::portkey::experiment::lending::{self, Lent, PAUSE_MS_MAX, PAUSES};
 use crate::paper::portkey::experiment::liars::{self, Lied};
 use crate::paper::portkey::experiment::point::{Point, Scene, Strategy};
-use crate::paper::portkey::experiment::staying::{self, Alike, JUMPS_S, Jumped};
+use crate::paper::portkey::experiment::staying::{self, Alike, JUMPS_S, Jumped, NOISY};
 use crate::paper::portkey::experiment::workload::Workload;
 use crate::paper::portkey::experiment::{Results, mean, of_cabs, p95, seeds, spread};
 use crate::paper::portkey::{Measured, Size};
@@ -45,7 +45,7 @@ impl Others {
             converged: Some(capacity::converge(size)),
             lied: liars::all(keys),
             lent: Some(lending::lend(groups)),
-            alike: Some(staying::alike(20, Duration::from_secs(3_600 / part))),
+            alike: Some(staying::alike(20, Duration::from_secs(3_600 / part), NOISY)),
             jumped: JUMPS_S
                 .map(|every_s| staying::jump(every_s, Duration::from_secs(1_200 / part)))
                 .into(),
