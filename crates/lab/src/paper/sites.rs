@@ -30,7 +30,7 @@ impl<C> Sites<C> {
     ) -> Sites<C> {
         let mut lab = Simulation::new(seed, settings);
         for (site, nodes) in nodes.iter().enumerate() {
-            lab.add_site(&format!("s{site}"), Link::constant(0.1));
+            lab.add_site(format!("s{site}"), Link::constant(0.1));
             for _ in 0..*nodes {
                 lab.add_node(site, false);
             }
