@@ -119,7 +119,11 @@ impl Counting {
 
     /// Of so many accesses together one in `one_of` was counted, here or at another node.
     fn sampled(&mut self, accesses: f32, one_of: f32) {
+        let one_of = if one_of.is_finite() { one_of } else { 1.0 };
         let one_of = one_of.clamp(1.0, Sampler::ONE_OF_MAX as f32);
+        if !accesses.is_finite() {
+            return;
+        }
         self.sampled = (self.sampled.0 + accesses, self.sampled.1 + accesses * one_of);
     }
 

@@ -88,7 +88,7 @@ fn of_saturn(own: &Measured, saturn: &Measured) -> Bar {
     Bar::at_most(what, (later as f64, 0.0), "").with(&more)
 }
 
-/// Of the pair of sites with the root on their way where it is the latest.
+/// Of the pair of sites with the root on their way where it is the latest beside eventual's.
 fn of_visibility(own: &Measured, eventual: &Measured) -> Bar {
     let layout = Layout::table_one(1);
     let way = |one: usize, other: usize| match one == other {
@@ -114,8 +114,7 @@ fn of_visibility(own: &Measured, eventual: &Measured) -> Bar {
     let known = above.filter(|(above, ..)| above.is_finite());
     let (above, here, least) =
         known.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::NAN, f64::NAN, f64::NAN));
-    let what =
-        "remote visibility where the root is on the way, p90 of the latest pair: above eventual";
+    let what = "remote visibility where the root is on the way, p90, the pair with the greatest excess: above eventual";
     let more = format!(" ({:.2} and {:.2} ms)", ms(here), ms(least));
     Bar::at_most(what, (100.0 * (above - 1.0), 10.0), " %").with(&more)
 }
@@ -140,8 +139,7 @@ fn of_moves(own: &Measured, eventual: &Measured) -> [Bar; 2] {
     let late = own.moved.len() - own.moved.iter().filter(is_in_time).count();
     let percent = 100.0 * late as f64 / (own.moved.len() as f64).max(1.0);
     let p99 = ms(quantile(&own.moves_us, 0.99));
-    let what =
-        "moves that wait longer than a round trip to the root, or the way over it, and commits";
+    let what = "moves that wait longer than a round trip to the root, or the way over it, and three commits";
     let more = format!(" ({late} of {}; p99 {p99:.1} ms)", own.moved.len());
     [of_half, Bar::at_most(what, (percent, 1.0), " %").with(&more)]
 }

@@ -5,7 +5,7 @@
 //! this node's own decisions go by, is a *version*: another one is made when a round trip is shorter than it was published, or longer by more than
 //! the rule's share, or a site has come or gone, with these alone. After as long as a full round those that are a little longer
 //! rise by a fourth of that. Noise only adds to a round trip, and of a site that is seldom asked the least is the noisier one: so what is published
-//! nears the way itself, noise moves no group, and a question for round trips that have not changed is answered by
+//! nears the way itself. Noise of a few percent moves no group. A question for round trips that have not changed is answered by
 //! their version alone.
 
 use super::{WINDOW, us};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use wire::inter_site::LatenciesMessage;
 
 /// Questions of a site in a second: for round trips, and probes. With their answers, and with as many from other sites,
-/// they are less than 2 KB/s, headers of packets included.
+/// they are less than 2 KB/s, headers of packets included, while round trips are as they were: those of a hundred sites are half a KB.
 pub(super) const QUESTIONS_PER_S_MAX: usize = 3;
 
 /// See the module.

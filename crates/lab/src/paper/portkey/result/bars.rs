@@ -122,7 +122,7 @@ fn of_alike(alike: &Alike) -> Bar {
 fn of_jumps(jumped: &Jumped) -> [Bar; 2] {
     let Jumped { every_s, paid_s, waited_s, would_have_s } = *jumped;
     let of = |what: &str| format!("a client that jumps each {every_s} s, {what}");
-    let moves = "what moves make it wait, against all that it waits without any";
+    let moves = "what its reads take beyond a round trip, against all that it waits without moves";
     [
         Bar::at_most(of(moves), (paid_s, would_have_s), " s"),
         Bar::at_most(of("all that it waits, twice that"), (waited_s, 2.0 * would_have_s), " s"),
