@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use model::{
-    Answer, Body, Bytes, Command, DeploymentCommand, DeploymentId, KeyspaceId, KeyspaceSpec,
-    RegistryChange, Request, SiteId, Slot,
+    Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, KeyspaceId,
+    KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, Write,
 };
 use protocol::site::Ticket;
 
@@ -105,4 +105,22 @@ impl<C> Sites<C> {
 /// A key by its number, behind a prefix.
 pub(super) fn key(prefix: &str, number: impl std::fmt::Display) -> Bytes {
     Bytes::from(format!("{prefix}{number}").into_bytes())
+}
+
+/// Puts a value of so many bytes.
+pub(super) fn put(keyspace: KeyspaceId, key: Bytes, bytes: usize) -> Body {
+    let write = Write::Put {
+        key,
+        value: Bytes::from(vec![b'x'; bytes]),
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        return_old: false,
+    };
+    Body::Write(Command::Write { keyspace, write, request: None })
+}
+
+/// A linearizable read; of a session, what it covers.
+pub(super) fn get(keyspace: KeyspaceId, key: Bytes) -> Body {
+    let consistency = ReadConsistency::Linearizable;
+    Body::Read { keyspace, query: Query::Get { key }, consistency }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use model::{Body, Bytes, Command, Condition, Expiry, KeyspaceSpec, Request, SessionToken, Write};
+use model::{Bytes, KeyspaceSpec, Request, SessionToken};
 
 use super::Size;
 use super::experiment::{PATTERN, Point, Results, Scene, System};
@@ -16,7 +16,7 @@ use crate::baselines::Layout;
 use crate::baselines::play::{Measured, Moved, quantile};
 use crate::link::Link;
 use crate::paper::bar::Bar;
-use crate::paper::sites::{MS, Sites, key};
+use crate::paper::sites::{MS, Sites, key, put};
 use crate::report::study::{Across, Chart};
 use crate::simulation::{Down, Settings};
 
@@ -39,7 +39,7 @@ pub fn all(results: &Results, size: Size, resumed: Option<Duration>) -> Vec<Bar>
     if let Some((own, eventual)) = both(Scene::Free) {
         let saturn = of(Scene::Free, System::Saturn);
         bars.extend(saturn.map(|saturn| of_saturn(own, saturn)));
-        bars.push(of_visibility(own, eventual));
+        bars.extend(of_visibility(own, eventual));
     }
     if let Some((own, eventual)) = both(Scene::Moves) {
         bars.extend(of_moves(own, eventual));
@@ -89,7 +89,7 @@ fn of_saturn(own: &Measured, saturn: &Measured) -> Bar {
 }
 
 /// Of the pair of sites with the root on their way where it is the latest beside eventual's.
-fn of_visibility(own: &Measured, eventual: &Measured) -> Bar {
+fn of_visibility(own: &Measured, eventual: &Measured) -> Option<Bar> {
     let layout = Layout::table_one(1);
     let way = |one: usize, other: usize| match one == other {
         true => 0,
@@ -112,11 +112,10 @@ fn of_visibility(own: &Measured, eventual: &Measured) -> Bar {
         (here / least, here, least)
     });
     let known = above.filter(|(above, ..)| above.is_finite());
-    let (above, here, least) =
-        known.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::NAN, f64::NAN, f64::NAN));
+    let (above, here, least) = known.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let what = "remote visibility where the root is on the way, p90, the pair with the greatest excess: above eventual";
     let more = format!(" ({:.2} and {:.2} ms)", ms(here), ms(least));
-    Bar::at_most(what, (100.0 * (above - 1.0), 10.0), " %").with(&more)
+    Some(Bar::at_most(what, (100.0 * (above - 1.0), 10.0), " %").with(&more))
 }
 
 /// What all but one in a hundred moves take above the way to the site and back is to be at most a round trip of it to the root, or the way
@@ -155,15 +154,8 @@ pub fn resume(seed: u64) -> Duration {
     let mut sites: Sites = Sites::new(&[3, 1], settings, |_, _| Link::constant(5.0), seed);
     let keyspace = sites.make(KeyspaceSpec::causal_region("cars", "car:"));
     sites.lab.run(5_000 * MS);
-    let put = |sites: &mut Sites, number: u64| {
-        let write = Write::Put {
-            key: key("car:", number % 100),
-            value: Bytes::from_static(b"x"),
-            condition: Condition::Always,
-            expiry: Expiry::Never,
-            return_old: false,
-        };
-        let body = Body::Write(Command::Write { keyspace, write, request: None });
+    let write = |sites: &mut Sites, number: u64| {
+        let body = put(keyspace, key("car:", number % 100), 1);
         let token = SessionToken::new(Bytes::new()).expect("it is short");
         sites.ask(1, Request { token: Some(token), ..Request::new(body) });
         sites.lab.answered.clear();
@@ -175,7 +167,7 @@ pub fn resume(seed: u64) -> Duration {
             let leader = sites.lab.leader(0).expect("the root has a leader");
             sites.lab.crash(leader, &Down::Killed);
         }
-        put(&mut sites, number);
+        write(&mut sites, number);
         sites.lab.run(MS);
         if sites.lab.ordered().len() > count {
             (count, longest) = (sites.lab.ordered().len(), longest.max(sites.lab.now() - last));

@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::{
-    Body, Bytes, CausalToken, Command, Condition, Expiry, KeyspaceId, KeyspaceSpec, Miss, Position,
-    Query, ReadConsistency, Request, Revision, SessionToken, SiteId, Write,
+    Bytes, CausalToken, KeyspaceId, KeyspaceSpec, Miss, Position, Request, Revision, SessionToken,
+    SiteId,
 };
 use protocol::site::Ticket;
 
 use crate::baselines::{Answer, Ask, Layout, Spent, Store, Version, Visible};
 use crate::link::Link;
-use crate::paper::sites::{MS, Sites, key};
+use crate::paper::sites::{MS, Sites, get, key, put};
 use crate::simulation::{Settings, Stepped};
 
 /// How long a commit takes.
@@ -57,7 +57,8 @@ pub struct Own {
     began: Duration,
     /// By group of sites; the last one is everywhere.
     keyspaces: Vec<KeyspaceId>,
-    ids: Vec<SiteId>,
+    /// By place: the site of the simulation.
+    at: Vec<usize>,
     clients: Vec<Client>,
     waiting: BTreeMap<Ticket, usize>,
     issued: BTreeMap<(SiteId, Revision), Issued>,
@@ -88,15 +89,15 @@ impl Own {
             Link::constant(delay_us[of[one]][of[other]] as f64 / 1_000.0)
         };
         let mut sites = Sites::new(&vec![1; layout.sites()], settings, links, 1);
-        let mut ids = vec![SiteId(0); layout.sites()];
-        places.iter().enumerate().for_each(|(at, place)| ids[*place] = sites.id(at));
+        let mut at = vec![0; layout.sites()];
+        places.iter().enumerate().for_each(|(site, place)| at[*place] = site);
         let to_root_us = |place: &usize| layout.delay_us[*place][layout.root];
         let beside = places[1..].iter().copied().min_by_key(to_root_us).unwrap_or(layout.root);
         let keyspaces = (0..=layout.groups.len()).map(|group| {
             let (name, prefix) = (format!("g{group}"), format!("{group}:"));
             let held = layout.groups.get(group).map(|held| held.iter().chain([&beside]));
             let mut held: Vec<SiteId> =
-                held.into_iter().flatten().map(|place| ids[*place]).collect();
+                held.into_iter().flatten().map(|place| sites.id(at[*place])).collect();
             held.sort_unstable();
             held.dedup();
             let spec = KeyspaceSpec::causal_region(name, prefix);
@@ -117,7 +118,7 @@ impl Own {
             layout: layout.clone(),
             sites,
             keyspaces,
-            ids,
+            at,
             waiting: BTreeMap::new(),
             issued: BTreeMap::new(),
             placed: Vec::new(),
@@ -129,13 +130,6 @@ impl Own {
         (self.sites.lab.now() - self.began).as_micros() as u64
     }
 
-    /// The site of the simulation at a place.
-    fn at(&self, place: usize) -> usize {
-        let id = self.ids[place];
-        let all = &self.sites.lab.sites;
-        all.iter().position(|site| site.id == Some(id)).expect("all have joined")
-    }
-
     fn keyspace(&self, number: u32) -> (KeyspaceId, Bytes) {
         let group = self.layout.group(number).unwrap_or(self.layout.groups.len());
         (self.keyspaces[group], key(&format!("{group}:"), number))
@@ -144,9 +138,8 @@ impl Own {
     fn arrive(&mut self, client: usize) {
         let Client { asked, site, token, .. } = &self.clients[client];
         let read = |number| {
-            let ((keyspace, key), consistency) =
-                (self.keyspace(number), ReadConsistency::Linearizable);
-            Body::Read { keyspace, query: Query::Get { key }, consistency }
+            let (keyspace, key) = self.keyspace(number);
+            get(keyspace, key)
         };
         let body = match *asked {
             Ask::Read(number) => read(number),
@@ -154,18 +147,11 @@ impl Own {
             Ask::Move(_) => read(0),
             Ask::Write(number) => {
                 let (keyspace, key) = self.keyspace(number);
-                let write = Write::Put {
-                    key,
-                    value: Bytes::from(vec![b'x'; VALUE_BYTES]),
-                    condition: Condition::Always,
-                    expiry: Expiry::Never,
-                    return_old: false,
-                };
-                Body::Write(Command::Write { keyspace, write, request: None })
+                put(keyspace, key, VALUE_BYTES)
             }
         };
         let request = Request { token: Some(token.clone()), ..Request::new(body) };
-        let site = self.at(*site);
+        let site = self.at[*site];
         let ticket = self.sites.ask(site, request);
         self.waiting.insert(ticket, client);
         self.look();
@@ -192,7 +178,7 @@ impl Own {
         for (position, site, write) in &self.sites.lab.ordered()[self.placed.len()..] {
             self.placed.push((*position, self.issued.remove(&(*site, write.revision))));
         }
-        for place in 0..self.ids.len() {
+        for place in 0..self.at.len() {
             self.look_at(place);
         }
     }
@@ -200,7 +186,7 @@ impl Own {
     fn look_at(&mut self, place: usize) {
         let costs = self.layout.costs;
         let work_us = costs.order_us + costs.import_us + costs.apply_us;
-        let node = self.sites.lab.sites[self.at(place)].nodes[0];
+        let node = self.sites.lab.sites[self.at[place]].nodes[0];
         let now_us = self.now_us() + work_us as u64;
         let Some(standing) = self.sites.lab.region_standing(node) else { return };
         while let Some((position, issued)) = self.placed.get(self.imported[place])

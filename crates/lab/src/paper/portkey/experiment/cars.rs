@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use model::{
-    Body, Bytes, ClientName, Command, Condition, Expiry, GlobalCommand, Group, KeyspaceId,
-    KeyspaceSpec, Lending, Placement, Query, ReadConsistency, Request, SiteId, Slot, Write,
+    Body, Bytes, ClientName, Command, GlobalCommand, Group, KeyspaceId, KeyspaceSpec, Lending,
+    Placement, Request, SiteId, Slot,
 };
 use protocol::site::Ticket;
 
 use crate::link::{Latency, Link};
-use crate::paper::sites::{MS, Sites, key};
+use crate::paper::sites::{MS, Sites, get, key, put};
 use crate::simulation::{Settings, Simulation};
 
 /// Sites of a node each, whose commits take a millisecond; the node of a site has its number.
@@ -51,15 +51,7 @@ impl Cars {
     }
 
     pub(super) fn put(&mut self, site: usize, key: &Bytes, bytes: usize) -> Ticket {
-        let write = Write::Put {
-            key: key.clone(),
-            value: Bytes::from(vec![b'x'; bytes]),
-            condition: Condition::Always,
-            expiry: Expiry::Never,
-            return_old: false,
-        };
-        let command = Command::Write { keyspace: self.keyspace, write, request: None };
-        self.ask(site, Body::Write(command))
+        self.ask(site, put(self.keyspace, key.clone(), bytes))
     }
 
     /// How long a read takes.
@@ -70,9 +62,7 @@ impl Cars {
     }
 
     pub(super) fn ask_read(&mut self, site: usize, key: &Bytes) -> Ticket {
-        let (keyspace, query) = (self.keyspace, Query::Get { key: key.clone() });
-        let consistency = ReadConsistency::Linearizable;
-        self.ask(site, Body::Read { keyspace, query, consistency })
+        self.ask(site, get(self.keyspace, key.clone()))
     }
 
     pub(super) fn lend(&mut self, site: usize, step: Lending) -> Ticket {
