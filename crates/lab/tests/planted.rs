@@ -5,14 +5,14 @@ use lab::explore::{one, shrink};
 use lab::run::{Bug, Options};
 use lab::world::ready;
 
-/// Which bug, in which world it shows, the first seed (the first that shows it, where many before it do not), and
-/// how many seeds it may take.
+/// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds it may take. With
+/// a change of what a world draws another seed comes first: move the row there.
 const BUGS: [(Bug, &str, u64, u64); 51] = [
-    (Bug::SkipSync, "one-site", 1, 10),
-    (Bug::AnswerBeforeSync, "witness", 1, 100),
-    (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
+    (Bug::SkipSync, "one-site", 6, 10),
+    (Bug::AnswerBeforeSync, "witness", 9, 100),
+    (Bug::AcknowledgeBeforeQuorum, "three-sites", 3, 10),
     (Bug::ReadWithoutIndex, "three-sites", 1, 10),
-    (Bug::LeaseWithoutMargin, "leases", 1, 400),
+    (Bug::LeaseWithoutMargin, "leases", 22, 400),
     (Bug::LeaseThroughHandover, "leases", 1, 10),
     (Bug::ForgetVote, "elections", 1, 20),
     (Bug::ApplyTwice, "three-sites", 1, 10),
@@ -22,22 +22,22 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::ForgetRequests, "three-sites", 1, 10),
     (Bug::ServeFrozen, "global", 1, 40),
     (Bug::ForgetTail, "global", 40, 40),
-    (Bug::ForgetMovedAnswers, "global", 1, 100),
+    (Bug::ForgetMovedAnswers, "global", 3, 100),
     (Bug::KeepToken, "global", 1, 10),
     (Bug::TrustCopies, "global", 1, 10),
-    (Bug::GhostServes, "lost-site", 1, 40),
+    (Bug::GhostServes, "lost-site", 8, 40),
     (Bug::LeaseBehindCommit, "leases", 1, 10),
-    (Bug::WitnessPriority, "pairs", 1, 100),
+    (Bug::WitnessPriority, "pairs", 3, 100),
     (Bug::GateLast, "three-sites", 1, 10),
-    (Bug::SpreadUnchosen, "global", 1, 20),
+    (Bug::SpreadUnchosen, "global", 2, 20),
     (Bug::PromiseUnlogged, "global", 1, 20),
-    (Bug::TimeByWallClock, "witness", 1, 200),
+    (Bug::TimeByWallClock, "witness", 128, 200),
     (Bug::TrustOldDisks, "three-sites", 1, 10),
-    (Bug::EvictTheLiving, "three-sites", 1, 10),
+    (Bug::EvictTheLiving, "three-sites", 7, 10),
     (Bug::ForgetFailover, "failovers", 17, 60),
     (Bug::DropMirror, "failovers", 5, 40),
     (Bug::RetainNothing, "failovers", 12, 40),
-    (Bug::IgnoreHighestEpoch, "mixed", 1, 40),
+    (Bug::IgnoreHighestEpoch, "mixed", 8, 40),
     (Bug::AbortUnasked, "failovers", 16, 40),
     (Bug::MapsUncompared, "global", 1, 20),
     (Bug::MoveByMap, "failovers", 3, 40),
@@ -50,24 +50,25 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::ImportOverPending, "causal", 1, 10),
     (Bug::TrimmedUnimported, "causal", 1, 20),
     (Bug::ResyncUnordered, "causal", 1, 20),
-    (Bug::ResyncSwitchedEarly, "causal", 100, 40),
-    (Bug::ResyncKeepsDeleted, "causal", 1, 40),
-    (Bug::ClearPending, "causal", 1, 20),
+    (Bug::ResyncSwitchedEarly, "causal", 101, 40),
+    (Bug::ResyncKeepsDeleted, "causal", 2, 40),
+    (Bug::ClearPending, "causal", 5, 20),
     (Bug::ExpireByOwnClock, "causal", 1, 10),
-    (Bug::RootUndrained, "causal", 1, 40),
+    (Bug::RootUndrained, "causal", 2, 40),
     (Bug::RootOrdersOn, "causal", 1, 40),
     (Bug::RootForgetsOrdered, "causal", 1, 40),
     (Bug::ServeLent, "lending", 1, 10),
     (Bug::ServeGivenBack, "lending", 1, 10),
 ];
 
-/// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
+/// No world finds them within hundreds of seeds; other tests do.
 const SCRIPTED: [Bug; 25] = [
     // The leader's disk has to be lost within the moment in which it alone knows: `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
     // A write that is sent to two sites: `golden/retries.rs`.
     Bug::RetryForgotten,
     Bug::RetryUnmatched,
+    // A node that is cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,
