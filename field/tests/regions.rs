@@ -45,6 +45,18 @@ fn all_show(nodes: &[Node], key: &str, wanted: &str) {
     }
 }
 
+/// Waits until a region has ordered its writes, by itself. A write has its stamp from then on.
+fn wait_ordered(node: &Node) {
+    let ordered = eventually(LIMIT, || {
+        let region = json(node, &["region", "show", "--json"])?;
+        match region["last_revision"] == region["ordered_revision"] {
+            true => Ok(()),
+            false => Err(region.to_string()),
+        }
+    });
+    ordered.expect("a region orders by itself");
+}
+
 #[test]
 fn regions_come_to_the_same_and_sessions_go_from_one_to_another() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,19 +109,13 @@ fn regions_come_to_the_same_and_sessions_go_from_one_to_another() {
     // Two regions that cannot reach each other: what the later one has written stays.
     nodes[1].kill();
     call(&mut connect(&nodes[0]).unwrap(), &["SET", "car:3", "first"]).unwrap();
+    wait_ordered(&nodes[0]);
     nodes[0].kill();
     nodes[1].restart();
     std::thread::sleep(Duration::from_millis(100));
     let put = || call(&mut connect(&nodes[1])?, &["SET", "car:3", "second"]);
     eventually(LIMIT, put).unwrap();
-    let ordered = eventually(LIMIT, || {
-        let region = json(&nodes[1], &["region", "show", "--json"])?;
-        match region["last_revision"] == region["ordered_revision"] {
-            true => Ok(()),
-            false => Err(region.to_string()),
-        }
-    });
-    ordered.expect("a region orders by itself");
+    wait_ordered(&nodes[1]);
     nodes[0].restart();
     all_show(&nodes, "car:3", "second");
 
