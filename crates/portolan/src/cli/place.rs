@@ -67,7 +67,7 @@ pub(crate) struct Place {
     /// How long a server may take to answer
     #[arg(long, value_name = "TIME", value_parser = length, default_value = "5s")]
     timeout: Length,
-    /// The password, for a URL without one
+    /// The password, for a URL without one: with or without a user (redis://ann@…)
     #[arg(long, env = "PORTOLAN_REDIS_PASSWORD", hide_env_values = true)]
     password: Option<String>,
     /// The CA (PEM) that has signed the servers' certificates, for rediss://
@@ -92,7 +92,9 @@ impl Place {
         let mut access = Access::parse(&self.cluster, self.timeout.0).map_err(Failed::usage)?;
         if let Some(password) = &self.password {
             let login = access.credentials.get_or_insert_default();
-            login.password.clone_from(password);
+            if login.password.is_empty() {
+                login.password.clone_from(password);
+            }
         }
         access.tls = match (access.is_secret, &self.tls_ca) {
             (true, Some(ca)) => {
@@ -135,16 +137,23 @@ impl Place {
     }
 
     async fn perform(&self, cluster: &mut Cluster, goals: &[(Slot, NodeId)]) -> Result<(), Failed> {
-        let mut progress = Progress::new(self.steps);
-        let mut report = |event: Event<'_>| progress.take(&event);
-        let outcome = self.set_up(Mover::new(cluster, &mut report)).run(goals).await?;
-        progress.bar.finish_and_clear();
+        let outcome = self.moved(cluster, goals).await?;
         self.tell(&outcome)
     }
 
-    fn set_up<'a>(&self, mover: Mover<'a>) -> Mover<'a> {
+    /// Resumes what was interrupted, and moves slots to their goals, with progress on the standard error.
+    async fn moved(
+        &self,
+        cluster: &mut Cluster,
+        goals: &[(Slot, NodeId)],
+    ) -> Result<Outcome, ClusterError> {
+        let mut progress = Progress::new(self.steps);
+        let mut report = |event: Event<'_>| progress.take(&event);
         let pace = self.pace.map_or(Duration::ZERO, |pace| pace.0);
-        mover.pace(pace).atomic(!self.by_key)
+        let mut mover = Mover::new(cluster, &mut report).pace(pace).atomic(!self.by_key);
+        let outcome = mover.run(goals).await;
+        progress.bar.finish_and_clear();
+        outcome
     }
 
     fn show(&self, picture: &Picture) -> Result<(), Failed> {

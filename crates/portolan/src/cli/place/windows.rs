@@ -2,7 +2,7 @@
 
 use super::super::failed::Failed;
 use super::super::show::{self, Length, Table, length};
-use super::{Place, Progress};
+use super::Place;
 use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
 use model::{Slot, SlotSet};
@@ -10,7 +10,7 @@ use place::clients::Dropped;
 use place::cluster::{Cluster, ClusterError};
 use place::decide::{Budget, Decider, Decision, Explained, Move, Objective, Options, Weights};
 use place::listen::Inbox;
-use place::mover::{Event, Mover};
+use place::mover::Outcome;
 use place::window;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -86,7 +86,8 @@ impl Windows {
         eprintln!("portolan: sketches are taken at http://{}/v1/sketches", self.listen);
         let mut decider = Decider::new(self.options());
         if !place.only_looks() {
-            place.perform(cluster, &[]).await?;
+            let outcome = place.moved(cluster, &[]).await?;
+            report(place, &outcome);
         }
         let mut windows = 0;
         while self.windows.is_none_or(|most| windows < most) {
@@ -170,16 +171,10 @@ impl Windows {
         if place.only_looks() || decision.moves.is_empty() {
             return Ok(());
         }
-        let mut progress = Progress::new(place.steps);
-        let mut report = |event: Event<'_>| progress.take(&event);
         let goals = window::goals(cluster, &decision.moves).await?;
-        let outcome = place.set_up(Mover::new(cluster, &mut report)).run(&goals).await?;
-        progress.bar.finish_and_clear();
+        let outcome = place.moved(cluster, &goals).await?;
         outcome.arrived.iter().for_each(|slot| decider.arrived(slot));
-        // What is left is printed; the next window tries again.
-        if let Err(failed) = place.tell(&outcome) {
-            failed.report();
-        }
+        report(place, &outcome);
         Ok(())
     }
 
@@ -267,6 +262,13 @@ impl Windows {
 }
 
 /// Milliseconds, or that they are not known.
+/// What is left is printed: other slots go on following their users, and the next window tries again.
+fn report(place: &Place, outcome: &Outcome) {
+    if let Err(failed) = place.tell(outcome) {
+        failed.report();
+    }
+}
+
 fn ms(known: Option<f64>) -> String {
     known.map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:.1} ms"))
 }
