@@ -331,7 +331,7 @@ impl FailoverJobs {
             }
             (_, Err(failure)) => self.end(lost, view, Err(failure)),
             (_, Ok(_)) => {
-                let failure = Failure::NotServing("a site does not tell what it has");
+                let failure = Failure::NotServing("a site has not reported what it has");
                 self.end(lost, view, Err(failure))
             }
         }

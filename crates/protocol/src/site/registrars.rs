@@ -313,13 +313,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ) => Ok(Answer::Done(self.machine.revision())),
             Ok(Outcome::Done(Err(error))) => Err(Refusal::from(error).into()),
             Err(Ended::Unknown) => Err(Failure::Unknown {
-                why: "most registrars of the deployment did not answer in time; `portolan registry show` tells which",
+                why: "most registrars of the deployment did not answer in time; `portolan registry show` names them",
             }),
             Err(Ended::Blocked) => Err(Failure::NotServing(
                 "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
             )),
             Err(Ended::NoMajority) => Err(Failure::NotServing(
-                "most registrars of the deployment do not answer; `portolan registry show` tells which",
+                "most registrars of the deployment do not answer; `portolan registry show` names them",
             )),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::EntryError;
 use super::compact::{Code, Input, Tagged as _, code_enum, code_struct};
+use super::phrases::{PHRASES, UNKNOWN_PHRASE};
 use model::{
     AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobName,
     JobStatus, KeyspaceError, LentGroup, LoansLedger, MembershipError, PlacementBar,
@@ -240,51 +241,6 @@ code_enum!(MembershipError as "membership error" {
     136 => FewerReachable { node, voters, reachable },
 });
 
-/// Phrases that a failure may carry, as they are known at compile time. A refusal's phrase must be
-/// here, as replicas remember it; of a failure's phrases another one arrives as
-/// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 36] = [
-    "keyspaces",
-    "cursors",
-    "steps of one transaction",
-    "slots of one move",
-    "be cleared while its slots move; try again",
-    "do this without naming a key",
-    "be scanned up to a key, as its keys are ordered by slot",
-    "the move was not begun there",
-    "pieces are missing",
-    "a keyspace is not known there",
-    "the move has not ended here",
-    "a failover is under way",
-    "read what it overwrites: use SET, DEL, HSET and HDEL",
-    "have keys that expire yet",
-    "be cleared yet",
-    "be cleared while groups of it change hands; try again",
-    "be cleared while so much of it is lent; clear it at its borrowers first, or drop it",
-    "be cleared while the order is full: a site is away",
-    "be cleared with others at once: clear each keyspace",
-    "be imported without the content of its writes",
-    "be ordered here: another site is the region's root, or in another epoch, or it is about to be",
-    "be read or written at a site that does not hold it: `portolan keyspace show` says which sites do",
-    "be written without a key",
-    "be written yet: the site was restored from a backup, and other sites have to answer",
-    "be sent again in the place of a site that is not of the deployment",
-    "be sent again so late, or by a session that has seen nothing: whether it was made is not known",
-    "bytes of the keys of a numbered put",
-    "commit to that: it is neither the root nor its standby, or the registry has gone on",
-    "get its keys from another site: it is a standby that is about to be the root",
-    "get its keys from another site: it is the root, or in another epoch",
-    "go on from a state that lacks writes of this site which its region has ordered",
-    "retried writes that a site which is away has not imported",
-    "take its part in the region again: the registry has gone on, or says that the site is the standby in sync",
-    "take what a site has written that has left the deployment",
-    "take what was not begun",
-    "watch keys unless its rmw is local",
-];
-
-/// What a phrase that is not among [`PHRASES`] is replaced by.
-const UNKNOWN_PHRASE: &str = "see the log of the node that answered";
-
 impl Code for &'static str {
     fn put(&self, out: &mut Vec<u8>) {
         self.to_string().put(out);
@@ -292,7 +248,7 @@ impl Code for &'static str {
 
     fn take(from: &mut Input) -> Result<&'static str, EntryError> {
         let phrase = String::take(from)?;
-        let known = PHRASES.into_iter().find(|known| *known == phrase);
+        let known = PHRASES.binary_search(&phrase.as_str()).map(|at| PHRASES[at]);
         Ok(known.unwrap_or(UNKNOWN_PHRASE))
     }
 }

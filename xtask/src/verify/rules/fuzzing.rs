@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use super::tree::Files;
 
 /// A target for everything that reads bytes from outside.
-const PARSERS: [&str; 11] = [
+const PARSERS: [&str; 13] = [
+    "cluster_view",
     "config",
     "entry",
     "history",
@@ -16,6 +17,7 @@ const PARSERS: [&str; 11] = [
     "log_segment",
     "peer_frame",
     "peer_proof",
+    "placement_sketch",
     "resp",
     "ring_row",
     "ring_say",
@@ -25,7 +27,7 @@ const PARSERS: [&str; 11] = [
 const MANIFEST: &str = "fuzz/Cargo.toml";
 const FOLDER: &str = "fuzz/fuzz_targets/";
 
-/// Parsers without a target, targets without a file, files that no target names.
+/// Parsers without a target, targets of no parser that is listed, targets without a file, files that no target names.
 pub(super) fn check(files: &Files) -> Vec<String> {
     let manifest = files.get(MANIFEST).map_or("", String::as_str);
     let declared: BTreeSet<&str> = manifest
@@ -40,6 +42,9 @@ pub(super) fn check(files: &Files) -> Vec<String> {
     let mut wrong = Vec::new();
     for parser in PARSERS.iter().filter(|parser| !declared.contains(**parser)) {
         wrong.push(format!("{MANIFEST} has no target {parser}"));
+    }
+    for name in declared.iter().filter(|name| !PARSERS.contains(name)) {
+        wrong.push(format!("{MANIFEST} has a target {name} that is in no list of parsers"));
     }
     for name in declared.difference(&there) {
         wrong.push(format!("{MANIFEST} names {FOLDER}{name}.rs, which is not there"));
@@ -82,5 +87,7 @@ mod tests {
         let more: Vec<&str> = PARSERS.iter().copied().chain(["stray"]).collect();
         let wrong = check(&files(&PARSERS, &more));
         assert_eq!(wrong, [format!("{FOLDER}stray.rs is no target of {MANIFEST}")]);
+        let wrong = check(&files(&more, &more));
+        assert_eq!(wrong, [format!("{MANIFEST} has a target stray that is in no list of parsers")]);
     }
 }

@@ -10,6 +10,7 @@
 //! | [`source`] | no file is too long, none is unfinished, every crate is linted |
 //! | [`functions`] | no function of `protocol` and `server` is too long |
 //! | [`fuzzing`] | every parser has a fuzz target |
+//! | [`phrases`] | every phrase that a failure carries can be sent |
 //! | [`documents`] | links lead somewhere, and every decision is in the index |
 //! | [`crate::generate`] | generated code is what its definitions give |
 
@@ -20,6 +21,7 @@ mod fuzzing;
 mod judges;
 mod line;
 mod metadata;
+mod phrases;
 mod rooms;
 mod source;
 mod tree;
@@ -37,6 +39,7 @@ pub(super) fn check(root: &Path) -> Result<(), String> {
     wrong.extend(source::check(&files));
     wrong.extend(functions::check(&files));
     wrong.extend(fuzzing::check(&files));
+    wrong.extend(phrases::check(&files));
     wrong.extend(documents::check(&files));
     wrong.extend(crate::generate::check(root)?);
     for line in &wrong {

@@ -20,11 +20,15 @@ type Room = (&'static str, &'static [&'static str]);
 const PROTOCOL: (&str, &[Room]) = ("crates/protocol/src/", ROOMS);
 
 /// Links know the queue to the site's thread, and their other end by its proof.
-const SERVER: (&str, &[Room]) =
-    ("crates/server/src/", &[("links", &["batcher", "clock", "config", "node", "peers", "tls"])]);
+const SERVER: (&str, &[Room]) = (
+    "crates/server/src/",
+    &[("links", &["batcher", "clock", "config", "node/Event", "peers", "tls"])],
+);
 
 const ROOMS: &[Room] = &[
     ("admission", &["replica"]),
+    // Each room with bugs to plant has its own.
+    ("bugs", &["causal/trial", "global/ownership", "machine", "trial"]),
     ("causal", &["job", "stream", "trial"]),
     ("deployment", &["trial"]),
     ("global", GLOBAL),
@@ -46,6 +50,8 @@ const ROOMS: &[Room] = &[
         ],
     ),
     ("machine", &["trial"]),
+    ("options", &["bugs", "placement", "replica"]),
+    ("origin", &["admission", "placement"]),
     ("placement", &["trial"]),
     ("replica", &["admission", "bugs", "machine", "options", "origin"]),
     // The state with all modes knows nothing of the node around it, and one mode's tables nothing of another's.
@@ -70,6 +76,7 @@ const ROOMS: &[Room] = &[
     ("site/machine/causal", CAUSAL_TABLES),
     ("site/machine/global", GLOBAL_TABLES),
     ("stream", &["job"]),
+    ("trial", &[]),
 ];
 
 /// The mode of global keys: its tables are composed with the deployment's in `site::machine`.
@@ -82,7 +89,9 @@ const GLOBAL: &[&str] = &[
     "origin",
     "placement",
     "replica",
-    "site/machine",
+    "site/machine/Machine",
+    "site/machine/Stopped",
+    "site/machine/global",
     "stream",
 ];
 
