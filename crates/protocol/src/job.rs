@@ -20,6 +20,7 @@
 //! | export | offers this site's causal writes to the root of its region ([`crate::causal::export`]) |
 //! | distribute | sends the region's order to its sites, at the root ([`crate::causal::distribute`]) |
 //! | import | takes the region's order over ([`crate::causal::import`]) |
+//! | bridge | sends the order to the roots of other regions ([`crate::causal::bridge`]) |
 //! | fetch | fetches keys that are held here on demand, and evicts others ([`crate::causal::fetch`]) |
 //! | root | has another site go on with the region's order ([`crate::causal::roots`]) |
 //! | standby | has the root's standby in sync, and take over from a lost root ([`crate::causal::standby`]) |

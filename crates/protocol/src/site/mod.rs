@@ -1,8 +1,8 @@
 //! A site at one node: the state, and all that decides about it.
 //!
 //! [`Site`] is the core that `server` runs on a thread with clocks, sockets and disks, and the lab
-//! in virtual time. It holds the state with its machine and four parts: the [`replica`](crate::replica)
-//! and its snapshots, the node's part in the deployment, and the volatile half of [`crate::global`].
+//! in virtual time. It holds the state with its machine, the [`replica`](crate::replica) and its snapshots, the node's part in
+//! the deployment, the volatile halves of [`crate::global`] and [`crate::causal`], the leader's jobs and the sessions of requests.
 //! Here they are composed:
 //!
 //! - `requests`, `peers`, `inter_site`: what comes in from clients, nodes and other sites; `reads`, `members`,
@@ -12,12 +12,13 @@
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
 //! - `deployment`, `ring`, `failure_detector`, `registrars`, `versions`: this site's part in its deployment;
 //! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
-//! - `causal`: the order of causal keys, and the requests of their sessions;
+//! - `causal`, `interest`, `region`, `sessions`: the order of causal keys, and the requests of their sessions;
 //! - `counting`, `placing`: which sites access the keys that are here, and where slots would be better;
-//! - `jobs`: what the leader runs beside requests ([`crate::job`]);
+//! - `jobs`: what the leader runs beside requests ([`crate::job`]): `balancing`, `confirming`, `leaving`, `lending`, `registering`,
+//!   `release`, `standby`, `stranded` are its jobs that see more of the site than one mode;
 //! - [`status`](Status): what can be seen of it.
 //!
-//! Still here, though they are no composition: the machine, which knows the tables of global keys, and the
+//! Still here, though they are no composition: the machine, which knows the tables of the modes, and the
 //! files of the deployment and of global keys, which act on all of the site at once.
 //!
 //! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next

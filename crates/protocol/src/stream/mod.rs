@@ -16,7 +16,7 @@
 //! - [`sender`]: the window of chunks without an acknowledgement, gaps, the throttle, timeouts.
 //!
 //! Left out: what a chunk has is read from the state (`site::machine::global::copying`), and which command carries it
-//! is the affair of the stream's user ([`crate::global::handover`], [`crate::global::mirroring`]). The
+//! is the affair of the stream's user ([`crate::global::handover`], [`crate::global::mirroring`], [`crate::causal::resync`]). The
 //! destination takes chunks in by commands (`site::machine::global::destination`, `site::machine::global::mirrors`).
 
 pub(crate) mod receiver;

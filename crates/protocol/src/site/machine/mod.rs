@@ -1,4 +1,4 @@
-//! What a site knows of its modes: the deployment, and the keys of scope global. `Modes` composes it for
+//! What a site knows of its modes: the deployment, global keys and causal keys. `Modes` composes it for
 //! the state machine (`crate::machine`), which knows none of them.
 //!
 //! | file | idea |

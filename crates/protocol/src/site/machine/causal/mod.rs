@@ -32,7 +32,6 @@
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows`, `retry_rows` | where it lies in the state |
 //! | `recent` | which registers were written lately, with their stamps |
-//! | `recent` | which registers were written lately, with their stamps |
 //! | `recency` | when keys that are held on demand were read |
 //! | [`session`] | what a reader's token becomes, and what a site lacks for one |
 //!
