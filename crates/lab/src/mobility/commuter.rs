@@ -1,6 +1,6 @@
 //! Commuter: at home in the night, at work by day, on the way between the two twice a day.
 //!
-//! Home is anywhere in the area; work is near a centre, so that in the morning everybody goes where
+//! Home is anywhere in the area; work is near a centre, so that in the morning all go where
 //! the others go too. That is the pattern of load that sites see from a city: it moves in and out
 //! once a day. Departures are normal around two hours of the day. Models of this family: Ekman,
 //! Keränen, Karvo and Ott, *Working day movement model* (2008), with evenings out and buses besides.

@@ -31,8 +31,6 @@ use crate::random::Random;
 pub const VALUE_BYTES: usize = 1_024;
 /// How many clients the original has.
 pub const CLIENTS: usize = 32;
-/// How many requests each of them makes.
-pub const REQUESTS: u64 = 20_000;
 
 const REGIONS: u64 = 16;
 const GROUPS: u64 = 8;

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     ///
     /// Among the sites that answer, the one that has most of the order becomes the root. What only the lost
     /// site, and sites that do not answer, have of the order is lost; their causal keys are replaced if they
-    /// come back. Sessions that have seen what is lost are told so.
+    /// come back. Sessions that have seen what is lost get the error LOST.
     Rebuild(Rebuild),
 }
 

@@ -25,7 +25,7 @@ use super::{
     picture::{Picture, Role, SiteLifecycle, SitePicture},
 };
 
-/// Told apart on a dark and on a light background; neighbours on the grid differ.
+/// Distinct on a dark and on a light background; neighbours on the grid differ.
 const SITE_COLORS: [Color; 9] = [
     Color::LightBlue,
     Color::LightRed,

@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(found, [(unnamed, None, 2.0), (unnamed, east, 1.0), (car, east, 1.0)]);
         let of_b = taken.iter().find(|one| one.group != a).unwrap();
         assert_eq!((of_b.client, of_b.count), (car, 4.0));
-        // Names are told apart by a secret.
+        // A secret keeps names apart.
         let before = accesses.client_of(car);
         assert_ne!(before, accesses.client_of(service));
         accesses.follow(&catalog(Placement::Advise), 6);

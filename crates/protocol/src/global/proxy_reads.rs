@@ -536,7 +536,7 @@ mod tests {
         let left = Request { deadline_ms: Some(4_800), ..get("a") };
         let reported = Moved { slot, by: PLACE.0, owner: (SiteId(0), Epoch::counted(0)) };
         assert_eq!(came, [Came::Moved(reported), Came::Back(Ticket(3), left)]);
-        assert_eq!(reads.routes().of(slot), None, "nobody else goes there");
+        assert_eq!(reads.routes().of(slot), None, "no other read goes there");
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Routing {
     }
 
     /// Takes a request in; it is due.
-    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once to what waits for it")]
     pub(crate) fn push(
         &mut self,
         origin: Origin,
@@ -225,7 +225,7 @@ impl Routing {
     }
 
     /// Takes a request in whose slot was not here any more when it was carried out: it rests first.
-    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once to what waits for it")]
     pub(crate) fn push_back(
         &mut self,
         origin: Origin,

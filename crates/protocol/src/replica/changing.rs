@@ -4,7 +4,7 @@
 //! they learn, by its next message, that the change is committed. A leader whose disk is lost in between
 //! leaves nodes behind of which only a majority of the voters of before elects. A site of a node and a
 //! witness that has just been given its second node would stand still; so would a site of four of which one
-//! that is dead was removed: two of four. So a leader shows the list of before, and answers nobody that the change
+//! that is dead was removed: two of four. So a leader shows the list of before, and does not answer that the change
 //! is done, until a majority of the voters has answered that it knows. An operator who waits for that may take away
 //! as many machines as the list can spare.
 //!

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_later_life_is_heard_by_a_node_that_lags() {
         assert!(!is_refused((6, 4), (7, 50)));
-        assert!(is_refused((6, 0), (7, 50)), "which is the later one cannot be told");
+        assert!(is_refused((6, 0), (7, 50)), "which is the later one is not known");
     }
 
     #[test]

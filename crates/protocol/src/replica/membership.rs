@@ -34,7 +34,7 @@ pub(crate) enum Wanted {
         force: bool,
         /// The life in whose place it would come was silent when this one last asked. An earlier
         /// request does not count: who asked then may have given up since, and the site would
-        /// lose a member for nobody.
+        /// lose a member in vain.
         asked_in_silence: bool,
         /// While one answers, it waits until this tick of the leader's for it to fall silent. Silence is
         /// counted in ticks, too: a pause of the leader is none.

@@ -66,14 +66,14 @@ pub fn rows(results: &Results, size: Size) -> Vec<[String; 6]> {
             let clients = most.threads as f64 / first.threads as f64;
             Some(format!("{:.1} times, of {clients}", writes_s(most)? / writes_s(first)?))
         };
-        let told = |words: Option<String>| words.unwrap_or_else(|| "–".to_owned());
+        let or_dash = |words: Option<String>| words.unwrap_or_else(|| "–".to_owned());
         [
             format!("{:.1}", f64::from(request_us) / 1_000.0),
-            told(half_to_all),
-            told(last_step(Setting::Edge)),
-            told(last_step(Setting::Cloud)),
-            told(times(Setting::Edge)),
-            told(times(Setting::Cloud)),
+            or_dash(half_to_all),
+            or_dash(last_step(Setting::Edge)),
+            or_dash(last_step(Setting::Cloud)),
+            or_dash(times(Setting::Edge)),
+            or_dash(times(Setting::Cloud)),
         ]
     };
     REQUESTS_US.map(row).to_vec()

@@ -70,14 +70,14 @@ impl CameOut {
 /// The line of one setting, from left to right.
 type Line = Vec<(u32, f64)>;
 /// What a comparison gives, as text, and whether it is what was published.
-type Told = (String, CameOut);
+type Compared = (String, CameOut);
 
 /// What was published about a figure, and what came out.
 #[must_use]
 pub fn of(figure: Figure, results: &Results, size: Size) -> Vec<Finding> {
     let lines = |setting| figure.line(setting, results, size);
     let (edge, cloud, ours) = (lines(Setting::Edge), lines(Setting::Cloud), lines(Setting::Ours));
-    let found = |what, published, here: Told, ours: Option<Told>| Finding {
+    let found = |what, published, here: Compared, ours: Option<Compared>| Finding {
         what,
         published,
         here: here.0,
@@ -85,12 +85,14 @@ pub fn of(figure: Figure, results: &Results, size: Size) -> Vec<Finding> {
         ours: ours.map(|(words, _)| words).unwrap_or_default(),
     };
     // A question about the near one and the far one, for both ways of requests.
-    let both = |what, published, tell: &dyn Fn(&Line, &Line) -> Told| {
-        let straight = (!ours.is_empty()).then(|| tell(&ours, &cloud));
-        found(what, published, tell(&edge, &cloud), straight)
+    let both = |what, published, compare: &dyn Fn(&Line, &Line) -> Compared| {
+        let straight = (!ours.is_empty()).then(|| compare(&ours, &cloud));
+        found(what, published, compare(&edge, &cloud), straight)
     };
     // A question about the far one alone.
-    let far = |what, published, tell: fn(&Line) -> Told| found(what, published, tell(&cloud), None);
+    let far = |what, published, compare: fn(&Line) -> Compared| {
+        found(what, published, compare(&cloud), None)
+    };
     match figure.number() {
         5 => vec![
             both("edge against cloud, half of it global", "26 % lower", &|near, far| {
@@ -192,7 +194,7 @@ fn reached(measured: Option<&Measured>, rate_hz: u32) -> bool {
     measured.is_some_and(|measured| measured.rate_hz >= REACHED_MIN * f64::from(rate_hz))
 }
 
-fn none() -> Told {
+fn none() -> Compared {
     ("–".to_owned(), CameOut::Untested)
 }
 
@@ -231,24 +233,24 @@ fn beside(ratio: f64, published: f64) -> CameOut {
     }
 }
 
-fn at_half(near: &Line, far: &Line, published: f64) -> Told {
+fn at_half(near: &Line, far: &Line, published: f64) -> Compared {
     let half = at(50, near).zip(at(50, far));
     half.map_or_else(none, |(near, far)| (change(near / far), beside(near / far, published)))
 }
 
-fn grown(line: &Line, from: u32, to: u32, is_it: fn(f64) -> bool) -> Told {
+fn grown(line: &Line, from: u32, to: u32, is_it: fn(f64) -> bool) -> Compared {
     at(from, line).zip(at(to, line)).map_or_else(none, |(from, to)| step(from, to, is_it))
 }
 
 /// From the last place but one to the last.
-fn last_step(line: &Line, is_it: fn(f64) -> bool) -> Told {
+fn last_step(line: &Line, is_it: fn(f64) -> bool) -> Compared {
     match line.as_slice() {
         [.., (_, before), (_, last)] => step(*before, *last, is_it),
         _ => none(),
     }
 }
 
-fn step(from: f64, to: f64, is_it: fn(f64) -> bool) -> Told {
+fn step(from: f64, to: f64, is_it: fn(f64) -> bool) -> Compared {
     let came_out = match is_it(percent(to / from)) {
         true => CameOut::Yes,
         false => CameOut::No,
@@ -256,7 +258,7 @@ fn step(from: f64, to: f64, is_it: fn(f64) -> bool) -> Told {
     (change(to / from), came_out)
 }
 
-fn lower(near: &Line, far: &Line, least: f64, most: f64) -> Told {
+fn lower(near: &Line, far: &Line, least: f64, most: f64) -> Compared {
     spread(
         near,
         far,
@@ -267,7 +269,7 @@ fn lower(near: &Line, far: &Line, least: f64, most: f64) -> Told {
     )
 }
 
-fn higher(near: &Line, far: &Line, least: f64, most: f64) -> Told {
+fn higher(near: &Line, far: &Line, least: f64, most: f64) -> Compared {
     spread(near, far, percent, (least, most), 0.0, |low, high| span(low, high, "higher"))
 }
 
@@ -280,7 +282,7 @@ fn spread(
     (least, most): (f64, f64),
     ahead: f64,
     words: fn(f64, f64) -> String,
-) -> Told {
+) -> Compared {
     let all: Vec<f64> = ratios(near, far).map(of).collect();
     let low = all.iter().copied().fold(f64::INFINITY, f64::min);
     let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -304,7 +306,7 @@ fn span(from: f64, to: f64, word: &str) -> String {
     }
 }
 
-fn times(line: &Line) -> Told {
+fn times(line: &Line) -> Compared {
     match line.as_slice() {
         [(few, first), .., (many, last)] => {
             let clients = f64::from(*many) / f64::from(*few);
@@ -320,7 +322,7 @@ fn times(line: &Line) -> Told {
 }
 
 /// The choice of keys that comes first in this order; none does if all are within two percent.
-fn best(line: &Line, order: impl Fn(&f64, &f64) -> std::cmp::Ordering) -> Told {
+fn best(line: &Line, order: impl Fn(&f64, &f64) -> std::cmp::Ordering) -> Compared {
     let lowest = line.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let highest = line.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     match line.iter().min_by(|a, b| order(&a.1, &b.1)) {
@@ -333,7 +335,7 @@ fn best(line: &Line, order: impl Fn(&f64, &f64) -> std::cmp::Ordering) -> Told {
     }
 }
 
-fn on_average(near: &Line, far: &Line) -> Told {
+fn on_average(near: &Line, far: &Line) -> Compared {
     let all: Vec<f64> = ratios(near, far).collect();
     let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
     let places: Vec<String> = near
@@ -348,7 +350,7 @@ fn on_average(near: &Line, far: &Line) -> Told {
 }
 
 /// Whether a line over rates is straight and rises; of `places` those that were reached are in it.
-fn linear(line: &Line, places: &[u32]) -> Told {
+fn linear(line: &Line, places: &[u32]) -> Compared {
     let [first, .., last] = line.as_slice() else {
         return ("fewer than two rates are reached".to_owned(), CameOut::Untested);
     };
@@ -463,14 +465,14 @@ mod tests {
 
     #[test]
     fn of_rates_that_are_not_reached_nothing_is_said() {
-        let told = |findings: &[Finding]| -> Vec<CameOut> {
+        let came_out = |findings: &[Finding]| -> Vec<CameOut> {
             findings.iter().map(|finding| finding.came_out).collect()
         };
         let all = thirteen(f64::from, 1_000);
-        assert_eq!(told(&all), [CameOut::Direction, CameOut::Yes, CameOut::Yes]);
+        assert_eq!(came_out(&all), [CameOut::Direction, CameOut::Yes, CameOut::Yes]);
         assert_eq!(all[0].here, "50 % lower (at 200, 400, 600, 800, 1000)");
         let some = thirteen(f64::from, 450);
-        assert_eq!(told(&some), [CameOut::Direction, CameOut::Yes, CameOut::Untested]);
+        assert_eq!(came_out(&some), [CameOut::Direction, CameOut::Yes, CameOut::Untested]);
         assert_eq!(some[0].here, "50 % lower (at 200, 400)");
         assert_eq!(some[2].here, "100 % higher up to 400, the highest rate reached");
         assert_eq!(thirteen(f64::from, 100)[0].came_out, CameOut::Untested);

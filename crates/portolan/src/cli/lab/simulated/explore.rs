@@ -51,7 +51,7 @@ const TRACE_LINES: usize = 30;
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
     /// Ready worlds, or world files [default: three-sites one-site witness pairs leases
-    /// elections global mixed failovers lending causal standbys]
+    /// elections global mixed failovers lending causal standbys regions]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 
