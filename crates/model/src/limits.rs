@@ -145,12 +145,13 @@ pub const CAUSAL_TRIMMED_PER_COMMAND_MAX: usize = 4_096;
 pub const CAUSAL_OFFER_BYTES_MAX: usize = 256 << 10;
 /// Writes of one offer.
 pub const CAUSAL_OFFER_WRITES_MAX: usize = 4_096;
-/// Offers of one site in flight: one for each commit, as they come, over a long way. Past it writes wait for an answer.
+/// Offers of one site in flight, and messages with places of a root's order to the root of another region: one for each
+/// commit, as they come, over a long way. Past it writes wait for an answer.
 pub const CAUSAL_OFFERS_INFLIGHT_MAX: usize = 64;
+/// Of these, so many are sent without a pause.
+pub const CAUSAL_OFFERS_AT_ONCE_MAX: usize = 8;
 /// Bytes of the writes in all of these (the offer that exceeds the limit is the last).
 pub const CAUSAL_OFFERS_INFLIGHT_BYTES_MAX: usize = 2 << 20;
-/// Messages with places of its order that a root has sent to the root of another region and that are not answered.
-pub const CAUSAL_BRIDGED_INFLIGHT_MAX: usize = 8;
 /// Places of a region's order in one message.
 pub const CAUSAL_BATCH_PLACES_MAX: usize = 1_024;
 /// Places that a root has sent to one site and that the site has not imported.

@@ -14,6 +14,7 @@
 //!
 //! Left out: what the other root does with it (`site::machine::causal::bridging`).
 
+use super::in_flight::Paced;
 use super::{AGAIN, Durable, Region};
 use model::{
     Answer, Bridge as Places, Bridged, CausalCommand, Failure, Position, RegionId, SiteId, limits,
@@ -45,10 +46,11 @@ struct Cursor {
     sent: Option<Position>,
     /// It has taken the order up to there.
     taken: Position,
-    /// The end of each command that is not answered, and the place before it.
-    open: BTreeMap<u64, (Position, Position)>,
+    /// Of each command that is not answered the place before it, its end, and its bytes.
+    open: BTreeMap<u64, (Position, Position, usize)>,
     not_before: Duration,
     last_sent: Option<Duration>,
+    paced: Paced,
     /// How often in a row it has taken nothing of a command.
     stalled: u32,
 }
@@ -92,10 +94,11 @@ impl Bridge {
             }
             while let Some(bridge) = cursor.next(now, state, region) {
                 self.last_id += 1;
-                cursor.open.insert(self.last_id, (bridge.after, bridge.upto));
+                let bytes = bridge.places.iter().map(Bridged::payload_bytes).sum::<usize>();
+                cursor.open.insert(self.last_id, (bridge.after, bridge.upto, bytes));
+                cursor.paced.sent(now);
                 cursor.sent = Some(bridge.upto);
                 cursor.last_sent = Some(now);
-                let bytes = bridge.places.iter().map(Bridged::payload_bytes).sum::<usize>();
                 self.sent_bytes += bytes as u64;
                 let command = CausalCommand::Bridge { epoch, bridge };
                 steps.push(Step { id: self.last_id, to: *root, command });
@@ -108,7 +111,7 @@ impl Bridge {
     pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         let found = self.cursors.values_mut().find(|cursor| cursor.open.contains_key(&id));
         let Some(cursor) = found else { return };
-        let Some((after, upto)) = cursor.open.remove(&id) else { return };
+        let Some((after, upto, _)) = cursor.open.remove(&id) else { return };
         match outcome {
             Ok(Answer::Done(taken)) => {
                 let taken = Position(taken.0);
@@ -134,7 +137,7 @@ impl Bridge {
         let due = |cursor: &Cursor| match cursor.not_before > now {
             true => Some(cursor.not_before),
             false if cursor.open.is_empty() => cursor.last_sent.map(|at| at + AGAIN),
-            false => None,
+            false => cursor.paced.due(cursor.open.len(), now),
         };
         self.cursors.values().filter_map(due).filter(|at| *at > now).min()
     }
@@ -164,8 +167,12 @@ impl Cursor {
 
     /// The next command, if there is one to send.
     fn next(&self, now: Duration, state: &impl Durable, region: &Region) -> Option<Places> {
-        let max = if self.stalled > 0 { 1 } else { limits::CAUSAL_BRIDGED_INFLIGHT_MAX };
-        if self.open.len() >= max {
+        let bytes = self.open.values().map(|(.., bytes)| bytes).sum();
+        let has_room = match self.stalled > 0 {
+            true => self.open.is_empty(),
+            false => self.paced.may_send(self.open.len(), bytes, now),
+        };
+        if !has_room {
             return None;
         }
         let last = region.released(state.order_last());

@@ -9,6 +9,7 @@
 //! A write's content leaves for the other sites when the write is first offered, and once more under each new
 //! leader. What is lost of it the other sites ask the root for.
 
+use super::in_flight::Paced;
 use super::trial::{Bug, Planted};
 use super::{Durable, Region};
 use model::{Answer, CausalWrite, Failure, Offer, Revision, SiteId, limits};
@@ -43,6 +44,7 @@ pub(crate) struct Export {
     open: BTreeMap<u64, (Revision, Revision, usize)>,
     /// How often in a row the root's order was full.
     full: u32,
+    paced: Paced,
     last_id: u64,
     not_before: Duration,
     /// The last write whose content was sent.
@@ -74,7 +76,7 @@ impl Export {
             return steps;
         }
         let ordered = state.own_ordered();
-        while self.has_room() {
+        while self.has_room(now) {
             let after = self.offered.unwrap_or(ordered).max(ordered);
             let mut writes = state.unordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
             writes.truncate(limits::CAUSAL_OFFER_WRITES_MAX);
@@ -87,6 +89,7 @@ impl Export {
             }
             self.shared = self.shared.max(last);
             self.offered = Some(last);
+            self.paced.sent(now);
             self.last_id += 1;
             let bytes = writes.iter().map(CausalWrite::payload_bytes).sum::<usize>();
             self.open.insert(self.last_id, (after, last, bytes));
@@ -99,12 +102,9 @@ impl Export {
         steps
     }
 
-    /// Whether one more offer may be under way. If each commit were not offered as it comes, over a long way writes would wait for the
-    /// answers to those before.
-    fn has_room(&self) -> bool {
+    fn has_room(&self, now: Duration) -> bool {
         let bytes = self.open.values().map(|(.., bytes)| bytes).sum::<usize>();
-        self.open.len() < limits::CAUSAL_OFFERS_INFLIGHT_MAX
-            && bytes < limits::CAUSAL_OFFERS_INFLIGHT_BYTES_MAX
+        self.paced.may_send(self.open.len(), bytes, now)
     }
 
     /// Whether a site has a write's content without being sent it.
@@ -142,7 +142,10 @@ impl Export {
 
     /// When it must be polled at the latest.
     pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
-        (self.not_before > now).then_some(self.not_before)
+        match self.not_before > now {
+            true => Some(self.not_before),
+            false => self.paced.due(self.open.len(), now),
+        }
     }
 
     /// Whether the root has no room for what is offered.
@@ -208,8 +211,16 @@ mod tests {
         let mut store = Store::of(2);
         store.one_each = true;
         (1..100).for_each(|revision| store.commit(write(revision)));
-        let open = offers(&export.poll(now, &store, &region));
-        assert_eq!(open.len(), limits::CAUSAL_OFFERS_INFLIGHT_MAX);
+        let mut open = offers(&export.poll(now, &store, &region)).len();
+        assert_eq!(open, limits::CAUSAL_OFFERS_AT_ONCE_MAX);
+        // The others follow one by one, as many as may be under way.
+        let mut now = now;
+        while let Some(due) = export.next_due(now) {
+            assert!(export.poll(now, &store, &region).is_empty());
+            now = due;
+            open += offers(&export.poll(now, &store, &region)).len();
+        }
+        assert_eq!(open, limits::CAUSAL_OFFERS_INFLIGHT_MAX);
         export.answered(1, &Ok(Answer::Done(Revision(1))), now);
         assert_eq!(offers(&export.poll(now, &store, &region)).len(), 1);
         // Another root.

@@ -38,6 +38,7 @@
 //! | [`interest`] | all | which keyspaces a site holds; what it does not hold takes its place without content |
 //! | [`layout`] | all | the sites of a region, and what each holds, by one registry |
 //! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
+//! | [`in_flight`] | `export`, `bridge` | how many messages may be under way to a root |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
 //! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site before it;
@@ -69,6 +70,7 @@ pub(crate) mod export;
 pub(crate) mod fetch;
 pub(crate) mod hints;
 pub(crate) mod import;
+pub(crate) mod in_flight;
 pub(crate) mod interest;
 pub(crate) mod layout;
 mod rebuild;
