@@ -3,7 +3,7 @@
 //! | the token names | the node needs |
 //! | --- | --- |
 //! | a revision of its own site | its state has applied that revision |
-//! | a revision of another site | the position of that write, from the root; from then on the token names that |
+//! | a revision of another site | the position of that write, of what is imported here or from the root; from then on the token names that |
 //! | a position | the order is imported up to it |
 //! | another region | a position here behind all that the token names, from the root; from then on the token names that |
 //!
@@ -11,8 +11,8 @@
 //! what the session saw before it. A request that waits is looked at again whenever the state has moved on, and
 //! ends at its deadline with [`SessionError`], and nothing done.
 
-use super::AGAIN;
 use super::trial::{Bug, Planted};
+use super::{AGAIN, resolve};
 use model::{CausalToken, Position, Rebuilt, RegionId, Revision, SessionError, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(crate) struct Here {
     pub(crate) own: SiteId,
     /// The position up to which the order is imported.
     pub(crate) applied: Position,
+    /// The position up to which it cannot be void any more; less than `applied` at a root at times.
+    pub(crate) released: Position,
     /// The revision of the last command applied.
     pub(crate) revision: Revision,
     /// What part of the order is lost, if a root was.
@@ -102,6 +104,27 @@ pub(crate) enum Admission {
 /// Whether a session has neither seen nor written anything.
 fn begins(token: &CausalToken) -> bool {
     token.seen == Position::default() && token.written.is_none()
+}
+
+/// Of a site, the last write that has a position here, and that.
+pub(crate) trait Ordered: Fn(SiteId) -> Option<(Revision, Position)> {}
+
+impl<F: Fn(SiteId) -> Option<(Revision, Position)>> Ordered for F {}
+
+/// A token that names a write of another site names its position instead, if that is imported and released here: the
+/// root would answer the same, a round trip later. As the root's, the position may be that of a later write of the site.
+pub(crate) fn resolve_here(token: &mut CausalToken, here: &Here, ordered_of: &impl Ordered) {
+    let Some((site, revision)) = token.written.filter(|_| token.region == here.region) else {
+        return;
+    };
+    let is_here = |(ordered, position): &(Revision, Position)| {
+        let is_lost = here.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(*position));
+        *ordered >= revision && *position <= here.applied.min(here.released) && !is_lost
+    };
+    if let Some((_, position)) = ordered_of(site).filter(|_| site != here.own).filter(is_here) {
+        token.written = None;
+        token.sees(position);
+    }
 }
 
 /// Decides of a request by the token of its session.
@@ -206,13 +229,19 @@ impl<T> Requests<T> {
     }
 
     /// What may be served now, with the token of its session by now.
-    pub(crate) fn take_admitted(&mut self, here: &Here) -> Vec<(T, CausalToken)> {
+    pub(crate) fn take_admitted(
+        &mut self,
+        here: &Here,
+        ordered_of: impl Ordered,
+    ) -> Vec<(T, CausalToken)> {
         if self.waiting.is_empty() || self.looked_at == Some(*here) {
             return Vec::new();
         }
         self.looked_at = Some(*here);
+        self.waiting.values_mut().for_each(|one| resolve_here(&mut one.token, here, &ordered_of));
         let planted = self.planted;
         let admitted = self.take_where(|one| admit(&one.token, here, planted) == Admission::Served);
+        self.forget_questions(here);
         admitted.into_iter().map(|one| (one.what, one.token)).collect()
     }
 
@@ -243,6 +272,11 @@ impl<T> Requests<T> {
         }
         self.looked_at = None;
         let is_of = |token: &CausalToken| Question::of_token(token, own) == question;
+        if let (Some((_, need)), resolve::LOST) = (question.foreign, position) {
+            let lost = self.take_where(|one| is_of(&one.token));
+            let error = SessionError::Ended { have: Position::default(), need };
+            return lost.into_iter().map(|one| (one.what, error.clone())).collect();
+        }
         if position == Position::default() && question.foreign.is_none() {
             let lost = self.take_where(|one| is_of(&one.token));
             let error = SessionError::Lost { site: SiteId(answer.site) };
@@ -264,10 +298,18 @@ impl<T> Requests<T> {
             return Vec::new();
         }
         let given_up = self.take_where(|one| one.deadline <= now);
+        self.forget_questions(here);
+        given_up.into_iter().map(|one| (one.what, late(&one.token, here))).collect()
+    }
+
+    /// Asks no more for what no request waits for.
+    fn forget_questions(&mut self, here: &Here) {
+        if self.asked.is_empty() {
+            return;
+        }
         let waiting = self.waiting.values().map(|one| Question::of_token(&one.token, here.region));
         let waiting: BTreeSet<_> = waiting.collect();
         self.asked.retain(|question, _| waiting.contains(question));
-        given_up.into_iter().map(|one| (one.what, late(&one.token, here))).collect()
     }
 
     fn take_where(&mut self, is_taken: impl Fn(&Request<T>) -> bool) -> Vec<Request<T>> {
@@ -291,7 +333,12 @@ mod tests {
         let (rebuilt, lacks_own) = (None, None);
         let mut others = NO_OTHERS;
         others[0] = RegionId(5);
-        Here { region: REGION, others, own: SiteId(1), applied, revision, rebuilt, lacks_own }
+        let (own, released) = (SiteId(1), applied);
+        Here { region: REGION, others, own, applied, released, revision, rebuilt, lacks_own }
+    }
+
+    fn take(requests: &mut Requests<u8>, here: &Here) -> Vec<(u8, CausalToken)> {
+        requests.take_admitted(here, |_| None)
     }
 
     fn token(seen: u64, written: Option<(u32, u64)>) -> CausalToken {
@@ -318,11 +365,16 @@ mod tests {
         assert_eq!(requests.take_questions(at(1)), [(question, false)]);
         let other = Resolved { site: 9, revision: 7, position: 6, ..Resolved::default() };
         assert!(requests.resolved(other, REGION).is_empty());
-        assert!(requests.take_admitted(&here(9, 9)).is_empty(), "that is no answer to it");
+        assert!(take(&mut requests, &here(9, 9)).is_empty(), "that is no answer to it");
         let answer = Resolved { region: 5, seen: 40, ..other };
+        let lost = Resolved { position: resolve::LOST.0, ..answer };
+        let mut others = Requests::new(Planted::none());
+        others.push((2, 1), foreign, at(10), &here(5, 9)).unwrap();
+        let ended = SessionError::Ended { have: Position(0), need: Position(40) };
+        assert_eq!(others.resolved(lost, REGION), [(2, ended)]);
         assert!(requests.resolved(answer, REGION).is_empty());
-        assert!(requests.take_admitted(&here(5, 9)).is_empty());
-        assert_eq!(requests.take_admitted(&here(6, 9)), [(1, token(6, None))]);
+        assert!(take(&mut requests, &here(5, 9)).is_empty());
+        assert_eq!(take(&mut requests, &here(6, 9)), [(1, token(6, None))]);
     }
 
     #[test]
@@ -361,18 +413,61 @@ mod tests {
         let question = |site, revision| (Resolve { site, revision, ..Resolve::default() }, false);
         assert_eq!(questions, [question(2, 4), question(3, 1)], "each once");
         assert!(requests.take_questions(at(1)).is_empty());
-        assert!(requests.take_admitted(&here(5, 9)).is_empty());
+        assert!(take(&mut requests, &here(5, 9)).is_empty());
         let answer =
             |site, revision, position| Resolved { site, revision, position, ..Resolved::default() };
         assert!(requests.resolved(answer(2, 4, 6), REGION).is_empty());
         let lost = requests.resolved(answer(3, 1, 0), REGION);
         assert_eq!(lost, [(4, SessionError::Lost { site: SiteId(3) })]);
-        let admitted = requests.take_admitted(&here(6, 9));
+        let admitted = take(&mut requests, &here(6, 9));
         assert_eq!(admitted, [(2, token(6, None)), (3, token(6, None))]);
         let late = requests.give_up(at(10), &here(6, 9));
         let (have, need) = (Position(6), Position(7));
         assert_eq!(late, [(1, SessionError::Behind { have, need })]);
         assert!(requests.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_write_that_is_imported_here_needs_no_question() {
+        let written = token(3, Some((2, 4)));
+        let resolved = |here: &Here, ordered: u64, position: u64| {
+            let mut token = written;
+            resolve_here(&mut token, here, &|site| {
+                assert_eq!(site, SiteId(2));
+                Some((Revision(ordered), Position(position)))
+            });
+            token
+        };
+        assert_eq!(resolved(&here(6, 9), 4, 6), token(6, None));
+        assert_eq!(resolved(&here(6, 9), 5, 2), token(3, None), "it forgets nothing");
+        assert_eq!(resolved(&here(6, 9), 3, 6), written, "that was an earlier write");
+        assert_eq!(resolved(&here(5, 9), 4, 6), written, "that is not imported");
+        let root = Here { released: Position(5), ..here(6, 9) };
+        assert_eq!(resolved(&root, 4, 6), written, "that may be void");
+        let rebuilt = Some(Rebuilt { until: 2, above: Position(5), is_open: false });
+        let lost = Here { rebuilt, ..here(6, 9) };
+        assert_eq!(resolved(&lost, 4, 6), written, "the root may have given it another place");
+        for mut other in [token(3, Some((1, 4))), of_region(5, written), token(3, None)] {
+            let before = other;
+            resolve_here(&mut other, &here(6, 9), &|_| Some((Revision(4), Position(6))));
+            assert_eq!(other, before);
+        }
+    }
+
+    #[test]
+    fn an_import_answers_what_was_asked_for() {
+        let mut requests = Requests::new(Planted::none());
+        let at = Duration::from_secs;
+        for (what, site) in [(1, 2), (2, 3)] {
+            let written = token(0, Some((site, 4)));
+            requests.push((what, 1), written, at(3), &here(5, 9)).unwrap();
+        }
+        assert_eq!(requests.take_questions(at(0)).len(), 2);
+        let ordered_of = |site| (site == SiteId(2)).then_some((Revision(4), Position(6)));
+        assert!(requests.take_admitted(&here(5, 9), ordered_of).is_empty());
+        assert_eq!(requests.take_admitted(&here(6, 9), ordered_of), [(1, token(6, None))]);
+        let question = Resolve { site: 3, revision: 4, ..Resolve::default() };
+        assert_eq!(requests.take_questions(at(1)), [(question, true)], "of the other one");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! in which the client is served, no key may show what lies before a write in the client's past; and no write
 //! may get its position before its causes.
 
-use super::admission::{Admission, Here, NO_OTHERS, admit};
+use super::admission::{Admission, Here, NO_OTHERS, admit, resolve_here};
 use super::trial::{Bug, Planted};
 use model::{CausalToken, Position, RegionId, Revision, SiteId};
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -55,6 +55,7 @@ impl State {
             others: NO_OTHERS,
             own: SiteId(site as u32 + 1),
             applied: position(self.applied[site]),
+            released: position(self.applied[site]),
             revision: Revision(self.written[site].len() as u64),
             rebuilt: None,
             lacks_own: None,
@@ -172,6 +173,16 @@ impl State {
         let admission = admit(&self.token, &self.here(self.at), planted);
         let Admission::Resolves(question) = admission else { return };
         let Some((site, revision)) = question.written else { return };
+        let imported = &self.order[..self.applied[self.at]];
+        let ordered_of = |site: SiteId| {
+            let last = imported.iter().rposition(|id| SiteId(id.0 as u32 + 1) == site)?;
+            Some((Revision(imported[last].1 as u64 + 1), position(last + 1)))
+        };
+        let mut next = self.clone();
+        resolve_here(&mut next.token, &self.here(self.at), &ordered_of);
+        if next.token != self.token {
+            all.push(next);
+        }
         let site = site.0 as usize - 1;
         let ordered = self.order.iter().filter(|id| id.0 == site);
         let Some(last) = ordered.map(|id| id.1).max() else { return };

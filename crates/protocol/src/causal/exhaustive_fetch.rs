@@ -78,6 +78,7 @@ impl State {
             others: NO_OTHERS,
             own: SiteId(site as u32 + 1),
             applied: position(self.applied[site]),
+            released: position(self.applied[site]),
             revision: Revision(self.written[site].len() as u64),
             rebuilt: None,
             lacks_own: None,

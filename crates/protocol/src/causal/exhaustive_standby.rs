@@ -8,7 +8,7 @@
 //! In every state nothing that a session has seen lies behind the end that the standby goes on from, and no session in
 //! which the client is served sees less than it has seen.
 
-use super::admission::{Admission, Here, NO_OTHERS, admit};
+use super::admission::{Admission, Here, NO_OTHERS, admit, resolve_here};
 use super::trial::Planted;
 use model::{
     Ballot, CausalToken, Position, Region, RegionId, Revision, SiteId, Standby, StandbyChoice,
@@ -186,6 +186,7 @@ impl State {
             others: NO_OTHERS,
             own: id(site),
             applied: self.sites[site].applied,
+            released: self.sites[site].applied,
             revision: Revision(self.own(site).count() as u64),
             rebuilt: None,
             lacks_own: None,
@@ -420,10 +421,28 @@ impl State {
         }
     }
 
+    /// The client's site has imported what the client wrote elsewhere.
+    fn resolve_here(&self, all: &mut Vec<State>) {
+        let at = self.at;
+        let ordered_of = |site: SiteId| {
+            let imported = &self.sites[at].imported;
+            let is_of = |write: &u8| id(self.written[usize::from(*write)].0.into()) == site;
+            let last = imported.iter().rposition(is_of)?;
+            let root = if self.sites[at].applied.epoch() == 1 { ROOT } else { STANDBY };
+            Some((self.revision(imported[last]), self.position(root, last + 1)))
+        };
+        let mut next = self.clone();
+        resolve_here(&mut next.token, &self.here(at), &ordered_of);
+        if next.token != self.token {
+            all.push(next);
+        }
+    }
+
     fn client_steps(&self, bug: Option<Bug>, all: &mut Vec<State>) {
         let at = self.at;
         match admit(&self.token, &self.here(at), Planted::none()) {
             Admission::Resolves(question) => {
+                self.resolve_here(all);
                 let Some((site, revision)) = question.written else { return };
                 let Some(root) = self.root_of(at) else { return };
                 let site = site.0 as usize - 1;

@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Resolve, Resolved};
 
+/// What is answered of a session that has seen, in another region, what was lost with the root of that.
+pub(super) const LOST: Position = Position(u64::MAX);
+
 /// Who is answered: a node of a site.
 pub(crate) type Asker = (SiteId, NodeId);
 
@@ -71,11 +74,14 @@ impl Questions {
         &mut self,
         asker: Asker,
         question: Resolve,
-        (now, has_left): (Duration, bool),
+        (now, is_lost): (Duration, bool),
         state: &impl Durable,
         released: Position,
     ) -> Option<Resolved> {
         let question = Asked::of(question);
+        if is_lost && question.is_foreign() {
+            return Some(question.answer(LOST));
+        }
         let key = (question, asker);
         let before = self.waiting.remove(&key).and_then(|(_, position)| position);
         let before = before.filter(|position| position.epoch() == released.epoch());
@@ -83,10 +89,7 @@ impl Questions {
             Some(position) if self.is_released(position, released) => {
                 Some(question.answer(position))
             }
-            // Of a site of another region its own root knows.
-            None if has_left && !question.is_foreign() => {
-                Some(question.answer(Position::default()))
-            }
+            None if is_lost => Some(question.answer(Position::default())),
             position => {
                 if self.waiting.len() < limits::CAUSAL_QUESTIONS_WAITING_MAX {
                     self.waiting.insert(key, (now + 2 * AGAIN, position));

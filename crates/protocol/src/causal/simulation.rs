@@ -137,7 +137,8 @@ impl Store {
     fn here(&self) -> Here {
         let (region, own, revision) = (RegionId(1), self.own, self.revision);
         let (others, rebuilt, lacks_own) = (NO_OTHERS, None, None);
-        Here { region, others, own, applied: self.applied, revision, rebuilt, lacks_own }
+        let (applied, released) = (self.applied, self.applied);
+        Here { region, others, own, applied, released, revision, rebuilt, lacks_own }
     }
 
     /// What a key shows, and the token of a session that reads it.

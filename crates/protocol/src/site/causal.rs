@@ -39,6 +39,7 @@ use crate::causal::{Durable, Region};
 use crate::job::View;
 use crate::replica::writes::Settled;
 use fetching::Fetching;
+pub(in crate::site) use fetching::may_move;
 use model::{Answer, Body, Failure, JobName, KeyspaceId, NodeId, Position, SiteId, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -241,11 +242,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let has_left = registry.is_some_and(|registry| registry.has_left(of));
                 // Only the root knows that nothing more is on its way.
                 let orders = self.region_here().is_some_and(|region| region.orders());
-                let has_left = has_left && orders;
+                let rebuilt = registry.and_then(|registry| {
+                    registry
+                        .regions
+                        .iter()
+                        .find(|one| u32::from(one.id.0) == question.region)?
+                        .rebuilt
+                });
+                // Of another region's site its own root knows, and of its lost order all do.
+                let is_lost = match question.region {
+                    0 => has_left && orders,
+                    _ => rebuilt.is_some_and(|rebuilt| rebuilt.lacks(Position(question.seen))),
+                };
                 let questions = &mut self.causal.questions;
                 let (shown, released) = (Shown::of(&self.machine), released(&self.machine));
                 let asker = (site, node);
-                let answer = questions.asked(asker, question, (now, has_left), &shown, released);
+                let answer = questions.asked(asker, question, (now, is_lost), &shown, released);
                 if let Some(answer) = answer {
                     self.send_to_asker((site, node), answer);
                 }

@@ -689,7 +689,7 @@ fn each_planted_bug_is_found() {
         Bug::ResolvedEarly,
     ] {
         let settings = Settings { planted: Planted::of(bug), ..Settings::default() };
-        let found = (0..20).find(|seed| run(*seed, 1, settings.clone()).is_err());
+        let found = (0..100).find(|seed| run(*seed, 1, settings.clone()).is_err());
         eprintln!("{bug:?}: seed {found:?}");
         assert!(found.is_some(), "{bug:?} is not found");
     }

@@ -3,7 +3,7 @@
 use super::{Asked, Shown, UNRELEASED, inter_site, released};
 use crate::admission::Target;
 use crate::bugs::Bug;
-use crate::causal::admission::{Admission, Here};
+use crate::causal::admission::{Admission, Here, resolve_here};
 use crate::origin::Origin;
 use crate::site::Site;
 use crate::site::interest::Missing;
@@ -53,12 +53,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let region = self.machine.region()?;
         let (own, applied) = (member.own, self.machine.causal().applied());
         let (region, rebuilt) = (region.id, region.rebuilt);
+        let released = released(&self.machine);
         let lacks_own = self.machine.causal().lacks_own();
         let mut others = [RegionId(0); limits::REGIONS_MAX];
         let all = member.registry.regions.iter().map(|one| one.id).filter(|id| *id != region);
         others.iter_mut().zip(all).for_each(|(other, id)| *other = id);
         let revision = self.machine.revision();
-        Some(Here { region, others, own, applied, revision, rebuilt, lacks_own })
+        Some(Here { region, others, own, applied, released, revision, rebuilt, lacks_own })
     }
 
     /// A keyspace is to be cleared: the root does that, under the token of the request.
@@ -142,10 +143,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Some(Some(token)) => Some(token).filter(|token| *token != CausalToken::default()),
         };
-        let Some(token) = token else {
+        let Some(mut token) = token else {
             // The session begins: it is served as one of this site alone.
             return self.take(origin, body, Target::Own, deadline);
         };
+        resolve_here(&mut token, &here, &|site| self.machine.causal().ordered_of(site));
         match self.causal.requests.admit(&token, &here) {
             Admission::Served => self.serve_session(origin, body, token, deadline),
             Admission::Refused(error) => self.settle(vec![(origin, Err(error.into()))]),
@@ -228,7 +230,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         });
         let settled: Vec<_> = settled.collect();
         self.settle(settled);
-        for (asked, token) in self.causal.requests.take_admitted(&here) {
+        let ordered_of = |site| self.machine.causal().ordered_of(site);
+        for (asked, token) in self.causal.requests.take_admitted(&here, ordered_of) {
             let Asked { origin, body, deadline } = asked;
             // What was held when it came may have been evicted while it waited.
             if let Missing::Keys(keys) = self.missing(&body) {
