@@ -278,7 +278,38 @@ fn a_site_without_a_keyspace_forwards_or_refuses() {
         }
         carried = token(&mut client).unwrap();
     }
+    // In a pipeline what another site carries out comes after what is before it, and the session names all of it.
+    for round in 0..10 {
+        let mut client = connect(&nodes[2]).unwrap();
+        let value = round.to_string();
+        for key in ["car:2", "plan:3", "car:3", "car:4", "plan:4"] {
+            client.send(&["SET", key, &value]).unwrap();
+        }
+        (0..5).for_each(|_| drop(client.receive().unwrap()));
+        carried = token(&mut client).unwrap();
+        for at in [1, 0, 2] {
+            let mut client = eventually(LIMIT, || attach(&nodes[at], &carried)).unwrap();
+            for key in ["plan:4", "car:4", "car:3", "plan:3", "car:2"] {
+                let found = text(&call(&mut client, &["GET", key]).unwrap());
+                assert_eq!(found.as_ref(), Some(&value), "{key} at {at}");
+            }
+        }
+        // A session that has written elsewhere goes on with what another one has written here.
+        let mut other = connect(&nodes[2]).unwrap();
+        call(&mut other, &["SET", "car:5", &value]).unwrap();
+        let here = token(&mut other).unwrap();
+        let mut client = connect(&nodes[2]).unwrap();
+        call(&mut client, &["SET", "plan:5", &value]).unwrap();
+        call(&mut client, &["PORTOLAN.ATTACH", &here]).unwrap();
+        carried = token(&mut client).unwrap();
+        let mut client = eventually(LIMIT, || attach(&nodes[1], &carried)).unwrap();
+        for key in ["car:5", "plan:5"] {
+            let found = text(&call(&mut client, &["GET", key]).unwrap());
+            assert_eq!(found.as_ref(), Some(&value), "{key}");
+        }
+    }
     // What is refused is not done, and the connection goes on.
+    let mut client = connect(&nodes[2]).unwrap();
     for words in [&["SET", "log:1", "x"][..], &["GET", "log:1"], &["DBSIZE"]] {
         let refused = call(&mut client, words).unwrap_err();
         assert!(refused.contains("does not hold it"), "{words:?}: {refused}");
@@ -313,6 +344,25 @@ fn a_site_without_a_keyspace_forwards_or_refuses() {
         }
     });
     back.unwrap();
+}
+
+/// To attach asks for nothing of any keyspace.
+#[test]
+fn a_session_attaches_where_the_first_keyspace_is_not_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = start(folder.path());
+    nodes[0].cli(&["keyspace", "drop", "cars", "--yes"]).unwrap();
+    for (name, more) in [("log", &["--sites", "a,b", "--miss", "refuse"][..]), ("car", &[])] {
+        let prefix = format!("{name}:");
+        let words = ["keyspace", "create", name, "--prefix", &prefix, "--scope", "region"];
+        nodes[0].cli(&[&words[..], &["--consistency", "causal"], more].concat()).unwrap();
+    }
+    deployment::wait_one_registry(&nodes.iter().collect::<Vec<_>>());
+    let mut client = connect(&nodes[0]).unwrap();
+    eventually(LIMIT, || call(&mut client, &["SET", "car:1", "x"])).unwrap();
+    let carried = token(&mut client).unwrap();
+    let mut client = eventually(LIMIT, || attach(&nodes[2], &carried)).unwrap();
+    assert_eq!(text(&call(&mut client, &["GET", "car:1"]).unwrap()).as_deref(), Some("x"));
 }
 
 /// An operator gives the root up, whose site was killed, and it comes back.

@@ -53,11 +53,18 @@ impl CausalSession {
         self.0 = answers.0.or(self.0);
     }
 
-    /// Has seen what another session had, too: these are the answers to its token here.
-    pub(crate) fn attach(&mut self, answers: Answers) {
-        let mut both = Answers(self.0);
-        both.add(answers.0);
-        self.0 = both.0;
+    /// Has seen what another session had, too: these are the answers to its token here. `false`, and nothing is changed, if
+    /// the two have written at different sites: a token names one write, so this session's own has to be admitted here first.
+    pub(crate) fn attach(&mut self, answers: &Answers) -> bool {
+        let site = |token: Option<CausalToken>| Some(token?.written?.0);
+        let (own, other) = (site(self.0), site(answers.0));
+        let may_attach = own.zip(other).is_none_or(|(own, other)| own == other);
+        if may_attach {
+            let mut both = Answers(self.0);
+            both.add(answers.0);
+            self.0 = both.0;
+        }
+        may_attach
     }
 }
 
@@ -73,7 +80,7 @@ impl Answers {
         }
     }
 
-    /// All of them are of this site: none has written elsewhere.
+    /// All of them are of one site: a request that another site may carry out goes alone.
     fn add(&mut self, token: Option<CausalToken>) {
         let Some(mut all) = self.0 else { return self.0 = token };
         let Some(token) = token else { return };
@@ -133,10 +140,14 @@ mod tests {
     #[test]
     fn what_is_attached_takes_nothing_away() {
         let mut session = CausalSession(Some(token(3, Some(8))));
-        session.attach(answers(&[Some(token(5, None))]));
+        assert!(session.attach(&answers(&[Some(token(5, None))])));
         assert_eq!(session, CausalSession(Some(token(5, Some(8)))));
         let mut begins = CausalSession::default();
-        begins.attach(answers(&[Some(token(5, Some(1)))]));
+        assert!(begins.attach(&answers(&[Some(token(5, Some(1)))])));
+        let elsewhere = CausalToken { written: Some((SiteId(3), Revision(9))), ..token(4, None) };
+        let mut moved = CausalSession(Some(elsewhere));
+        assert!(!moved.attach(&answers(&[Some(token(5, Some(1)))])));
+        assert_eq!(moved, CausalSession(Some(elsewhere)), "it forgets neither write");
         assert_eq!(begins, CausalSession(Some(token(5, Some(1)))));
     }
 

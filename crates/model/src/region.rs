@@ -525,11 +525,13 @@ impl Registry {
         version: Ballot,
     ) -> Result<Changed, RegistryError> {
         let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
-        if site.leaving {
+        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
+        let found = self.regions.iter().find(is_it);
+        // The farthest one has to go on even if it leaves: it has what no other site has. It hands the order on then.
+        if site.leaving && !found.is_some_and(Region::is_rebuilding) {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
-        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
-        let Some(region) = self.regions.iter().find(is_it) else {
+        let Some(region) = found else {
             return match self.holds_all_causal(to) {
                 true => Ok(Changed::Site(to)),
                 false => Err(RegistryError::HoldsNotAll(site.name.clone())),

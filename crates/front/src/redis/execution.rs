@@ -86,7 +86,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         }
                     }
                     let request = self.causal_read(keyspace.id, query);
-                    return self.run.push_alone(request, (op.shape, number), frame.wire_bytes());
+                    let answered_as = (op.shape, number);
+                    return self.run.push_alone(request, answered_as, false, frame.wire_bytes());
                 }
                 let consistency = self.session.consistency;
                 if self.run.requests.is_empty()
@@ -102,9 +103,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Step::Write(write) => {
                 let command = Command::Write { keyspace: keyspace.id, write, request: None };
                 let token = keyspace.spec.is_causal().then(|| self.session.causal.token());
+                let is_sent_elsewhere = token.is_some() && !self.thread.handle.holds(keyspace.id);
                 let request = Request { token, ..Request::write(command) };
                 let request = self.session.routed(request);
-                self.run.push(request, (op.shape, number), true, frame.wire_bytes())
+                match is_sent_elsewhere {
+                    // The log of another site orders it: what is before it must have a place there, and what comes after must wait.
+                    true => {
+                        self.run.push_alone(request, (op.shape, number), true, frame.wire_bytes())
+                    }
+                    false => self.run.push(request, (op.shape, number), true, frame.wire_bytes()),
+                }
             }
         }
     }
@@ -403,7 +411,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut answers = Answers::default();
         answers.note(&reply);
         reply.outcome.map_err(refused)?;
-        self.session.causal.attach(answers);
+        if self.session.causal.attach(&answers) {
+            return Ok(());
+        }
+        // What this session has written at another site needs a position first.
+        let token = Some(self.session.causal.token());
+        let read = Request::read(keyspace, causal::admission(), ReadConsistency::Linearizable);
+        self.call_in_session(Request { token, deadline_ms, ..read }).await.map_err(refused)?;
+        self.session.causal.attach(&answers);
         Ok(())
     }
 }
@@ -445,19 +460,20 @@ pub(super) fn refused(failure: Failure) -> Refused {
 }
 
 impl Run {
-    /// Adds a read of a causal keyspace if there is no other request: the next read of its session must be
+    /// Adds a request of a causal keyspace if there is no other one: the next read of its session must be
     /// answered by no older state, and is as soon as this one's answer is there.
     fn push_alone(
         &mut self,
         request: Request,
         answered_as: (Shape, CommandNumber),
+        is_write: bool,
         wire_bytes: usize,
     ) -> bool {
         if !self.requests.is_empty() {
             return false;
         }
         self.is_alone = true;
-        self.push(request, answered_as, false, wire_bytes)
+        self.push(request, answered_as, is_write, wire_bytes)
     }
 
     /// Adds a request, unless the run must be sent first.

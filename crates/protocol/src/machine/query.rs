@@ -53,7 +53,7 @@ pub(crate) enum Extent {
 pub(crate) fn extent(query: &Query) -> Extent {
     match query {
         Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
-            if keys.len() > 1 { Extent::Rows } else { Extent::Row }
+            if keys.len() == 1 { Extent::Row } else { Extent::Rows }
         }
         // The keys, and how far the state has come.
         Query::Watch { .. } => Extent::Rows,

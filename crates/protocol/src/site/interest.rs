@@ -5,9 +5,11 @@
 //! waits for that.
 //!
 //! It goes to the root: that holds all, and shows a session's writes soonest. If the root cannot be reached, another site that holds
-//! the keyspace takes its place. Of keyspaces whose keys are held on demand such requests go there that are about more than some
+//! the keyspace takes its place; but not of what may be repeated under the number of its client, or depends on versions: sites know
+//! neither of each other's. Of keyspaces whose keys are held on demand such requests go there that are about more than some
 //! keys, or whose keys do not come soon (`causal::fetching`). A request that came from another site goes no further, so that none travels in circles.
 
+use super::causal::may_move;
 use super::machine::causal::NOT_HELD;
 use super::{Origin, Site};
 use crate::admission::{Sender, Target};
@@ -51,6 +53,11 @@ fn keys_of(body: &Body, keyspace: KeyspaceId) -> Option<Vec<Bytes>> {
     }
 }
 
+/// Whether a request asks for nothing but to be admitted.
+fn is_empty(body: &Body) -> bool {
+    matches!(body, Body::Read { query: Query::GetMany { keys }, .. } if keys.is_empty())
+}
+
 /// The keyspaces that a request is about.
 fn keyspaces_of(body: &Body) -> Vec<KeyspaceId> {
     match body {
@@ -74,6 +81,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(own) = self.machine.membership().map(|member| member.own) else {
             return Missing::Nothing;
         };
+        if is_empty(body) {
+            return Missing::Nothing;
+        }
         let (mut keys, mut miss, mut count) = (Vec::new(), None, 0);
         for keyspace in keyspaces_of(body) {
             let Some(spec) = self.machine.spec(keyspace).filter(|spec| !spec.is_held_by(own))
@@ -132,26 +142,29 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // What only this site has of a keyspace of its own is not at another one.
         let is_whole = keyspaces.iter().all(|keyspace| self.is_causal(*keyspace));
         let crosses_sites = origin.sender() == Sender::Site;
-        match self.holder_of(&keyspaces) {
+        match self.holder_of(&keyspaces, may_move(origin, &body)) {
             Some(site) if miss == Miss::Forward && is_whole && !crosses_sites => {
                 self.take(origin, body, Target::Site(site), deadline);
             }
             None if miss == Miss::Forward && !crosses_sites => {
-                let failure = Failure::NotServing("no site that holds the keyspace is there");
+                let failure = Failure::NotServing("the site that would carry it out is not there");
                 self.settle(vec![(origin, Err(failure))]);
             }
             _ => self.settle(vec![(origin, Err(NOT_HELD.into()))]),
         }
     }
 
-    /// The site of the region that is asked for keyspaces that are not here.
-    fn holder_of(&self, keyspaces: &[KeyspaceId]) -> Option<SiteId> {
+    /// The site of the region that is asked for keyspaces that are not here; by a request that may go to any, or to the root only.
+    fn holder_of(&self, keyspaces: &[KeyspaceId], is_any: bool) -> Option<SiteId> {
         let (member, region) = (self.machine.membership()?, self.machine.region()?);
         let lost = self.deployment.failure_detector.lost(self.now.monotonic);
         let holds = |site: &SiteId| {
             let specs = keyspaces.iter().filter_map(|keyspace| self.machine.spec(*keyspace));
             *site != member.own && specs.into_iter().all(|spec| spec.is_held_by(*site))
         };
+        if !is_any {
+            return Some(region.root).filter(|root| holds(root) && !lost.contains(root));
+        }
         let others = member.registry.staying_of(region).map(|site| site.id).filter(holds);
         let best = others.min_by_key(|site| (lost.contains(site), *site != region.root, *site));
         best.or_else(|| Some(region.root).filter(holds))

@@ -347,7 +347,9 @@ impl<'w> Sessions<'w> {
         let spec = place.map(|place| &self.world.keyspaces[place]);
         if let Some(spec) = spec.filter(|spec| refuses(spec, lab.sites[one.client.site].id)) {
             doing.is_by_rule = matches!(came.outcome, Err(Failure::Refused(Refusal::NotCausal(_))));
-            if came.outcome.is_ok() {
+            // To attach asks for nothing of the keyspace: any site answers that.
+            let attaches = doing.asked.reads.is_empty() && doing.asked.mark.is_none();
+            if came.outcome.is_ok() && !attaches {
                 let site = lab.label(one.client.site);
                 let why = format!("{site} answers for {}, which it does not hold", spec.name);
                 self.unheld.get_or_insert(why);

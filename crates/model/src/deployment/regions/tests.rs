@@ -277,6 +277,22 @@ fn a_region_of_several_is_not_rebuilt_by_an_operator() {
 }
 
 #[test]
+fn a_site_that_leaves_goes_on_with_a_rebuild_if_it_has_most_of_the_order() {
+    let mut registry = of_sites(&[("a", "none"), ("b", "none"), ("c", "none")]);
+    registry.change(&create(&[])).unwrap();
+    let Region { id, epoch, .. } = of(&registry, A);
+    registry.change(&RegistryChange::Leave(B)).unwrap();
+    let rebuild = |to, epoch| RegistryChange::Rebuild { region: id, epoch, to };
+    let refused = registry.change(&rebuild(B, epoch)).unwrap_err();
+    assert_eq!(refused, RegistryError::RootLeaves(name("b")), "an operator asks another one");
+    registry.change(&rebuild(C, epoch)).unwrap();
+    let epoch = of(&registry, C).epoch;
+    registry.change(&rebuild(B, epoch)).unwrap();
+    assert_eq!(of(&registry, C).root, B);
+    assert!(of(&registry, C).is_rebuilding());
+}
+
+#[test]
 fn one_region_is_that_of_all_sites_though_its_root_is_gone() {
     for region in ["none", "east"] {
         let mut registry = of_sites(&[("a", region), ("b", region)]);

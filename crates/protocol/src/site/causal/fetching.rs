@@ -61,8 +61,8 @@ pub(super) struct Fetching {
 /// With what keys come to be here: how far the order is imported, how many are held, and how many evictions are over.
 type LookedAt = (Position, u64, u64);
 
-/// Whether a request may go to another site. See the module.
-fn may_move(origin: Origin, body: &Body) -> bool {
+/// Whether a request may go to any other site. See the module.
+pub(in crate::site) fn may_move(origin: Origin, body: &Body) -> bool {
     let is_of_version = |condition: &Condition| matches!(condition, Condition::IfVersion(_));
     match body {
         Body::Read { query, .. } => !matches!(query, Query::Watch { .. }),
