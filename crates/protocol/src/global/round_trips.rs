@@ -2,41 +2,127 @@
 //!
 //! Nothing is sent for that alone while requests are: the answer to a read that went to another site is a
 //! measurement, at the core ([`super::routing`]) and past it ([`super::proxy_reads`]). Writes are none: they wait
-//! for disks. The value is the least of the last six spans of ten seconds in which there was an answer: queues and noise only add to
-//! a round trip, and of few answers the least is noisy itself. So a way that becomes shorter counts at once, and one that
-//! becomes longer after a minute. Sites that requests do not go to are probed ([`crate::placement::probing`]).
+//! for disks. Sites that requests do not go to are probed ([`crate::placement::probing`]).
+//!
+//! The value is the median of the last sixty spans of ten seconds in which there was an answer, each with the median of its
+//! first five. So a site that answers thousands of times a second and one that is probed now and then are measured alike: a
+//! least would be the lower, the more answers there are. By how much the median may be wrong is known beside it, from the spread of
+//! the spans: who goes by a round trip need not follow what is noise ([`crate::placement`]). When the way itself has changed, eight
+//! spans in a row lie above the upper quartile of those before, or below the lower one: then these count alone. By chance that
+//! comes once in four days. A site that is seldom asked is asked more often while that is in doubt.
 //!
 //! A site without an answer is unknown. That never counts as zero.
 
 use model::SiteId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Spans of which the least counts, and how long one is.
-const SPANS: usize = 6;
+/// Spans of which the median counts, and how long one is.
+const SPANS_MAX: usize = 60;
 const SPAN_S: u64 = 10;
+/// Answers that count in a span.
+const ANSWERS_MAX: usize = 5;
+/// So many spans in a row beyond a quartile are another way.
+const CHANGED: usize = 8;
+/// With fewer spans their spread is not known; then a tenth of the median stands for the error.
+const SPANS_MIN: usize = 6;
+const ERROR_UNKNOWN: f32 = 0.1;
+/// The standard error of a median of values with a normal distribution, of their interquartile range over √n.
+const ERROR_OF_RANGE: f32 = 1.2533 / 1.349;
+
+/// A site's round trip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RoundTrip {
+    pub(crate) ms: f32,
+    /// The standard error of that.
+    pub(crate) error_ms: f32,
+    /// The second of the last answer.
+    pub(crate) answered: Duration,
+    /// The last span lies far from the others: perhaps the way has changed.
+    pub(crate) doubtful: bool,
+}
 
 /// The round trips of one node to other sites. Written by any thread.
 #[derive(Debug, Default)]
-pub struct RoundTrips(Mutex<BTreeMap<SiteId, Least>>);
+pub struct RoundTrips(Mutex<BTreeMap<SiteId, Answers>>);
 
-/// The least round trip of each span, in microseconds.
-#[derive(Clone, Copy, Debug)]
-struct Least {
-    us: [u32; SPANS],
-    at: usize,
+/// The answers of one site.
+#[derive(Debug, Default)]
+struct Answers {
+    /// The medians of the spans before, in microseconds.
+    spans_us: VecDeque<u32>,
+    /// The first answers of this one.
+    now_us: Vec<u32>,
     /// Of the last answer.
     second: u64,
 }
 
-impl Least {
-    fn ms(&self) -> Option<f32> {
-        self.us.iter().min().map(|us| *us as f32 / 1_000.0)
+/// A quartile of sorted values: the lower of two.
+fn quartile(sorted: &[u32], quarters: usize) -> u32 {
+    sorted[(sorted.len() - 1) * quarters / 4]
+}
+
+fn sorted(values: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut values: Vec<u32> = values.collect();
+    values.sort_unstable();
+    values
+}
+
+impl Answers {
+    fn measured(&mut self, us: u32, second: u64) {
+        if self.second / SPAN_S != second / SPAN_S && !self.now_us.is_empty() {
+            self.end_span();
+        }
+        self.second = second;
+        if self.now_us.len() < ANSWERS_MAX {
+            self.now_us.push(us);
+        }
     }
 
-    fn second(&self) -> Duration {
-        Duration::from_secs(self.second)
+    fn end_span(&mut self) {
+        let span = sorted(self.now_us.drain(..));
+        self.spans_us.push_back(quartile(&span, 2));
+        if self.spans_us.len() > SPANS_MAX {
+            self.spans_us.pop_front();
+        }
+        let before = self.spans_us.len().saturating_sub(CHANGED);
+        if before < CHANGED {
+            return;
+        }
+        let others = sorted(self.spans_us.iter().take(before).copied());
+        let (lower, upper) = (quartile(&others, 1), quartile(&others, 3));
+        let mut last = self.spans_us.range(before..);
+        if last.clone().all(|us| *us < lower) || last.all(|us| *us > upper) {
+            self.spans_us.drain(..before);
+        }
+    }
+
+    fn round_trip(&self) -> RoundTrip {
+        let now = sorted(self.now_us.iter().copied());
+        let now = (!now.is_empty()).then(|| quartile(&now, 2));
+        let doubtful = now.is_some_and(|us| self.is_far(us));
+        let all = sorted(self.spans_us.iter().copied().chain(now));
+        let ms = quartile(&all, 2) as f32 / 1_000.0;
+        let range_ms = (quartile(&all, 3) - quartile(&all, 1)) as f32 / 1_000.0;
+        let error_ms = match all.len() < SPANS_MIN {
+            true => ms * ERROR_UNKNOWN,
+            false => ERROR_OF_RANGE * range_ms / (all.len() as f32).sqrt(),
+        };
+        RoundTrip { ms, error_ms, answered: Duration::from_secs(self.second), doubtful }
+    }
+
+    /// Whether a span lies beyond the fences of those before, 1.5 interquartile ranges from the quartiles (Tukey), and by a
+    /// tenth from their median.
+    fn is_far(&self, us: u32) -> bool {
+        if self.spans_us.len() < 4 {
+            return false;
+        }
+        let others = sorted(self.spans_us.iter().copied());
+        let [lower, median, upper] = [1, 2, 3].map(|quarters| quartile(&others, quarters));
+        let fence = (upper - lower) * 3 / 2;
+        let is_beyond = us > upper.saturating_add(fence) || us < lower.saturating_sub(fence);
+        is_beyond && us.abs_diff(median) > median / 10
     }
 }
 
@@ -44,27 +130,12 @@ impl RoundTrips {
     /// A site has answered after so long.
     pub(crate) fn measured(&self, site: SiteId, took: Duration, now: Duration) {
         let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        let second = now.as_secs();
-        let mut all = self.lock();
-        let least = all.entry(site).or_insert(Least { us: [u32::MAX; SPANS], at: 0, second });
-        if least.second / SPAN_S != second / SPAN_S {
-            least.at = (least.at + 1) % SPANS;
-            least.us[least.at] = u32::MAX;
-        }
-        least.second = second;
-        least.us[least.at] = least.us[least.at].min(us);
+        self.lock().entry(site).or_default().measured(us, now.as_secs());
     }
 
-    /// All that are known, in milliseconds.
-    pub(crate) fn all_ms(&self) -> BTreeMap<SiteId, f32> {
-        self.lock().iter().filter_map(|(site, least)| Some((*site, least.ms()?))).collect()
-    }
-
-    /// All that are known, in milliseconds, with the second of the last answer.
-    pub(crate) fn known(&self) -> BTreeMap<SiteId, (f32, Duration)> {
-        let all = self.lock();
-        let each = all.iter().filter_map(|(site, one)| Some((*site, (one.ms()?, one.second()))));
-        each.collect()
+    /// All that are known.
+    pub(crate) fn known(&self) -> BTreeMap<SiteId, RoundTrip> {
+        self.lock().iter().map(|(site, answers)| (*site, answers.round_trip())).collect()
     }
 
     /// Sites have left.
@@ -72,7 +143,7 @@ impl RoundTrips {
         self.lock().retain(|site, _| is_there(*site));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SiteId, Least>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SiteId, Answers>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,24 +154,91 @@ mod tests {
 
     const SITE: SiteId = SiteId(2);
 
+    fn measured(all: &RoundTrips, second: u64, ms: u64) -> f32 {
+        all.measured(SITE, Duration::from_millis(ms), Duration::from_secs(second));
+        all.known()[&SITE].ms
+    }
+
     #[test]
-    fn the_least_of_a_minute_counts() {
-        let round_trips = RoundTrips::default();
-        assert!(round_trips.all_ms().is_empty(), "what is unknown is not zero");
-        let measured = |second: u64, ms: u64| {
-            let (took, now) = (Duration::from_millis(ms), Duration::from_secs(second));
-            round_trips.measured(SITE, took, now);
-            round_trips.all_ms()[&SITE]
-        };
-        assert_eq!((measured(1, 30), measured(1, 10), measured(1, 20)), (30.0, 10.0, 10.0));
-        // The way has become longer. Spans without an answer do not count.
-        for second in [2, 13, 19, 20, 230, 240, 250] {
-            assert_eq!(measured(second, 25), 10.0);
+    fn the_median_of_few_answers_of_each_span_counts() {
+        let all = RoundTrips::default();
+        assert!(all.known().is_empty(), "what is unknown is not zero");
+        let first = [30, 10, 20].map(|ms| measured(&all, 1, ms));
+        assert_eq!(first, [30.0, 10.0, 20.0]);
+        let known = all.known()[&SITE];
+        assert_eq!((known.error_ms, known.answered), (2.0, Duration::from_secs(1)));
+        // No more than five count, however many there are.
+        for _ in 0..100 {
+            measured(&all, 2, 30);
         }
-        assert_eq!(round_trips.known()[&SITE].1, Duration::from_secs(250));
-        assert_eq!(measured(260, 25), 25.0);
-        assert_eq!(measured(261, 20), 20.0, "a shorter way counts at once");
-        round_trips.forget_gone(|site| site != SITE);
-        assert!(round_trips.all_ms().is_empty());
+        assert_eq!(all.known()[&SITE].ms, 30.0);
+        for _ in 0..100 {
+            measured(&all, 3, 5);
+        }
+        assert_eq!(all.known()[&SITE].ms, 30.0);
+        // Nor does one answer that waited in a queue.
+        for span in 1..20 {
+            measured(&all, span * SPAN_S, if span % 3 == 0 { 900 } else { 30 });
+        }
+        assert_eq!(all.known()[&SITE].ms, 30.0);
+        all.forget_gone(|site| site != SITE);
+        assert!(all.known().is_empty());
+    }
+
+    #[test]
+    fn a_way_that_has_changed_counts_after_eight_spans() {
+        for (before, after) in [(20, 21), (20, 5), (5, 20)] {
+            let all = RoundTrips::default();
+            for span in 0..60 {
+                measured(&all, span * SPAN_S, before);
+            }
+            let then = |span: u64| measured(&all, (60 + span) * SPAN_S, after);
+            let followed: Vec<f32> = (0..9).map(then).collect();
+            let expected = [vec![before as f32; 8], vec![after as f32]].concat();
+            assert_eq!(followed, expected);
+            assert_eq!(all.known()[&SITE].error_ms, 0.0);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_unlike_the_others_leaves_a_doubt() {
+        let all = RoundTrips::default();
+        let is_doubtful = |span: u64, ms| {
+            measured(&all, span * SPAN_S, ms);
+            all.known()[&SITE].doubtful
+        };
+        let mut spans = 0..;
+        let mut next = |ms| is_doubtful(spans.next().unwrap(), ms);
+        assert!((0..8).all(|span| !next(20 + span % 2)));
+        assert_eq!([22, 60, 60, 20, 5].map(&mut next), [false, true, true, false, true]);
+        // It is none any more: the way has changed.
+        assert!(!(0..9).map(|_| next(60)).collect::<Vec<_>>()[8]);
+    }
+
+    /// Of answers with a spread of 30 %: an hour of probes, and of a site that is asked all the time.
+    #[test]
+    fn noise_is_known_for_what_it_is() {
+        let mut state = 1_u64;
+        let mut way_ms = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            2 + (state >> 33) % 16
+        };
+        for answers in [1, 5] {
+            let all = RoundTrips::default();
+            let mut sure = 0;
+            for span in 0..360 {
+                for _ in 0..answers {
+                    measured(&all, span * SPAN_S, way_ms() + way_ms());
+                }
+                let RoundTrip { ms, error_ms, .. } = all.known()[&SITE];
+                sure += u32::from((ms - 19.0).abs() <= (3.0 * error_ms).max(0.5));
+            }
+            // Of the first spans the error is a guess, and those that follow share most of their values.
+            assert!(sure >= 320, "{sure} of 360 with {answers} a span");
+            let error_ms = all.known()[&SITE].error_ms;
+            assert!(error_ms > 0.2 && error_ms < 1.5, "{error_ms}");
+        }
     }
 }

@@ -8,7 +8,8 @@
 //! equally far, in every window.
 //!
 //! Sites that move together see nothing change among the nearest (§7). So each window also probes a site at random,
-//! and one of those that are unknown, and there is a full round every so many windows whatever was seen.
+//! and one of those that are unknown, and there is a full round every so many windows whatever was seen. A site whose last answer
+//! is unlike those before is probed each window until it is known whether its way has changed.
 //!
 //! The time, what is known, and chance come in as values. Probes that are due leave in the order of their urgency,
 //! as many as the caller takes, and one whose site was measured meanwhile does not leave at all; another full round
@@ -41,6 +42,8 @@ pub struct Known {
     pub ms: Option<f32>,
     /// It was measured since the last window began.
     pub fresh: bool,
+    /// Its last answer is unlike those before.
+    pub doubtful: bool,
 }
 
 /// The probes of one site. See the module.
@@ -79,7 +82,9 @@ impl Prober {
                 self.due = drawn(known, &nearest, random).into_iter().flatten().collect();
             }
         }
-        for site in nearest.into_iter().rev().filter(|site| !known[site].fresh) {
+        let doubtful = known.iter().filter(|(_, one)| one.doubtful).map(|(site, _)| *site);
+        let asked = doubtful.chain(nearest.into_iter().rev());
+        for site in asked.filter(|site| !known[site].fresh) {
             self.due.retain(|due| *due != site);
             self.due.push_front(site);
         }

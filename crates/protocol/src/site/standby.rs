@@ -91,10 +91,10 @@ fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<Site
         return None;
     }
     let staying: Vec<SiteId> = member.registry.holders(region).map(|site| site.id).collect();
-    let (lost, ms) = (view.failure_detector.lost(view.now), view.round_trips.all_ms());
+    let (lost, known) = (view.failure_detector.lost(view.now), view.round_trips.known());
     let can =
         |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);
-    let far = |site: &SiteId| ms.get(site).copied().unwrap_or(f32::INFINITY);
+    let far = |site: &SiteId| known.get(site).map_or(f32::INFINITY, |way| way.ms);
     let beside = |site: &SiteId| member.registry.fail_together(member.own, *site);
     let by_distance = |one: &&SiteId, other: &&SiteId| {
         beside(one).cmp(&beside(other)).then(far(one).total_cmp(&far(other)))

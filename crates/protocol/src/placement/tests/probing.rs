@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Site n is n × 10 ms away, as far as it is known; nothing is fresh.
 fn world(sites: u32) -> BTreeMap<SiteId, Known> {
-    let known = |site| Known { ms: Some(site as f32 * 10.0), fresh: false };
+    let known = |site| Known { ms: Some(site as f32 * 10.0), ..Known::default() };
     (1..=sites).map(|site| (SiteId(site), known(site))).collect()
 }
 
@@ -45,6 +45,17 @@ fn the_nearest_are_probed_and_one_at_random() {
         drawn.extend(probed);
     }
     assert!(drawn.len() > 18, "others by chance: {drawn:?}");
+}
+
+#[test]
+fn a_site_whose_way_is_in_doubt_is_probed_each_window() {
+    let mut known = world(40);
+    let mut prober = settled(&known);
+    known.get_mut(&SiteId(30)).unwrap().doubtful = true;
+    for random in 0..9 {
+        let probed = window(&mut prober, &known, random);
+        assert!(probed.is_superset(&ids([1, 2, 3, 4, 5, 30])) && probed.len() <= 7, "{probed:?}");
+    }
 }
 
 #[test]
