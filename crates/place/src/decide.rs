@@ -301,7 +301,7 @@ impl Decider {
         };
         let rate = |problem: &Problem| problem.groups.accesses(group).rate();
         let rate = self.last.as_ref().map_or(0.0, rate);
-        self.ledger.moved(&one, self.stability.cost_of_move_ms(rate, one.bytes).into());
+        self.ledger.moved(&one, self.stability.cost_of_move_ms(rate, one.bytes, PAUSE_MS).into());
         self.regrets.moved(&self.stability, group);
     }
 

@@ -106,6 +106,8 @@ pub struct Chosen {
     pub gain: f32,
     /// Its accesses a second.
     pub rate: f32,
+    /// What these wait while it moves, in ms: an estimate.
+    pub waits_ms: f32,
 }
 
 /// What a decision rests on.
@@ -207,8 +209,11 @@ impl Batches<'_> {
         for a_move in all.filter(|one| !of.rules.is_refusing(one.to)) {
             let group = a_move.group as usize;
             let rate = groups.accesses(group).rate();
+            let pause_ms = of.stability.pause_ms(of.matrix, of.at, a_move.to);
+            let waits_ms = of.stability.cost_of_move_ms(rate, 0, pause_ms);
             self.moves.push(Move { group: self.chosen.len() as u32, ..a_move });
-            self.chosen.push(Chosen { group: keys[group], to: a_move.to, gain: a_move.gain, rate });
+            let (group, to, gain) = (keys[group], a_move.to, a_move.gain);
+            self.chosen.push(Chosen { group, to, gain, rate, waits_ms });
         }
         for (index, key) in keys.iter().enumerate() {
             self.waiting.set(*key, regrets.of(index));

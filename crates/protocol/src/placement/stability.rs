@@ -13,7 +13,7 @@
 
 use super::explain::{Explanation, Why, explain};
 use super::groups::Groups;
-use super::latencies::{Origin, Site};
+use super::latencies::{Matrix, Origin, Site};
 use super::solver::{Solution, Solver};
 use super::trial::{Bug, Planted};
 
@@ -30,7 +30,7 @@ pub struct Stability {
     pub one_of: f32,
     /// What moving a byte costs, in ms of waiting.
     pub byte_ms: f32,
-    /// For how long requests of a group wait while it moves.
+    /// For how long requests of a group wait while it moves; where sites are origins, beside the way between the two.
     pub pause_ms: f32,
     /// Whether origin n is site n, as between sites; not so over a Redis Cluster.
     pub sites_are_origins: bool,
@@ -113,10 +113,27 @@ impl Stability {
         }
     }
 
-    /// What a move costs the group's users, in ms of waiting, if that many bytes have to go.
-    pub fn cost_of_move_ms(&self, rate: f32, bytes: u32) -> f32 {
-        let pause_s = self.pause_ms / 1_000.0;
-        bytes as f32 * self.byte_ms + rate * pause_s * self.pause_ms / 2.0
+    /// For how long requests of a group wait while it moves from one site to another.
+    pub fn pause_ms(&self, matrix: &Matrix, from: Site, to: Site) -> f32 {
+        let way_ms = self.sites_are_origins.then(|| matrix.cost(Origin(from.0), to));
+        self.pause_ms + way_ms.filter(|ms| ms.is_finite()).unwrap_or(0.0)
+    }
+
+    /// What a move costs the group's users, in ms of waiting, if that many bytes have to go and requests wait so long.
+    pub fn cost_of_move_ms(&self, rate: f32, bytes: u32, pause_ms: f32) -> f32 {
+        bytes as f32 * self.byte_ms + rate * pause_ms / 1_000.0 * pause_ms / 2.0
+    }
+
+    fn cost_of_moving_ms(
+        &self,
+        solver: &Solver<'_>,
+        groups: &Groups,
+        group: usize,
+        to: Site,
+    ) -> f32 {
+        let pause_ms = self.pause_ms(solver.matrix(), groups.owner(group), to);
+        let bytes = bytes_to_move(solver, groups, group, to);
+        self.cost_of_move_ms(groups.accesses(group).rate(), bytes, pause_ms)
     }
 }
 
@@ -185,7 +202,7 @@ impl Regrets {
         let rate = groups.accesses(group).rate();
         let lost_ms = &mut self.lost_ms[group];
         *lost_ms += rate * judgement.gain_ms * elapsed_s;
-        *lost_ms >= stability.cost_of_move_ms(rate, bytes_to_move(solver, groups, group, to))
+        *lost_ms >= stability.cost_of_moving_ms(solver, groups, group, to)
     }
 
     /// A move was made: it is paid.
@@ -210,9 +227,7 @@ impl Regrets {
             return explanation;
         }
         let judgement = stability.judge(solver, groups, group, to);
-        let rate = groups.accesses(group).rate();
-        let bytes = bytes_to_move(solver, groups, group, to);
-        let needed_ms = stability.cost_of_move_ms(rate, bytes);
+        let needed_ms = stability.cost_of_moving_ms(solver, groups, group, to);
         let lost_ms = self.of(group);
         if !judgement.is_clear() {
             let owner = groups.owner(group);

@@ -56,7 +56,9 @@ fn hour(
         if regrets.ready(stability, &solver, &groups, &solution, 1.0)[0] {
             let rate = groups.accesses(0).rate();
             hour.moves += 1;
-            hour.paid_ms += f64::from(stability.cost_of_move_ms(rate, groups.bytes(0)));
+            let pause_ms = stability.pause_ms(measured.mean(), owner, solution.site(0));
+            let paid_ms = stability.cost_of_move_ms(rate, groups.bytes(0), pause_ms);
+            hour.paid_ms += f64::from(paid_ms);
             regrets.moved(stability, 0);
             owner = solution.site(0);
         }
@@ -241,9 +243,12 @@ fn a_group_waits_until_its_users_have_paid() {
     let (near, rules) = (Near::new(latencies.mean(), 2), Rules::none(2));
     let solver = Solver::new(latencies.mean(), &near, &rules);
     let solution = solver.solve(&groups, u64::MAX);
-    // 1,000 ms for the bytes, and 10 accesses a second wait 20 ms on average for 40 ms: 8 ms more.
-    let stability = Stability { byte_ms: 1.0, pause_ms: 40.0, ..rule(1.0, Planted::none()) };
-    assert_eq!(stability.cost_of_move_ms(10.0, 1_000), 1_008.0);
+    // 1,000 ms for the bytes, and 10 accesses a second wait 20 ms on average for 40 ms, with the way: 8 ms more.
+    let stability = Stability { byte_ms: 1.0, pause_ms: 20.0, ..rule(1.0, Planted::none()) };
+    assert_eq!(stability.pause_ms(latencies.mean(), site(0), site(1)), 40.0);
+    let of_clients = Stability { sites_are_origins: false, ..stability };
+    assert_eq!(of_clients.pause_ms(latencies.mean(), site(0), site(1)), 20.0);
+    assert_eq!(stability.cost_of_move_ms(10.0, 1_000, 40.0), 1_008.0);
     let mut regrets = Regrets::new(1);
     let mut waits = 0;
     while regrets.ready(&stability, &solver, &groups, &solution, 1.0) == [false] {
@@ -304,7 +309,8 @@ fn few_accesses_are_no_reason_to_move() {
         Regrets::new(1).explain(&rule(0.0, Planted::none()), &solver, &groups, 0).why
     };
     assert!(matches!(why(&[(origin(0), 1.0), (origin(1), 2.5)]), Why::WithinNoise { .. }));
-    assert!(matches!(why(&[(origin(0), 100.0), (origin(1), 150.0)]), Why::Moves { .. }));
+    // It is clear, and waits only until its users have paid for the way.
+    assert!(matches!(why(&[(origin(0), 100.0), (origin(1), 150.0)]), Why::Waits { .. }));
     assert!(matches!(why(&[(origin(0), 1_000.0), (origin(1), 1_050.0)]), Why::WithinMargin { .. }));
 }
 

@@ -108,7 +108,9 @@ impl Advice {
         for one in &moves {
             let group = one.group as usize;
             let rate = picture.groups.accesses(group).rate();
-            self.ledger.moved(one, f64::from(STABILITY.cost_of_move_ms(rate, 0)));
+            let from = picture.groups.owner(group);
+            let pause_ms = STABILITY.pause_ms(picture.latencies.mean(), from, one.to);
+            self.ledger.moved(one, f64::from(STABILITY.cost_of_move_ms(rate, 0, pause_ms)));
             regrets.moved(&STABILITY, group);
             picture.groups.set_owner(group, one.to);
             let slot = one.group as u16;

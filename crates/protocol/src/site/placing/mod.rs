@@ -49,14 +49,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 const OPERATIONS_MAX: u64 = 20_000_000;
 /// The size of a key that was never written while accesses were counted.
 const KEY_BYTES: u64 = 100;
-/// A move costs its users a pause of 50 ms, and 10 ms a megabyte.
+/// A move costs its users a pause of two commits and the way between the two sites, and 10 ms a megabyte.
 const STABILITY: Stability = Stability {
     margin: 0.1,
     sigmas: 2.0,
     memory_s: MEMORY_S,
     one_of: 1.0,
     byte_ms: 1e-5,
-    pause_ms: 50.0,
+    pause_ms: 10.0,
     sites_are_origins: true,
     planted: crate::placement::trial::Planted::none(),
 };

@@ -21,7 +21,7 @@
 use super::kinds::Kinds;
 use super::pins;
 use super::sites::Sites;
-use super::{KEY_BYTES, STABILITY, WINDOW, reason, shown, us, windows};
+use super::{KEY_BYTES, WINDOW, reason, shown, us, windows};
 use crate::global::borrowers::Borrowers;
 use crate::job::{Effect, View};
 use crate::placement::explain::Why;
@@ -62,6 +62,7 @@ struct Begun {
     to: SiteId,
     gain_ms_per_s: f32,
     rate: f32,
+    waits_ms: f32,
     bytes: u64,
     at: Duration,
     /// It is lent from here, rather than given back.
@@ -242,7 +243,7 @@ impl Moves {
         let mut keys_left = limits::LOANS_KEYS_EXAMINED_MAX;
         let mut by_slot: BTreeMap<u16, BTreeMap<GroupKey, (Group, Held)>> = BTreeMap::new();
         let wanted: BTreeSet<GroupKey> = moves.iter().map(|one| one.group).collect();
-        for Chosen { group: key, to, gain: gain_ms_per_s, rate } in moves {
+        for Chosen { group: key, to, gain: gain_ms_per_s, rate, waits_ms } in moves {
             let to = sites.site(to);
             let of_slot = match by_slot.entry(key.slot()) {
                 std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
@@ -296,7 +297,8 @@ impl Moves {
             };
             self.waiting.moved(key);
             let (at, is_seen) = (view.now, false);
-            let begun = Begun { key, to, gain_ms_per_s, rate, bytes, at, is_lent, is_seen };
+            let begun =
+                Begun { key, to, gain_ms_per_s, rate, waits_ms, bytes, at, is_lent, is_seen };
             self.begun.insert(group, begun);
         }
         let lends = lent.into_iter().map(|(to, groups)| propose(Lending::Lend { to, groups }));
@@ -344,8 +346,7 @@ impl Moves {
                     return true;
                 }
                 Shown::Made => {
-                    let paused_ms = STABILITY.cost_of_move_ms(one.rate, 0);
-                    ledger.made(one.bytes, one.gain_ms_per_s.into(), paused_ms.into());
+                    ledger.made(one.bytes, one.gain_ms_per_s.into(), one.waits_ms.into());
                     counting.leaves(view.now, one.key);
                 }
                 // Not if it must not have the group by now, which says nothing of others.

@@ -69,7 +69,7 @@ pub(super) fn moves<S: State>(
         let Some(spec) = view.machine.spec(group.keyspace) else { continue };
         let bar = homes.borrowers(home).bar(spec, group, *site);
         if bar.is_none_or(|bar| bar == PlacementBar::Pinned) {
-            moves.push(Chosen { group: *key, to, gain: 0.0, rate: 0.0 });
+            moves.push(Chosen { group: *key, to, gain: 0.0, rate: 0.0, waits_ms: 0.0 });
         }
     }
     moves

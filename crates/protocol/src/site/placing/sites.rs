@@ -54,7 +54,7 @@ pub(super) struct Sites {
 
 /// What a decision rests on.
 pub(super) struct Picture {
-    latencies: Latencies,
+    pub(super) latencies: Latencies,
     near: Near,
     pub(super) stability: Stability,
     pub(super) rules: Rules,

@@ -235,7 +235,7 @@ impl Ours {
             tail: None,
             stability: Stability {
                 memory_s: TAU_S,
-                pause_ms: mean_ms + 2.0 * COMMIT_MS as f32,
+                pause_ms: 2.0 * COMMIT_MS as f32 + if goal.by_site { 0.0 } else { mean_ms },
                 sites_are_origins: goal.by_site,
                 ..Stability::default()
             },
