@@ -52,6 +52,7 @@ fn is_honest(kind: Kind) -> bool {
             | Kind::LeaveSite
             | Kind::SetBackup
             | Kind::CutClients
+            | Kind::SetStandby
             | Kind::MoveRoot
             | Kind::LendGroups
             | Kind::AlterRules
