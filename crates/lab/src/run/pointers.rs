@@ -44,6 +44,15 @@ fn is_honest(kind: Kind) -> bool {
         kind,
         Kind::Crash
             | Kind::SiteLoss
+            // The failure detector goes by elapsed time, not by the clock on the wall.
+            | Kind::ClockJump
+            // A disk that is found bad, old, empty or of another machine takes its node away, as a crash does.
+            | Kind::FlippedBit
+            | Kind::LostSync
+            | Kind::DamagedState
+            | Kind::OldDisk
+            | Kind::SameId
+            | Kind::Remove
             | Kind::SitesLoss
             | Kind::Transfer
             | Kind::Replace
