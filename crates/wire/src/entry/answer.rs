@@ -1,7 +1,7 @@
 //! Answers, and why there is none.
 
 use super::EntryError;
-use super::compact::{Code, Input, Tagged as _, code_enum, code_struct};
+use super::compact::{Code, Input, code_enum, code_struct};
 use super::phrases::{PHRASES, UNKNOWN_PHRASE};
 use model::{
     AdvisedMove, Answer, BorrowedGroup, Expiring, Failure, GroupExplained, Item, JobName,
@@ -84,7 +84,7 @@ impl Code for JobStatus {
 
     /// A newer version may have jobs that this one does not know.
     fn take_known(from: &mut Input) -> Result<Option<JobStatus>, EntryError> {
-        let is_known = JobName::TAGS.contains(&from.byte()?);
+        let is_known = JobName::from_code(from.byte()?).is_some();
         if is_known {
             from.step_back();
             return JobStatus::take(from).map(Some);

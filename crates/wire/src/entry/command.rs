@@ -242,27 +242,16 @@ code_enum!(OperatorCommand as "command of an operator" {
     220 => PromoteAsReported { lost, by, without, reported },
 });
 
-code_enum!(JobName as "job" {
-    1 => Handover,
-    2 => Mirror,
-    3 => Balance,
-    4 => Leave,
-    5 => Register,
-    6 => Reclaim,
-    7 => Release,
-    8 => Failover,
-    9 => Place,
-    130 => Lend,
-    10 => Export,
-    11 => Distribute,
-    12 => Import,
-    13 => Confirm,
-    14 => Resync,
-    16 => Root,
-    17 => Standby,
-    25 => Fetch,
-    26 => Bridge,
-});
+/// Its byte is in its row of the table of jobs.
+impl Code for JobName {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.code());
+    }
+
+    fn take(from: &mut Input) -> Result<JobName, EntryError> {
+        JobName::from_code(from.byte()?).ok_or_else(|| from.malformed("job"))
+    }
+}
 
 code_enum!(ReadConsistency as "consistency of a read" {
     1 => Linearizable,
