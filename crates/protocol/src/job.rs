@@ -4,27 +4,8 @@
 //! with effects ([`Effect`]). It can be lost at any moment. A new leader begins with an empty job,
 //! which finds what there is to do in the state and asks the other sites for the rest.
 //!
-//! | job | what it does |
-//! | --- | --- |
-//! | handover | brings slots to another site ([`crate::global::handover`]) |
-//! | mirror | keeps the backup's copy up to date ([`crate::global::mirroring`]) |
-//! | balance | begins handovers of slots that belong elsewhere (`site::balancing`) |
-//! | leave | has a site that owns nothing any more leave its deployment (`site::leaving`) |
-//! | register | registers slots that are not at their preferred owner (`site::registering`) |
-//! | reclaim | serves slots again that are frozen for a site which has left (`site::stranded`) |
-//! | confirm | confirms the slots of a restored site with the other sites (`site::confirming`) |
-//! | release | asks the owners of slots whether copies may go (`site::release`) |
-//! | failover | has others take over from a lost site ([`crate::global::failover`]) |
-//! | place | finds where keys would be better, and has groups lent there (`site::placing`) |
-//! | lend | brings lent groups to their borrowers, and what these write back (`site::lending`) |
-//! | export | offers this site's causal writes to the root of its region ([`crate::causal::export`]) |
-//! | distribute | sends the region's order to its sites, at the root ([`crate::causal::distribute`]) |
-//! | import | takes the region's order over ([`crate::causal::import`]) |
-//! | bridge | sends the order to the roots of other regions ([`crate::causal::bridge`]) |
-//! | fetch | fetches keys that are held here on demand, and evicts others ([`crate::causal::fetch`]) |
-//! | root | has another site go on with the region's order ([`crate::causal::roots`]) |
-//! | standby | has the root's standby in sync, and take over from a lost root ([`crate::causal::standby`]) |
-//! | resync | trims the region's order, and sends sites that lack it their keys anew ([`crate::causal::resync`]) |
+//! Two tables have all jobs, a line each: [`model::JobName`] has what people and other nodes see of a job, `crate::site::jobs` its
+//! type and when it is polled. A job that is missing in one of them does not compile.
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of

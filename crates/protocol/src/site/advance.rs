@@ -1,5 +1,6 @@
 //! How a replica moves on: leadership followed, batches proposed, entries applied.
 
+use super::jobs::When;
 use super::machine;
 use super::{Origin, Output, ReadGate, Site};
 use crate::admission::{Target, target_of};
@@ -10,7 +11,7 @@ use crate::replica::raft::{Committed, EntryContent};
 use crate::replica::reads::LEASE_MARGIN;
 use crate::replica::writes::Waiting;
 use bytes::Bytes;
-use model::{Body, Command, Failure, JobName, NodeId, OperatorCommand, limits};
+use model::{Body, Command, Failure, NodeId, OperatorCommand, limits};
 use prost::Message as _;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -87,9 +88,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take_waiting_messages();
         self.drive_changes();
         self.route_due();
-        self.run_job(JobName::Handover);
-        self.run_job(JobName::Mirror);
-        self.run_job(JobName::Lend);
+        self.run_jobs(When::Input);
         self.run_causal_jobs();
         self.propose_writes();
         self.begin_reads();

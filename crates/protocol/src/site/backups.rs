@@ -5,7 +5,7 @@
 //! whether the owner answers, and answers from the mirror if it does not. No other read does, and
 //! no other site is asked.
 
-use super::jobs::view;
+use super::jobs::{When, view};
 use super::machine::Stopped;
 use super::{Origin, Site};
 use crate::global::backups::backup_of;
@@ -73,15 +73,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn tick_backups(&mut self) {
         self.tick_reach();
-        self.run_job(JobName::Failover);
+        self.run_jobs(When::Tick);
         let now = self.now.monotonic;
         if !self.leads() || self.global.backups.next_news > now {
             return;
         }
         self.global.backups.next_news = now + NEWS_INTERVAL;
-        self.run_job(JobName::Release);
-        self.run_job(JobName::Reclaim);
-        self.run_job(JobName::Confirm);
+        self.run_jobs(When::News);
         let mirror = &self.jobs.mirror;
         let current = mirror.progress(&self.machine, now);
         let former = mirror.progress_of_former(&self.machine, now);

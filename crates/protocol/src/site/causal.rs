@@ -1,6 +1,6 @@
 //! Causal keys at a node: the parts of [`crate::causal`] put to work.
 //!
-//! - The site's leader runs eight jobs: export, distribute and bridge (at the root), import, fetch, resync, root and standby.
+//! - The site's leader runs the jobs of causal keys, those of the table of [`crate::site::jobs`] that are polled as such.
 //! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
 //!   carried is sent again there, as any message that was lost.
 //! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
@@ -28,6 +28,7 @@ mod tokens;
 pub(super) use jobs::sent;
 pub(super) use shown::Shown;
 
+use super::jobs::When;
 use super::machine::Machine;
 use super::{Origin, Site};
 use crate::bugs::of_causal;
@@ -40,7 +41,7 @@ use crate::job::View;
 use crate::replica::writes::Settled;
 use fetching::Fetching;
 pub(in crate::site) use fetching::may_move;
-use model::{Answer, Body, Failure, JobName, KeyspaceId, NodeId, Position, SiteId, limits};
+use model::{Answer, Body, Failure, KeyspaceId, NodeId, Position, SiteId, limits};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -167,18 +168,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.causal.stopped_under = stops_under;
-        for job in [
-            JobName::Export,
-            JobName::Distribute,
-            JobName::Import,
-            JobName::Bridge,
-            JobName::Fetch,
-            JobName::Resync,
-            JobName::Root,
-            JobName::Standby,
-        ] {
-            self.run_job(job);
-        }
+        self.run_jobs(When::Causal);
     }
 
     fn region_here(&self) -> Option<Region> {

@@ -7,6 +7,7 @@
 //! - Its leader's jobs are polled ([`super::jobs`]).
 
 use super::inter_site::{Outbox, name_of};
+use super::jobs::When;
 use super::machine::global::tokens::Token;
 use super::maps::Maps;
 use super::registrars::Changes;
@@ -16,8 +17,8 @@ use crate::deployment::failure_detector::FailureDetector;
 use crate::deployment::versions::Versions;
 use crate::global::handover::Progress;
 use model::{
-    Ballot, Body, Command, DeploymentCommand, JobName, NodeEntry, NodeId, RegistryChange,
-    SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotRun,
+    Ballot, Body, Command, DeploymentCommand, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId,
+    SiteName, Slot, SlotEpochs, SlotRun,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -141,7 +142,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.tick_counting();
-        self.run_job(JobName::Place);
+        self.run_jobs(When::Counted);
         self.tick_ring();
         self.tick_map();
         self.tick_backups();
@@ -162,9 +163,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.deployment.news.next_look = now + LOOK_INTERVAL;
             self.describe();
             self.tend_registry();
-            self.run_job(JobName::Balance);
-            self.run_job(JobName::Leave);
-            self.run_job(JobName::Register);
+            self.run_jobs(When::Look);
         }
     }
 

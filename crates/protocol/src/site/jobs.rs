@@ -78,109 +78,85 @@ impl Meter {
     }
 }
 
-/// All of them.
-#[derive(Debug)]
-pub(super) struct Jobs {
-    meters: BTreeMap<JobName, Meter>,
-    pub(super) handover: Handovers,
-    pub(super) mirror: MirrorDriver,
-    pub(super) balance: Balancing,
-    leave: Leaving,
-    register: Registering,
-    reclaim: Stranded,
-    confirm: Confirming,
-    release: Release,
-    pub(super) failover: FailoverJobs,
-    pub(super) place: Placing,
-    pub(super) lend: Loans,
-    export: Export,
-    pub(super) distribute: Distribute,
-    pub(super) import: Import,
-    bridge: Bridge,
-    pub(super) fetch: Fetch,
-    pub(super) resync: Resync,
-    pub(super) roots: Roots,
-    pub(super) standby: Standbys,
+/// When a job is polled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// At each input.
+    Input,
+    /// At each input, behind those: the jobs of causal keys ([`Site::run_causal_jobs`]).
+    Causal,
+    /// At each tick, when what fronts have noted of accesses is counted.
+    Counted,
+    /// At each tick, when the sites that do not answer are known.
+    Tick,
+    /// Each second, ahead of what other sites are sent about mirrors.
+    News,
+    /// Twice a second, behind a look at the registry.
+    Look,
+}
+
+/// Declares [`Jobs`] from a table of all jobs: one line each.
+macro_rules! jobs {
+    ($options:ident; $($when:ident: $name:ident, $field:ident: $job:ty = $new:expr;)*) => {
+        /// All of them.
+        #[derive(Debug)]
+        pub(super) struct Jobs {
+            meters: BTreeMap<JobName, Meter>,
+            $(pub(super) $field: $job,)*
+        }
+
+        impl Jobs {
+            /// In the order in which they are polled.
+            const POLLED: [(JobName, When); JobName::ALL.len()] =
+                [$((JobName::$name, When::$when)),*];
+
+            pub(super) fn new($options: &super::Options) -> Jobs {
+                Jobs { meters: BTreeMap::new(), $($field: $new,)* }
+            }
+
+            fn of<S: State>(&self, name: JobName) -> &dyn Job<S> {
+                match name { $(JobName::$name => &self.$field,)* }
+            }
+
+            fn of_mut<S: State>(&mut self, name: JobName) -> &mut dyn Job<S> {
+                match name { $(JobName::$name => &mut self.$field,)* }
+            }
+        }
+    };
+}
+
+// When the job is polled, its name, its field, and how it begins. Of one moment they are polled in this order.
+jobs! { options;
+    Input: Handover, handover: Handovers = Handovers::new(options.handover_bytes_per_s_max, options.planted);
+    Input: Mirror, mirror: MirrorDriver = MirrorDriver::new(options.handover_bytes_per_s_max);
+    Input: Lend, lend: Loans = Loans::default();
+    Causal: Export, export: Export = Export::new(of_causal(options.planted));
+    Causal: Distribute, distribute: Distribute = Distribute::new(of_causal(options.planted));
+    Causal: Import, import: Import = Import::new(of_causal(options.planted));
+    Causal: Bridge, bridge: Bridge = Bridge::default();
+    Causal: Fetch, fetch: Fetch = Fetch::default();
+    Causal: Resync, resync: Resync = Resync::new(sizes_of(options), of_causal(options.planted));
+    Causal: Root, roots: Roots = Roots::new(of_causal(options.planted));
+    Causal: Standby, standby: Standbys = Standbys::new(of_causal(options.planted));
+    Counted: Place, place: Placing = Placing::new(options);
+    Tick: Failover, failover: FailoverJobs = FailoverJobs::new(of_rules(options.planted));
+    News: Release, release: Release = Release::default();
+    News: Reclaim, reclaim: Stranded = Stranded::default();
+    News: Confirm, confirm: Confirming = Confirming::default();
+    Look: Balance, balance: Balancing = Balancing::default();
+    Look: Leave, leave: Leaving = Leaving::default();
+    Look: Register, register: Registering = Registering::default();
+}
+
+/// How much of the order is kept, and how much one message of it carries.
+fn sizes_of(options: &super::Options) -> Sizes {
+    Sizes {
+        kept_bytes_max: options.causal_kept_bytes_max,
+        chunk_bytes_max: options.causal_resync_bytes_max,
+    }
 }
 
 impl Jobs {
-    pub(super) fn new(options: &super::Options) -> Jobs {
-        let kept = Sizes {
-            kept_bytes_max: options.causal_kept_bytes_max,
-            chunk_bytes_max: options.causal_resync_bytes_max,
-        };
-        Jobs {
-            meters: BTreeMap::new(),
-            handover: Handovers::new(options.handover_bytes_per_s_max, options.planted),
-            mirror: MirrorDriver::new(options.handover_bytes_per_s_max),
-            balance: Balancing::default(),
-            leave: Leaving::default(),
-            register: Registering::default(),
-            reclaim: Stranded::default(),
-            confirm: Confirming::default(),
-            release: Release::default(),
-            failover: FailoverJobs::new(of_rules(options.planted)),
-            place: Placing::new(options),
-            lend: Loans::default(),
-            export: Export::new(of_causal(options.planted)),
-            distribute: Distribute::new(of_causal(options.planted)),
-            import: Import::new(of_causal(options.planted)),
-            bridge: Bridge::default(),
-            fetch: Fetch::default(),
-            resync: Resync::new(kept, of_causal(options.planted)),
-            roots: Roots::new(of_causal(options.planted)),
-            standby: Standbys::new(of_causal(options.planted)),
-        }
-    }
-
-    fn of<S: State>(&self, name: JobName) -> &dyn Job<S> {
-        match name {
-            JobName::Handover => &self.handover,
-            JobName::Mirror => &self.mirror,
-            JobName::Balance => &self.balance,
-            JobName::Leave => &self.leave,
-            JobName::Register => &self.register,
-            JobName::Reclaim => &self.reclaim,
-            JobName::Confirm => &self.confirm,
-            JobName::Release => &self.release,
-            JobName::Failover => &self.failover,
-            JobName::Place => &self.place,
-            JobName::Lend => &self.lend,
-            JobName::Export => &self.export,
-            JobName::Distribute => &self.distribute,
-            JobName::Import => &self.import,
-            JobName::Bridge => &self.bridge,
-            JobName::Fetch => &self.fetch,
-            JobName::Resync => &self.resync,
-            JobName::Root => &self.roots,
-            JobName::Standby => &self.standby,
-        }
-    }
-
-    fn of_mut<S: State>(&mut self, name: JobName) -> &mut dyn Job<S> {
-        match name {
-            JobName::Handover => &mut self.handover,
-            JobName::Mirror => &mut self.mirror,
-            JobName::Balance => &mut self.balance,
-            JobName::Leave => &mut self.leave,
-            JobName::Register => &mut self.register,
-            JobName::Reclaim => &mut self.reclaim,
-            JobName::Confirm => &mut self.confirm,
-            JobName::Release => &mut self.release,
-            JobName::Failover => &mut self.failover,
-            JobName::Place => &mut self.place,
-            JobName::Lend => &mut self.lend,
-            JobName::Export => &mut self.export,
-            JobName::Distribute => &mut self.distribute,
-            JobName::Import => &mut self.import,
-            JobName::Bridge => &mut self.bridge,
-            JobName::Fetch => &mut self.fetch,
-            JobName::Resync => &mut self.resync,
-            JobName::Root => &mut self.roots,
-            JobName::Standby => &mut self.standby,
-        }
-    }
-
     /// Another leader, or another term: nothing is paused, and counts begin anew.
     pub(super) fn begin(&mut self) {
         self.meters.clear();
@@ -268,8 +244,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(vec![(origin, Ok(jobs))]);
     }
 
-    /// Lets a job take its next steps.
-    pub(super) fn run_job(&mut self, name: JobName) {
+    /// Lets the jobs of a moment take their next steps.
+    pub(super) fn run_jobs(&mut self, when: When) {
+        for (name, _) in Jobs::POLLED.into_iter().filter(|(_, at)| *at == when) {
+            self.run_job(name);
+        }
+    }
+
+    fn run_job(&mut self, name: JobName) {
         let (view, jobs) = (view!(self), &mut self.jobs);
         let is_paused = jobs.is_paused(name);
         let job = jobs.of_mut(name);
