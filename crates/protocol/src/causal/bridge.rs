@@ -15,7 +15,7 @@
 //! Left out: what the other root does with it (`site::machine::causal::bridging`).
 
 use super::in_flight::Paced;
-use super::{AGAIN, Durable, Region};
+use super::{AGAIN, Durable, Part, Region};
 use model::{
     Answer, Bridge as Places, Bridged, CausalCommand, Failure, Position, RegionId, SiteId, limits,
 };
@@ -107,8 +107,21 @@ impl Bridge {
         steps
     }
 
+    /// How many places other regions have not taken.
+    pub(crate) fn left(&self, state: &impl Durable) -> u64 {
+        let last = state.order_last().count();
+        self.cursors.values().map(|one| last.saturating_sub(one.taken.count())).sum()
+    }
+
+    /// A region whose root does not take what it is sent, as it waits for a third one.
+    pub(crate) fn waits_for(&self) -> Option<RegionId> {
+        self.cursors.iter().find(|(_, cursor)| cursor.stalled > 0).map(|(id, _)| *id)
+    }
+}
+
+impl Part for Bridge {
     /// Another root's answer to a command.
-    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
+    fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         let found = self.cursors.values_mut().find(|cursor| cursor.open.contains_key(&id));
         let Some(cursor) = found else { return };
         let Some((after, upto, _)) = cursor.open.remove(&id) else { return };
@@ -127,13 +140,11 @@ impl Bridge {
         }
     }
 
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
+    fn stop(&mut self) {
         self.cursors.clear();
     }
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         let due = |cursor: &Cursor| match cursor.not_before > now {
             true => Some(cursor.not_before),
             false if cursor.open.is_empty() => cursor.last_sent.map(|at| at + AGAIN),
@@ -142,18 +153,7 @@ impl Bridge {
         self.cursors.values().filter_map(due).filter(|at| *at > now).min()
     }
 
-    /// How many places other regions have not taken.
-    pub(crate) fn left(&self, state: &impl Durable) -> u64 {
-        let last = state.order_last().count();
-        self.cursors.values().map(|one| last.saturating_sub(one.taken.count())).sum()
-    }
-
-    /// A region whose root does not take what it is sent, as it waits for a third one.
-    pub(crate) fn waits_for(&self) -> Option<RegionId> {
-        self.cursors.iter().find(|(_, cursor)| cursor.stalled > 0).map(|(id, _)| *id)
-    }
-
-    pub(crate) fn sent_bytes(&self) -> u64 {
+    fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 }

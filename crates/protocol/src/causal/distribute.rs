@@ -11,7 +11,7 @@
 use super::hints::{Hints, fetched_for, hashes_of};
 use super::interest::Interest;
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Region};
+use super::{AGAIN, Durable, Part, Region};
 use model::{
     Bytes, CausalWrite, KeyspaceId, NO_KEYSPACE, NodeId, Position, SiteId, key_hash, limits,
 };
@@ -163,13 +163,20 @@ impl Distribute {
         }
     }
 
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
+    /// How many places other sites have not imported yet.
+    pub(crate) fn left(&self, state: &impl Durable) -> u64 {
+        let last = state.order_last().count();
+        self.cursors.values().map(|one| last.saturating_sub(one.applied.count())).sum()
+    }
+}
+
+impl Part for Distribute {
+    fn stop(&mut self) {
         self.cursors.clear();
     }
 
     /// When it must be polled at the latest. What is due by now was looked at just now.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         let due = |one: &Cursor| match one.node {
             Some(_) => {
                 let waits = one.applied < one.sent || one.lacks(self.trimmed);
@@ -178,12 +185,6 @@ impl Distribute {
             None => one.asked.map(|at| at + AGAIN),
         };
         self.cursors.values().filter_map(due).filter(|at| *at > now).min()
-    }
-
-    /// How many places other sites have not imported yet.
-    pub(crate) fn left(&self, state: &impl Durable) -> u64 {
-        let last = state.order_last().count();
-        self.cursors.values().map(|one| last.saturating_sub(one.applied.count())).sum()
     }
 }
 

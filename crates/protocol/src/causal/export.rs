@@ -11,7 +11,7 @@
 
 use super::in_flight::Paced;
 use super::trial::{Bug, Planted};
-use super::{Durable, Region};
+use super::{Durable, Part, Region};
 use model::{Answer, CausalWrite, Failure, Offer, Revision, SiteId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -112,8 +112,21 @@ impl Export {
         site == region.own || site == region.root
     }
 
+    fn begin_again(&mut self, at: Duration, ordered: Option<Revision>) {
+        self.open.clear();
+        self.offered = ordered;
+        self.not_before = at;
+    }
+
+    /// Whether the root has no room for what is offered.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.full > 0
+    }
+}
+
+impl Part for Export {
     /// The root's answer to an offer.
-    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
+    fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         let Some((after, last, _)) = self.open.remove(&id) else { return };
         match outcome {
             Ok(Answer::Done(ordered)) if *ordered >= last => self.full = 0,
@@ -127,34 +140,21 @@ impl Export {
         }
     }
 
-    fn begin_again(&mut self, at: Duration, ordered: Option<Revision>) {
-        self.open.clear();
-        self.offered = ordered;
-        self.not_before = at;
-    }
-
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
+    fn stop(&mut self) {
         // A late answer must not be taken for one to a later offer.
         let last_id = self.last_id;
         *self = Export { last_id, ..Export::new(self.planted) };
     }
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         match self.not_before > now {
             true => Some(self.not_before),
             false => self.paced.due(self.open.len(), now),
         }
     }
 
-    /// Whether the root has no room for what is offered.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.full > 0
-    }
-
     /// Bytes of writes that were offered.
-    pub(crate) fn sent_bytes(&self) -> u64 {
+    fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 }

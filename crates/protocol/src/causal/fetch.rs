@@ -16,7 +16,7 @@
 //! as bring it a good part below the limit. Keys with a write of this site that has no place stay. What is about to go is not taken
 //! for held any more: a request that came now would find it gone.
 
-use super::{AGAIN, Durable, Region};
+use super::{AGAIN, Durable, Part, Region};
 use model::{Answer, Bytes, Failure, KeyspaceId, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -167,8 +167,20 @@ impl Fetch {
         is_in(&self.evictions, keyspace, key)
     }
 
+    /// How many evictions are over, whatever came of them.
+    pub(crate) fn evictions_over(&self) -> u64 {
+        self.evictions_over
+    }
+
+    /// How many keys are waited for.
+    pub(crate) fn left(&self) -> u64 {
+        self.wants.len() as u64
+    }
+}
+
+impl Part for Fetch {
     /// The root's answer to a question: it has ordered what the first so many of the keys hold. Or what came of an eviction.
-    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
+    fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         if self.evictions.remove(&id).is_some() {
             self.evictions_over += 1;
             return;
@@ -187,30 +199,18 @@ impl Fetch {
         }
     }
 
-    /// How many evictions are over, whatever came of them.
-    pub(crate) fn evictions_over(&self) -> u64 {
-        self.evictions_over
-    }
-
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
+    fn stop(&mut self) {
         // A late answer must not be taken for one to a later question.
         *self = Fetch { last_id: self.last_id, sent_bytes: self.sent_bytes, ..Fetch::default() };
     }
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         let wants = self.wants.values().map(|want| want.due.min(want.until));
         wants.filter(|at| *at > now).min()
     }
 
-    /// How many keys are waited for.
-    pub(crate) fn left(&self) -> u64 {
-        self.wants.len() as u64
-    }
-
     /// Bytes of keys that were asked for.
-    pub(crate) fn sent_bytes(&self) -> u64 {
+    fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 }

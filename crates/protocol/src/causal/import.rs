@@ -11,7 +11,7 @@
 use super::hints::fetched_for;
 use super::interest::coverage;
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Region};
+use super::{AGAIN, Durable, Part, Region};
 use model::{
     CausalCommand, CausalWrite, Effect, Import as Entry, KeyspaceId, NO_KEYSPACE, Position,
     Revision, SiteId, limits,
@@ -349,14 +349,20 @@ impl Import {
         next == Some(key) || self.payload_bytes + bytes <= limits::CAUSAL_PAYLOADS_BYTES_MAX
     }
 
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
+    /// How many places wait to be imported.
+    pub(crate) fn left(&self) -> u64 {
+        self.places.len() as u64
+    }
+}
+
+impl Part for Import {
+    fn stop(&mut self) {
         *self = Import::new(self.planted);
     }
 
     /// When it must be polled at the latest. What is due by now was looked at just now: a pause, or a full disk,
     /// holds it up.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         let report = self.wants_again.then(|| self.reported.unwrap_or_default() + GAP_PAUSE);
         let pull = self.places.front().map(|place| {
             (place.since + ON_ITS_WAY).max(self.pulled.unwrap_or_default() + 2 * ON_ITS_WAY)
@@ -364,11 +370,6 @@ impl Import {
         let proposed = self.proposed.map(|(_, since)| since + PATIENCE);
         let all = [report, pull.filter(|_| proposed.is_none()), proposed];
         all.into_iter().flatten().filter(|at| *at > now).min()
-    }
-
-    /// How many places wait to be imported.
-    pub(crate) fn left(&self) -> u64 {
-        self.places.len() as u64
     }
 }
 

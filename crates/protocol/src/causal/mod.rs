@@ -86,8 +86,8 @@ pub mod trial;
 
 use layout::Layout;
 use model::{
-    Bytes, CausalWrite, HeldSize, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId,
-    Standby, StandbyRule,
+    Answer, Bytes, CausalWrite, Failure, HeldSize, KeyspaceId, Position, RegionId, ResyncItem,
+    Revision, SiteId, Standby, StandbyRule,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,6 +171,23 @@ pub(crate) trait Durable {
     /// and no more keys than one command evicts.
     fn least_read(&self, _: KeyspaceId, _bytes: u64, _keys: u64) -> Vec<Bytes> {
         Vec::new()
+    }
+}
+
+/// A part that a site's leader runs as a job ([`crate::job::Job`]). How its steps are made is its own.
+pub(crate) trait Part {
+    /// The outcome of a step, under its number.
+    fn answered(&mut self, _id: u64, _outcome: &Result<Answer, Failure>, _now: Duration) {}
+
+    /// This node leads no more.
+    fn stop(&mut self);
+
+    /// When it must be polled at the latest.
+    fn next_due(&self, now: Duration) -> Option<Duration>;
+
+    /// Bytes that were sent to other sites.
+    fn sent_bytes(&self) -> u64 {
+        0
     }
 }
 

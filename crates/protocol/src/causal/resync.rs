@@ -29,7 +29,7 @@
 
 use super::reports::Heard;
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Region};
+use super::{AGAIN, Durable, Part, Region};
 use crate::job::Effect;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage};
 use model::{
@@ -298,8 +298,15 @@ impl Resync {
         }
     }
 
+    /// How many records are still to be sent, of so many that each site needs.
+    pub(crate) fn left(&self, records: u64) -> u64 {
+        self.transfers.values().map(|transfer| records.saturating_sub(transfer.records)).sum()
+    }
+}
+
+impl Part for Resync {
     /// A site's answer to a step.
-    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
+    fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         let found = self.transfers.iter_mut().find(|(_, transfer)| transfer.sender.has(id));
         let Some((site, transfer)) = found else { return };
         match outcome {
@@ -317,24 +324,17 @@ impl Resync {
         }
     }
 
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
+    fn stop(&mut self) {
         // A late answer must not be taken for one to a later step.
         let Resync { last_id, sizes, planted, epoch, sent_bytes, trimmed, .. } = *self;
         *self = Resync { last_id, epoch, sent_bytes, trimmed, ..Resync::new(sizes, planted) };
     }
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         self.transfers.values().filter_map(|transfer| transfer.sender.next_due(now)).min()
     }
 
-    /// How many records are still to be sent, of so many that each site needs.
-    pub(crate) fn left(&self, records: u64) -> u64 {
-        self.transfers.values().map(|transfer| records.saturating_sub(transfer.records)).sum()
-    }
-
-    pub(crate) fn sent_bytes(&self) -> u64 {
+    fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 }

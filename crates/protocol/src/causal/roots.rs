@@ -32,7 +32,7 @@
 use super::rebuild::Rebuild;
 use super::reports::{Ask, Reports};
 use super::trial::{Bug, Planted};
-use super::{Durable, Region};
+use super::{Durable, Part, Region};
 use model::{
     Answer, CausalCommand, Failure, LastOrdered, Position, RegistryChange, RootStep, SiteId,
 };
@@ -185,13 +185,6 @@ impl Roots {
         Some(Step::Hand { id, to, command: CausalCommand::Ordered { epoch: self.epoch, sites } })
     }
 
-    /// The next root's answer to that.
-    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>) {
-        if let Some(hand) = self.hand.as_mut().filter(|hand| hand.first_id <= id) {
-            hand.is_there |= outcome.is_ok();
-        }
-    }
-
     /// Whether a step was not proposed just now.
     fn is_due(&self, step: RootStep, now: Duration) -> bool {
         self.proposed.is_none_or(|(proposed, at)| proposed != step || at + PATIENCE <= now)
@@ -242,12 +235,6 @@ impl Roots {
         }
     }
 
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
-        // A late answer must not be taken for one to a later step.
-        *self = Roots { last_id: self.last_id, ..Roots::new(self.planted) };
-    }
-
     /// What it waits for, for people.
     pub(crate) fn waits_for(&self, now: Duration, state: &impl Durable) -> Option<&'static str> {
         if let Some(rebuild) = &self.rebuild {
@@ -269,9 +256,22 @@ impl Roots {
         let Some(next) = self.next else { return 0 };
         state.order_last().count().saturating_sub(self.reports.applied(next).count())
     }
+}
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+impl Part for Roots {
+    /// The next root's answer to that.
+    fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, _: Duration) {
+        if let Some(hand) = self.hand.as_mut().filter(|hand| hand.first_id <= id) {
+            hand.is_there |= outcome.is_ok();
+        }
+    }
+
+    fn stop(&mut self) {
+        // A late answer must not be taken for one to a later step.
+        *self = Roots { last_id: self.last_id, ..Roots::new(self.planted) };
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         if let Some(rebuild) = &self.rebuild {
             return rebuild.next_due(now);
         }
@@ -349,12 +349,12 @@ mod tests {
         };
         assert_eq!(done(roots.poll(AT(50), &store, &region, Some(OTHER))), handed(1));
         assert!(done(roots.poll(AT(55), &store, &region, Some(OTHER))).is_empty(), "under way");
-        roots.answered(1, &Err(Failure::NoLeader));
+        roots.answered(1, &Err(Failure::NoLeader), AT(55));
         let again = roots.poll(AT(50) + PATIENCE, &store, &region, Some(OTHER));
         assert_eq!(done(again), handed(2));
         // The answer to the first one will do.
         let done_now = Ok(Answer::Done(Revision(7)));
-        roots.answered(1, &done_now);
+        roots.answered(1, &done_now, AT(50) + PATIENCE);
         let at = AT(60) + PATIENCE;
         let given = done(roots.poll(at, &store, &region, Some(OTHER)));
         assert_eq!(given, root(RootStep::GiveTo(OTHER)));
@@ -456,7 +456,7 @@ mod tests {
         let steps = done(roots.poll(AT(0) + OTHERS_HAVE, &store, &region, Some(OTHER)));
         assert!(matches!(steps[..], [Step::Hand { to: OTHER, .. }]), "{steps:?}");
         // What the other one refuses is not given.
-        roots.answered(1, &Err(Failure::NoLeader));
+        roots.answered(1, &Err(Failure::NoLeader), AT(0) + OTHERS_HAVE);
         assert!(done(roots.poll(AT(0) + OTHERS_HAVE, &store, &region, Some(OTHER))).is_empty());
         let late = done(roots.poll(AT(0) + STOPPED_MAX, &store, &region, Some(OTHER)));
         let [Step::Hand { id: 2, .. }, last] = &late[..] else { panic!("{late:?}") };

@@ -13,7 +13,7 @@ use super::interest::Interest;
 use super::layout::Layout;
 use super::resolve::Questions;
 use super::trial::{Bug, Planted};
-use super::{Durable, Region};
+use super::{Durable, Part, Region};
 use model::{
     Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, HeldSize,
     Import as Entry, KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId,

@@ -27,7 +27,7 @@
 use super::rejoin::{self, Rejoin};
 use super::reports::{Ask, Reports};
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Region};
+use super::{AGAIN, Durable, Part, Region};
 use model::{
     Answer, Ballot, CausalCommand, Failure, LastOrdered, Position, RegistryChange, SiteId, Standby,
     StandbyChoice, StandbyStep,
@@ -354,23 +354,6 @@ impl Standbys {
         }
     }
 
-    /// The standby's answer to what was ordered of each site, or the registrars' to a change.
-    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>) {
-        if let Some(rejoin) = &mut self.rejoin {
-            rejoin.answered(id, outcome);
-        }
-        let is_it = |handed: &&mut Handed| handed.first_id.is_some_and(|first| first <= id);
-        if let Some(handed) = self.handed.as_mut().filter(is_it) {
-            handed.is_there |= outcome.is_ok();
-        }
-    }
-
-    /// This node leads no more.
-    pub(crate) fn stop(&mut self) {
-        // A late answer must not be taken for one to a later step.
-        *self = Standbys { last_id: self.last_id, ..Standbys::new(self.planted) };
-    }
-
     /// What it waits for, for people.
     pub(crate) fn waits_for(&self, now: Duration, region: &Region) -> Option<&'static str> {
         if let Some(rejoin) = &self.rejoin {
@@ -404,9 +387,26 @@ impl Standbys {
         }
         state.order_last().count().saturating_sub(self.acknowledged.count())
     }
+}
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+impl Part for Standbys {
+    /// The standby's answer to what was ordered of each site, or the registrars' to a change.
+    fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, _: Duration) {
+        if let Some(rejoin) = &mut self.rejoin {
+            rejoin.answered(id, outcome);
+        }
+        let is_it = |handed: &&mut Handed| handed.first_id.is_some_and(|first| first <= id);
+        if let Some(handed) = self.handed.as_mut().filter(is_it) {
+            handed.is_there |= outcome.is_ok();
+        }
+    }
+
+    fn stop(&mut self) {
+        // A late answer must not be taken for one to a later step.
+        *self = Standbys { last_id: self.last_id, ..Standbys::new(self.planted) };
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
         let again = |at: Option<Duration>, pause| at.map(|at| at + pause);
         let awaited =
             self.waits.map(|(_, at)| if at + AGAIN > now { at + AGAIN } else { at + AWAITED });
@@ -501,7 +501,7 @@ mod tests {
         let handed = standbys.poll(AT(30), &store, &region, &none);
         assert_eq!(done(handed), [Step::Hand { id: 1, to: OTHER, command }]);
         assert!(done(standbys.poll(AT(40), &store, &region, &none)).is_empty(), "under way");
-        standbys.answered(1, &Ok(Answer::Done(Revision(9))));
+        standbys.answered(1, &Ok(Answer::Done(Revision(9))), AT(40));
         assert_eq!(done(standbys.poll(AT(50), &store, &region, &none)), sync(1, true));
         assert!(done(standbys.poll(AT(60), &store, &region, &none)).is_empty(), "under way");
         region.standby = standby(2, true);

@@ -1,6 +1,6 @@
 //! Causal keys at a node: the parts of [`crate::causal`] put to work.
 //!
-//! - The site's leader runs the jobs of causal keys, those of the table of [`crate::site::jobs`] that are polled as such.
+//! - The site's leader runs the jobs of causal keys, which are in the table of [`crate::site::jobs`].
 //! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
 //!   carried is sent again there, as any message that was lost.
 //! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
@@ -13,7 +13,7 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `jobs` | what the steps of the jobs are as effects |
+//! | `jobs` | what the parts have in common as jobs, and what their steps are as effects |
 //! | `requests` | requests of sessions, admitted or waiting |
 //! | `fetching` | requests that wait for keys which this site is to hold on demand |
 //! | `tokens` | the tokens beside answers |
@@ -25,7 +25,7 @@ mod requests;
 mod shown;
 mod tokens;
 
-pub(super) use jobs::sent;
+pub(super) use jobs::{CausalJob, Seen, sent};
 pub(super) use shown::Shown;
 
 use super::jobs::When;

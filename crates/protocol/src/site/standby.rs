@@ -1,23 +1,19 @@
 //! The job of a region's standby ([`crate::causal::standby`]): at the root, which has it in sync, and at the standby, which takes
 //! over.
 
-use super::causal::{CHANGE_HAS, Shown, region_in, sent};
+use super::causal::{CHANGE_HAS, CausalJob, Seen, Shown, region_in, sent};
 use crate::causal::standby::{Context, Standbys, Step};
-use crate::job::{Effect, Job, Progress, View};
-use model::{Answer, Command, Failure, SiteId};
+use crate::job::{Effect, View};
+use model::{Command, SiteId};
 use std::collections::BTreeSet;
-use std::time::Duration;
 use storage::state::State;
 use wire::causal::CausalStep;
 
 /// A region with fewer sites gets no standby by itself.
 const SITES_MIN: usize = 3;
 
-impl<S: State> Job<S> for Standbys {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
+impl CausalJob for Standbys {
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
         let effect = |step| match step {
             Step::Propose(command) => Effect::Propose(Command::Causal(command)),
             Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
@@ -27,52 +23,29 @@ impl<S: State> Job<S> for Standbys {
             }
             Step::Call(site) => Effect::Call(site),
         };
-        let shown = Shown::of(view.machine);
+        let (view, region) = (seen.view, &seen.region);
         let lost = view.failure_detector.lost(view.now);
         let present = region.standby.map(|standby| standby.site);
         let is_wanted = region.orders() && present.is_none_or(|site| lost.contains(&site));
         let nearest = if is_wanted { nearest(view, present) } else { None };
         let has_registrars = has_registrars(view, &lost);
         let context = Context { nearest, lost, has_registrars };
-        let steps = Standbys::poll(self, view.now, &shown, &region, &context);
-        steps.into_iter().map(effect).chain(shown.failure()).collect()
+        let steps = self.poll(view.now, &seen.shown, region, &context);
+        steps.into_iter().map(effect).collect()
     }
 
-    fn answered(
-        &mut self,
-        id: u64,
-        outcome: Result<Answer, Failure>,
-        _: &View<'_, S>,
-    ) -> Vec<Effect> {
-        Standbys::answered(self, id, &outcome);
-        Vec::new()
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64 {
+        let region = region_in(view);
+        region.map_or(0, |region| self.left(&Shown::of(view.machine), &region))
     }
 
-    fn stop(&mut self) -> Vec<Effect> {
-        Standbys::stop(self);
-        Vec::new()
+    fn waits_for<S: State>(&self, view: &View<'_, S>) -> Option<String> {
+        self.waits_for(view.now, &region_in(view)?).map(str::to_owned)
     }
 
     /// Writes wait at the root while the standby is silent. A standby that is paused does not take over.
-    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        match region_in(view).is_some_and(|region| region.orders()) {
-            true => Job::poll(self, view),
-            false => Vec::new(),
-        }
-    }
-
-    fn progress(&self, view: &View<'_, S>) -> Progress {
-        let region = region_in(view);
-        let left = region.map_or(0, |region| self.left(&Shown::of(view.machine), &region));
-        Progress { left, sent_bytes: 0 }
-    }
-
-    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
-        Standbys::waits_for(self, view.now, &region_in(view)?).map(str::to_owned)
-    }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Standbys::next_due(self, now)
+    fn is_awaited<S: State>(view: &View<'_, S>) -> bool {
+        region_in(view).is_some_and(|region| region.orders())
     }
 }
 

@@ -1,14 +1,15 @@
-//! The jobs of causal keys at a site's leader: what their steps are as effects. The standby's is in `site::standby`.
+//! The jobs of causal keys at a site's leader: what they have in common as jobs, and what their steps are as effects. The
+//! standby's is in `site::standby`.
 
 use super::{CHANGE_HAS, Shown, inter_site, region_in};
-use crate::causal::Region;
-use crate::causal::bridge::{self, Bridge};
+use crate::causal::bridge::Bridge;
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::fetch::{self, Fetch};
 use crate::causal::import::{self, Import};
 use crate::causal::resync::Resync;
 use crate::causal::roots::{self, Roots};
+use crate::causal::{Part, Region};
 use crate::job::{Effect, Job, Progress, View};
 use model::{Answer, CausalCommand, CausalWrite, Command, Failure, SiteId};
 use std::time::Duration;
@@ -16,21 +17,44 @@ use storage::state::State;
 use wire::causal::{CausalStep, Keys, Writes};
 use wire::entry::encode_writes;
 
-impl<S: State> Job<S> for Export {
+/// What a job of causal keys sees as it is polled.
+pub(in crate::site) struct Seen<'a, S: State> {
+    pub(in crate::site) view: &'a View<'a, S>,
+    /// The state, as the parts see it.
+    pub(in crate::site) shown: Shown<'a, S>,
+    pub(in crate::site) region: Region,
+}
+
+/// A part as a job: the pieces in which the jobs of causal keys differ.
+pub(in crate::site) trait CausalJob: Part {
+    /// Whether it does nothing while the log's disk is full.
+    const NEEDS_DISK: bool = true;
+
+    /// The next steps.
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect>;
+
+    /// What is left to do, in [`model::JobName::unit`].
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64;
+
+    /// Why it can do nothing, for people.
+    fn waits_for<S: State>(&self, _: &View<'_, S>) -> Option<String> {
+        None
+    }
+
+    /// Whether requests wait for it, so that it goes on while it is paused.
+    fn is_awaited<S: State>(_: &View<'_, S>) -> bool {
+        false
+    }
+}
+
+impl<S: State, J: CausalJob> Job<S> for J {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
-        let effects = |step| match step {
-            export::Step::Offer { id, to, epoch, offer } => {
-                let command = Command::Causal(CausalCommand::Order { epoch, offer });
-                vec![Effect::ask(id, to, command)]
-            }
-            export::Step::Share(writes) => share(&region, &writes),
-        };
-        let shown = Shown::of(view.machine);
-        let steps = Export::poll(self, view.now, &shown, &region);
-        steps.into_iter().flat_map(effects).chain(shown.failure()).collect()
+        let is_held_up = J::NEEDS_DISK && view.disk_is_full;
+        let Some(region) = region_in(view).filter(|_| !is_held_up) else { return Vec::new() };
+        let seen = Seen { view, shown: Shown::of(view.machine), region };
+        let mut effects = self.steps(&seen);
+        effects.extend(seen.shown.failure());
+        effects
     }
 
     fn answered(
@@ -39,27 +63,51 @@ impl<S: State> Job<S> for Export {
         outcome: Result<Answer, Failure>,
         view: &View<'_, S>,
     ) -> Vec<Effect> {
-        Export::answered(self, id, &outcome, view.now);
+        Part::answered(self, id, &outcome, view.now);
         Vec::new()
     }
 
     fn stop(&mut self) -> Vec<Effect> {
-        Export::stop(self);
+        Part::stop(self);
         Vec::new()
     }
 
-    fn progress(&self, view: &View<'_, S>) -> Progress {
-        let left = view.machine.causal().unordered_bytes();
-        Progress { left, sent_bytes: self.sent_bytes() }
+    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        if J::is_awaited(view) { self.poll(view) } else { Vec::new() }
     }
 
-    fn waits_for(&self, _: &View<'_, S>) -> Option<String> {
-        let why = "room in the order at the root: it is full";
-        self.is_refused().then(|| why.to_owned())
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        Progress { left: self.left(view), sent_bytes: self.sent_bytes() }
+    }
+
+    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
+        CausalJob::waits_for(self, view)
     }
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
-        Export::next_due(self, now)
+        Part::next_due(self, now)
+    }
+}
+
+impl CausalJob for Export {
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
+        let effects = |step| match step {
+            export::Step::Offer { id, to, epoch, offer } => {
+                let command = Command::Causal(CausalCommand::Order { epoch, offer });
+                vec![Effect::ask(id, to, command)]
+            }
+            export::Step::Share(writes) => share(&seen.region, &writes),
+        };
+        self.poll(seen.view.now, &seen.shown, &seen.region).into_iter().flat_map(effects).collect()
+    }
+
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64 {
+        view.machine.causal().unordered_bytes()
+    }
+
+    fn waits_for<S: State>(&self, _: &View<'_, S>) -> Option<String> {
+        let why = "room in the order at the root: it is full";
+        self.is_refused().then(|| why.to_owned())
     }
 }
 
@@ -83,9 +131,10 @@ fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
     others.filter_map(of_site).collect()
 }
 
-impl<S: State> Job<S> for Distribute {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view) else { return Vec::new() };
+impl CausalJob for Distribute {
+    const NEEDS_DISK: bool = false;
+
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
         let effect = |step| match step {
             distribute::Step::Places(site, node, places) => {
                 Effect::SendNode { site, node, message: inter_site(CausalStep::Places(places)) }
@@ -98,111 +147,48 @@ impl<S: State> Job<S> for Distribute {
                 sent(to, CausalStep::Where(question), again)
             }
         };
-        let shown = Shown::of(view.machine);
-        let steps = Distribute::poll(self, view.now, &shown, &region);
-        steps.into_iter().map(effect).chain(shown.failure()).collect()
+        self.poll(seen.view.now, &seen.shown, &seen.region).into_iter().map(effect).collect()
     }
 
-    fn stop(&mut self) -> Vec<Effect> {
-        Distribute::stop(self);
-        Vec::new()
-    }
-
-    fn progress(&self, view: &View<'_, S>) -> Progress {
-        Progress { left: self.left(&Shown::of(view.machine)), sent_bytes: 0 }
-    }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Distribute::next_due(self, now)
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64 {
+        self.left(&Shown::of(view.machine))
     }
 }
 
-impl<S: State> Job<S> for Resync {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
-        let shown = Shown::of(view.machine);
-        let steps = Resync::poll(self, view.now, &shown, &region);
-        steps.into_iter().chain(shown.failure()).collect()
+impl CausalJob for Resync {
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
+        self.poll(seen.view.now, &seen.shown, &seen.region)
     }
 
-    fn answered(
-        &mut self,
-        id: u64,
-        outcome: Result<Answer, Failure>,
-        view: &View<'_, S>,
-    ) -> Vec<Effect> {
-        Resync::answered(self, id, &outcome, view.now);
-        Vec::new()
-    }
-
-    fn stop(&mut self) -> Vec<Effect> {
-        Resync::stop(self);
-        Vec::new()
-    }
-
-    fn progress(&self, view: &View<'_, S>) -> Progress {
-        let left = self.left(view.machine.causal_keys());
-        Progress { left, sent_bytes: self.sent_bytes() }
-    }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Resync::next_due(self, now)
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64 {
+        self.left(view.machine.causal_keys())
     }
 }
 
-impl<S: State> Job<S> for Roots {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
+impl CausalJob for Roots {
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
         let effect = |step| match step {
             roots::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
             roots::Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
             roots::Step::Ask { to, message, again } => sent(to, CausalStep::Where(message), again),
             roots::Step::Change(change) => Effect::change(change, CHANGE_HAS),
         };
-        let shown = Shown::of(view.machine);
-        let steps = Roots::poll(self, view.now, &shown, &region, next_root(view));
-        steps.into_iter().map(effect).chain(shown.failure()).collect()
+        let steps = self.poll(seen.view.now, &seen.shown, &seen.region, next_root(seen.view));
+        steps.into_iter().map(effect).collect()
     }
 
-    fn answered(
-        &mut self,
-        id: u64,
-        outcome: Result<Answer, Failure>,
-        _: &View<'_, S>,
-    ) -> Vec<Effect> {
-        Roots::answered(self, id, &outcome);
-        Vec::new()
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64 {
+        self.left(&Shown::of(view.machine))
     }
 
-    fn stop(&mut self) -> Vec<Effect> {
-        Roots::stop(self);
-        Vec::new()
+    fn waits_for<S: State>(&self, view: &View<'_, S>) -> Option<String> {
+        self.waits_for(view.now, &Shown::of(view.machine)).map(str::to_owned)
     }
 
     /// What has begun comes to an end: no write has a position meanwhile.
-    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+    fn is_awaited<S: State>(view: &View<'_, S>) -> bool {
         let region = view.machine.region();
-        let stopped = |region: &model::Region| view.machine.causal().stopped_in(region.epoch);
-        match region.and_then(stopped) {
-            Some(_) => Job::poll(self, view),
-            None => Vec::new(),
-        }
-    }
-
-    fn progress(&self, view: &View<'_, S>) -> Progress {
-        Progress { left: self.left(&Shown::of(view.machine)), sent_bytes: 0 }
-    }
-
-    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
-        Roots::waits_for(self, view.now, &Shown::of(view.machine)).map(str::to_owned)
-    }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Roots::next_due(self, now)
+        region.is_some_and(|region| view.machine.causal().stopped_in(region.epoch).is_some())
     }
 }
 
@@ -232,121 +218,61 @@ pub(in crate::site) fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effe
     }
 }
 
-impl<S: State> Job<S> for Import {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
+impl CausalJob for Import {
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
         let effect = |step| match step {
             import::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
             import::Step::Report { message, silent } => {
-                sent(region.root, CausalStep::Reached(message), silent)
+                sent(seen.region.root, CausalStep::Reached(message), silent)
             }
-            import::Step::Pull(pull) => sent(region.root, CausalStep::Pull(pull), false),
+            import::Step::Pull(pull) => sent(seen.region.root, CausalStep::Pull(pull), false),
         };
-        let shown = Shown::of(view.machine);
-        let steps = Import::poll(self, view.now, &shown, &region);
-        steps.into_iter().map(effect).chain(shown.failure()).collect()
+        self.poll(seen.view.now, &seen.shown, &seen.region).into_iter().map(effect).collect()
     }
 
-    fn stop(&mut self) -> Vec<Effect> {
-        Import::stop(self);
-        Vec::new()
-    }
-
-    fn progress(&self, _: &View<'_, S>) -> Progress {
-        Progress { left: self.left(), sent_bytes: 0 }
-    }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Import::next_due(self, now)
+    fn left<S: State>(&self, _: &View<'_, S>) -> u64 {
+        self.left()
     }
 }
 
-impl<S: State> Job<S> for Bridge {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view) else { return Vec::new() };
-        let shown = Shown::of(view.machine);
-        let steps = Bridge::poll(self, view.now, &shown, &region);
-        let effect =
-            |step: bridge::Step| Effect::ask(step.id, step.to, Command::Causal(step.command));
-        steps.into_iter().map(effect).chain(shown.failure()).collect()
+impl CausalJob for Bridge {
+    const NEEDS_DISK: bool = false;
+
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
+        let steps = self.poll(seen.view.now, &seen.shown, &seen.region).into_iter();
+        steps.map(|step| Effect::ask(step.id, step.to, Command::Causal(step.command))).collect()
     }
 
-    fn answered(
-        &mut self,
-        id: u64,
-        outcome: Result<Answer, Failure>,
-        view: &View<'_, S>,
-    ) -> Vec<Effect> {
-        Bridge::answered(self, id, &outcome, view.now);
-        Vec::new()
+    fn left<S: State>(&self, view: &View<'_, S>) -> u64 {
+        self.left(&Shown::of(view.machine))
     }
 
-    fn stop(&mut self) -> Vec<Effect> {
-        Bridge::stop(self);
-        Vec::new()
-    }
-
-    fn progress(&self, view: &View<'_, S>) -> Progress {
-        let left = self.left(&Shown::of(view.machine));
-        Progress { left, sent_bytes: self.sent_bytes() }
-    }
-
-    fn waits_for(&self, _: &View<'_, S>) -> Option<String> {
-        let region = Bridge::waits_for(self)?;
+    fn waits_for<S: State>(&self, _: &View<'_, S>) -> Option<String> {
+        let region = self.waits_for()?;
         Some(format!("region {}: it lacks what a third region has", region.0))
     }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Bridge::next_due(self, now)
-    }
 }
 
-impl<S: State> Job<S> for Fetch {
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(region) = region_in(view).filter(|_| !view.disk_is_full) else {
-            return Vec::new();
-        };
+impl CausalJob for Fetch {
+    fn steps<S: State>(&mut self, seen: &Seen<'_, S>) -> Vec<Effect> {
         let effects = |step| match step {
             fetch::Step::Fetch { id, to, epoch, keyspace, keys } => {
-                let command = CausalCommand::Fetch { epoch, site: region.own, keyspace, keys };
+                let command = CausalCommand::Fetch { epoch, site: seen.region.own, keyspace, keys };
                 vec![Effect::ask(id, to, Command::Causal(command))]
             }
             fetch::Step::Evict { id, keyspace, keys } => {
                 let dropped = Keys { keyspace: keyspace.0, keys: keys.clone() };
                 let evict = Command::Causal(CausalCommand::Evict { keyspace, keys });
                 vec![
-                    Effect::ask(id, region.own, evict),
-                    sent(region.root, CausalStep::Drop(dropped), false),
+                    Effect::ask(id, seen.region.own, evict),
+                    sent(seen.region.root, CausalStep::Drop(dropped), false),
                 ]
             }
         };
-        let shown = Shown::of(view.machine);
-        let steps = Fetch::poll(self, view.now, &shown, &region);
-        steps.into_iter().flat_map(effects).chain(shown.failure()).collect()
+        self.poll(seen.view.now, &seen.shown, &seen.region).into_iter().flat_map(effects).collect()
     }
 
-    fn answered(
-        &mut self,
-        id: u64,
-        outcome: Result<Answer, Failure>,
-        view: &View<'_, S>,
-    ) -> Vec<Effect> {
-        Fetch::answered(self, id, &outcome, view.now);
-        Vec::new()
-    }
-
-    fn stop(&mut self) -> Vec<Effect> {
-        Fetch::stop(self);
-        Vec::new()
-    }
-
-    fn progress(&self, _: &View<'_, S>) -> Progress {
-        Progress { left: self.left(), sent_bytes: self.sent_bytes() }
-    }
-
-    fn next_due(&self, now: Duration) -> Option<Duration> {
-        Fetch::next_due(self, now)
+    fn left<S: State>(&self, _: &View<'_, S>) -> u64 {
+        self.left()
     }
 }
