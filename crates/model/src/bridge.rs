@@ -10,7 +10,7 @@
 //!
 //! Source: hybrid logical clocks (Kulkarni and others, 2014); Gesto, steps 5 to 9.
 
-use crate::{Bytes, CausalWrite, Effect, Position, RegionId, SiteId};
+use crate::{Bytes, CausalWrite, Effect, Mark, Position, RegionId, SiteId};
 
 /// What a key held when its expiry was ordered: in other regions so much of it goes. A register that has a higher stamp there
 /// stays, as what is in it was written without knowing that the key is gone, or after.
@@ -99,7 +99,7 @@ pub enum Bridged {
         /// Its place in the third region's order.
         upto: Position,
     },
-    /// The clock of that order ([`Effect::Clock`]).
+    /// The clock of that order ([`Mark::Clock`]).
     Clock {
         /// Its place there.
         position: Position,
@@ -113,14 +113,16 @@ pub enum Bridged {
 impl Bridged {
     /// What a place of an order is to other regions; `None`: it has no effect there.
     pub fn of(position: Position, site: SiteId, write: CausalWrite) -> Option<Bridged> {
-        if let Some(Effect::Clock { at_ms, taken, .. }) = write.effects.first() {
+        if let Some(Effect::Mark(Mark::Clock { at_ms, taken, .. })) = write.effects.first() {
             return Some(Bridged::Clock { position, at_ms: *at_ms, has: taken.clone() });
         }
         match write.stamp()? {
             (_, Some((region, upto))) => Some(Bridged::Taken { position, region, upto }),
             (stamp, None) => {
                 let mut effects = write.effects;
-                effects.retain(|effect| !effect.is_mark() || matches!(effect, Effect::Held { .. }));
+                effects.retain(|effect| {
+                    !effect.is_mark() || matches!(effect, Effect::Mark(Mark::Held { .. }))
+                });
                 let write = CausalWrite { seen: Position(0), effects, ..write };
                 let is_none = write.effects.iter().all(Effect::is_mark);
                 (!is_none).then_some(Bridged::Entry { position, stamp, site, write })
@@ -151,7 +153,7 @@ impl CausalWrite {
     /// effect.
     pub fn stamp(&self) -> Option<(Stamp, Option<(RegionId, Position)>)> {
         self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Stamped { stamp, taken } => Some((*stamp, *taken)),
+            Effect::Mark(Mark::Stamped { stamp, taken }) => Some((*stamp, *taken)),
             _ => None,
         })
     }

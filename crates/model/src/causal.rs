@@ -18,9 +18,9 @@
 //! | [`Effect::SetExpiry`] | stays | stay | the moment, or none |
 //! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
-//! [`Effect::Numbered`], [`Effect::Retried`] and [`Effect::Matched`] assign no register: they say which request a write is.
-//! Nor does [`Effect::Fetched`], which brings a site what keys hold. Of several regions ([`crate::Bridge`]) [`Effect::Stamped`],
-//! [`Effect::Keeps`] and [`Effect::Clock`] say by what their orders agree.
+//! A [`Mark`] assigns no register. [`Mark::Numbered`], [`Mark::Retried`] and [`Mark::Matched`] say which request a write is,
+//! [`Mark::Fetched`] brings a site what keys hold. Of several regions ([`crate::Bridge`]) [`Mark::Stamped`], [`Mark::Keeps`],
+//! [`Mark::Held`] and [`Mark::Clock`] say by what their orders agree.
 //!
 //! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
 //! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
@@ -204,6 +204,13 @@ pub enum Effect {
     },
     /// All keys of the keyspace are absent. Only the root orders it, and only by itself.
     Clear,
+    /// It assigns nothing.
+    Mark(Mark),
+}
+
+/// What stands beside the assignments of a write, and assigns no register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
     /// The write is this request of a client: ahead of its assignments.
     Numbered {
         /// Who numbers.
@@ -277,29 +284,21 @@ pub fn key_hash(key: &[u8]) -> u32 {
 impl Effect {
     /// Whether it assigns nothing.
     pub fn is_mark(&self) -> bool {
-        self.key().is_none() && *self != Effect::Clear
+        matches!(self, Effect::Mark(_))
     }
 
     /// The key that it is about; `None`: all of them, or none.
     pub fn key(&self) -> Option<&Bytes> {
-        Some(match self {
-            Effect::Clear
-            | Effect::Numbered { .. }
-            | Effect::Retried { .. }
-            | Effect::Matched { .. }
-            | Effect::Fetched { .. }
-            | Effect::Stamped { .. }
-            | Effect::Keeps { .. }
-            | Effect::Held { .. }
-            | Effect::Clock { .. } => return None,
+        match self {
+            Effect::Clear | Effect::Mark(_) => None,
             Effect::Put { key, .. }
             | Effect::Delete { key }
             | Effect::SetFields { key, .. }
             | Effect::DeleteFields { key, .. }
             | Effect::Replace { key, .. }
             | Effect::SetExpiry { key, .. }
-            | Effect::Expire { key, .. } => key,
-        })
+            | Effect::Expire { key, .. } => Some(key),
+        }
     }
 
     /// How many bytes of keys, fields and values it carries.
@@ -310,25 +309,33 @@ impl Effect {
                 Effect::Delete { .. }
                 | Effect::SetExpiry { .. }
                 | Effect::Expire { .. }
-                | Effect::Clear
-                | Effect::Numbered { .. }
-                | Effect::Retried { .. }
-                | Effect::Matched { .. }
-                | Effect::Stamped { .. } => 0,
-                Effect::Keeps { key, registers } => key.len() + registers.payload_bytes(),
-                Effect::Held { stamps } => stamps.payload_bytes(),
-                Effect::Clock { taken, .. } => size_of_val(&taken[..]),
+                | Effect::Clear => 0,
                 Effect::SetFields { fields, .. } => {
                     fields.iter().map(|(field, value)| field.len() + value.len()).sum()
                 }
                 Effect::DeleteFields { fields, .. } => fields.iter().map(Bytes::len).sum(),
-                Effect::Fetched { items, .. } => {
-                    let of_item = |(key, row): &(Bytes, Option<Bytes>)| {
-                        key.len() + row.as_ref().map_or(0, Bytes::len)
-                    };
-                    items.iter().map(of_item).sum()
-                }
+                Effect::Mark(mark) => mark.payload_bytes(),
             }
+    }
+}
+
+impl Mark {
+    fn payload_bytes(&self) -> usize {
+        match self {
+            Mark::Numbered { .. }
+            | Mark::Retried { .. }
+            | Mark::Matched { .. }
+            | Mark::Stamped { .. } => 0,
+            Mark::Keeps { key, registers } => key.len() + registers.payload_bytes(),
+            Mark::Held { stamps } => stamps.payload_bytes(),
+            Mark::Clock { taken, .. } => size_of_val(&taken[..]),
+            Mark::Fetched { items, .. } => {
+                let of_item = |(key, row): &(Bytes, Option<Bytes>)| {
+                    key.len() + row.as_ref().map_or(0, Bytes::len)
+                };
+                items.iter().map(of_item).sum()
+            }
+        }
     }
 }
 

@@ -51,8 +51,8 @@ pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
 pub use causal::{
-    CausalToken, CausalWrite, Effect, HeldSize, Import, NO_KEYSPACE, NO_SITE, Offer, Position,
-    key_hash,
+    CausalToken, CausalWrite, Effect, HeldSize, Import, Mark, NO_KEYSPACE, NO_SITE, Offer,
+    Position, key_hash,
 };
 pub use change::{Change, ChangeKind};
 pub use client_name::ClientName;

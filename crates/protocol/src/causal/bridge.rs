@@ -26,7 +26,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(250);
 /// The pause after a gap, and the first one when the other root lacks what a third one has.
 const GAP_PAUSE: Duration = Duration::from_millis(20);
-/// The clock of the order lags so much behind log time at most ([`model::Effect::Clock`]).
+/// The clock of the order lags so much behind log time at most ([`model::Mark::Clock`]).
 const CLOCK_LAG_MS: u64 = 10;
 
 /// A command for another root. Its answer comes back under `id`.
@@ -222,7 +222,7 @@ mod tests {
     use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
-    use model::{CausalWrite, Effect, KeyspaceId, Revision, Stamp};
+    use model::{CausalWrite, Effect, KeyspaceId, Mark, Revision, Stamp};
     use std::sync::Arc;
 
     const OTHER: RegionId = RegionId(2);
@@ -247,7 +247,7 @@ mod tests {
     fn stamped(revision: u64, taken: Option<(RegionId, Position)>) -> CausalWrite {
         let mut write = write(revision);
         let stamp = Stamp { at_ms: 5, count: revision, region: RegionId(1) };
-        write.effects.push(Effect::Stamped { stamp, taken });
+        write.effects.push(Effect::Mark(Mark::Stamped { stamp, taken }));
         write
     }
 
@@ -336,9 +336,10 @@ mod tests {
     #[test]
     fn what_a_key_held_goes_along_when_it_expires() {
         let expire = Effect::Expire { key: "k".into(), site: SiteId(3), revision: Revision(2) };
-        let held = Effect::Held { stamps: model::KeyStamps::default() };
+        let held = Effect::Mark(Mark::Held { stamps: model::KeyStamps::default() });
         let stamp = Stamp { at_ms: 5, count: 1, region: RegionId(1) };
-        let effects = vec![held.clone(), expire.clone(), Effect::Stamped { stamp, taken: None }];
+        let effects =
+            vec![held.clone(), expire.clone(), Effect::Mark(Mark::Stamped { stamp, taken: None })];
         let (revision, seen, keyspace) = (Revision(1), Position(0), KeyspaceId(1));
         let write = CausalWrite { revision, seen, keyspace, effects };
         let Some(Bridged::Entry { write, .. }) = Bridged::of(at(1), model::NO_SITE, write) else {

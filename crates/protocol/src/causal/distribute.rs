@@ -350,7 +350,8 @@ mod tests {
         let key = Bytes::from("k\0");
         let fetched = |site| {
             let items = vec![(key.clone(), None)];
-            let effects = vec![model::Effect::Fetched { site: SiteId(site), items }];
+            let effects =
+                vec![model::Effect::Mark(model::Mark::Fetched { site: SiteId(site), items })];
             CausalWrite { effects, ..write(1) }
         };
         store.order(SiteId(2), write(4));

@@ -4,7 +4,7 @@
 //! A site holds a key once it has fetched it; or if it asks for the content of a write to it, after a change of leaders.
 //! What it says that it has evicted it holds no more.
 
-use model::{CausalWrite, Effect, KeyspaceId, NO_SITE, SiteId, key_hash, limits};
+use model::{CausalWrite, Effect, KeyspaceId, Mark, NO_SITE, SiteId, key_hash, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Keys = BTreeSet<(KeyspaceId, u32)>;
@@ -30,7 +30,7 @@ pub(super) fn hashes_of(write: &CausalWrite) -> Vec<u32> {
 /// The site that a write is a fetch for.
 pub(super) fn fetched_for(site: SiteId, write: &CausalWrite) -> Option<SiteId> {
     write.effects.iter().find_map(|effect| match effect {
-        Effect::Fetched { site: to, .. } if site == NO_SITE => Some(*to),
+        Effect::Mark(Mark::Fetched { site: to, .. }) if site == NO_SITE => Some(*to),
         _ => None,
     })
 }
@@ -56,7 +56,7 @@ impl Hints {
     /// What a fetch brings it holds.
     pub(super) fn learn_fetched(&mut self, site: SiteId, write: &CausalWrite) {
         for effect in &write.effects {
-            if let Effect::Fetched { items, .. } = effect {
+            if let Effect::Mark(Mark::Fetched { items, .. }) = effect {
                 self.learn(site, write.keyspace, items.iter().map(|(key, _)| key_hash(key)));
             }
         }

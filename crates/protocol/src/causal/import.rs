@@ -13,7 +13,7 @@ use super::interest::coverage;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Part, Region};
 use model::{
-    CausalCommand, CausalWrite, Effect, Import as Entry, KeyspaceId, NO_KEYSPACE, Position,
+    CausalCommand, CausalWrite, Effect, Import as Entry, KeyspaceId, Mark, NO_KEYSPACE, Position,
     Revision, SiteId, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -207,7 +207,7 @@ impl Import {
     fn next_early(&self, state: &impl Durable, region: &Region) -> Option<Entry> {
         let is_new = |write: &CausalWrite| {
             let is_held = |effect: &Effect| match effect {
-                Effect::Fetched { items, .. } => {
+                Effect::Mark(Mark::Fetched { items, .. }) => {
                     items.iter().all(|(key, _)| state.holds_key(write.keyspace, key))
                 }
                 _ => true,
@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(pull.positions, [Position::new(1, 2).0], "and nothing else, at once");
         store.applied = Position::new(1, 1);
         let items = vec![(model::Bytes::from("k\0"), None)];
-        let effects = vec![Effect::Fetched { site: SiteId(3), items }];
+        let effects = vec![Effect::Mark(Mark::Fetched { site: SiteId(3), items })];
         let (revision, seen) = (Revision(Position::new(1, 2).0), Position(0));
         let fetched = CausalWrite { revision, seen, keyspace: KeyspaceId(2), effects };
         import.take_writes(model::NO_SITE, vec![fetched]);

@@ -22,7 +22,7 @@
 //!
 //! The root and its standby hold all keyspaces: the registry sees to that.
 
-use model::{CausalWrite, Effect, KeyspaceId, Miss, Position, Registry, Revision, SiteId};
+use model::{CausalWrite, Effect, KeyspaceId, Mark, Miss, Position, Registry, Revision, SiteId};
 use std::collections::BTreeMap;
 
 /// The keyspaces that some sites hold, and which do. All others are held by all.
@@ -95,7 +95,7 @@ impl Interest {
     pub(crate) fn for_site(&self, site: SiteId, write: CausalWrite) -> CausalWrite {
         let mut effects = write.effects;
         match self.holds(site, write.keyspace) {
-            true => effects.retain(|effect| !matches!(effect, Effect::Fetched { .. })),
+            true => effects.retain(|effect| !matches!(effect, Effect::Mark(Mark::Fetched { .. }))),
             false => effects.clear(),
         }
         CausalWrite { effects, ..write }

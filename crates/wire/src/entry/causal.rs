@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Bridge, Bridged, CausalCommand, CausalWrite, Effect, Import, KeyStamps, LastOrdered, Offer,
-    OpenRetry, Position, Rebuilt, Region, RegionId, Registers, Resync, ResyncItem, RootStep, Stamp,
-    Standby, StandbyChoice, StandbyRule, StandbyStep,
+    Bridge, Bridged, CausalCommand, CausalWrite, Effect, Import, KeyStamps, LastOrdered, Mark,
+    Offer, OpenRetry, Position, Rebuilt, Region, RegionId, Registers, Resync, ResyncItem, RootStep,
+    Stamp, Standby, StandbyChoice, StandbyRule, StandbyStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -83,6 +83,9 @@ code_enum!(Effect as "effect" {
     6 => SetExpiry { key, at_ms },
     7 => Expire { key, site, revision },
     8 => Clear,
+} else { Mark(Mark) });
+
+code_enum!(Mark as "effect" {
     9 => Numbered { client, sequence },
     10 => Retried { client, sequence, tried },
     11 => Matched { client, sequence },
@@ -163,17 +166,27 @@ mod tests {
                 b"\x07\x01k\x02\xac\x02",
             ),
             (Effect::Clear, b"\x08"),
-            (Effect::Numbered { client: ClientId(5), sequence: 300 }, b"\x09\x05\xac\x02"),
             (
-                Effect::Retried { client: ClientId(5), sequence: 300, tried: SiteId(2) },
+                Effect::Mark(Mark::Numbered { client: ClientId(5), sequence: 300 }),
+                b"\x09\x05\xac\x02",
+            ),
+            (
+                Effect::Mark(Mark::Retried {
+                    client: ClientId(5),
+                    sequence: 300,
+                    tried: SiteId(2),
+                }),
                 b"\x0a\x05\xac\x02\x02",
             ),
-            (Effect::Matched { client: ClientId(5), sequence: 300 }, b"\x0b\x05\xac\x02"),
             (
-                Effect::Fetched {
+                Effect::Mark(Mark::Matched { client: ClientId(5), sequence: 300 }),
+                b"\x0b\x05\xac\x02",
+            ),
+            (
+                Effect::Mark(Mark::Fetched {
                     site: SiteId(2),
                     items: vec![("k".into(), Some("r".into())), ("l".into(), None)],
-                },
+                }),
                 b"\x0c\x02\x02\x01k\x01\x01r\x01l\x00",
             ),
         ];
@@ -216,24 +229,27 @@ mod tests {
             expiry: None,
         };
         let cases = [
-            (Effect::Stamped { stamp, taken: None }, &b"\x0d\xac\x02\x02\x03\x00"[..]),
+            (Effect::Mark(Mark::Stamped { stamp, taken: None }), &b"\x0d\xac\x02\x02\x03\x00"[..]),
             (
-                Effect::Stamped { stamp, taken: Some((RegionId(4), Position(5))) },
+                Effect::Mark(Mark::Stamped { stamp, taken: Some((RegionId(4), Position(5))) }),
                 b"\x0d\xac\x02\x02\x03\x01\x04\x05",
             ),
-            (Effect::Keeps { key: key.clone(), registers }, b"\x0e\x01k\x00\x01\x01\x01f\x01"),
             (
-                Effect::Held { stamps },
+                Effect::Mark(Mark::Keeps { key: key.clone(), registers }),
+                b"\x0e\x01k\x00\x01\x01\x01f\x01",
+            ),
+            (
+                Effect::Mark(Mark::Held { stamps }),
                 b"\x10\xac\x02\x02\x03\x01\xac\x02\x02\x03\x00\x01\x01f\xac\x02\x02\x03\x00",
             ),
             (
-                Effect::Clock {
+                Effect::Mark(Mark::Clock {
                     at_ms: 300,
                     log_ms: 1,
                     kept_after: Position(2),
                     floor: stamp,
                     taken: vec![(RegionId(4), Position(5))],
-                },
+                }),
                 b"\x0f\xac\x02\x01\x02\xac\x02\x02\x03\x01\x04\x05",
             ),
         ];

@@ -54,17 +54,7 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
         Effect::Put { value, .. } | Effect::Replace { value, .. } => Some(mark_of(value)),
         Effect::SetFields { fields, .. } => fields.first().map(|(_, value)| mark_of(value)),
         Effect::Delete { key } => marked(key),
-        Effect::SetExpiry { .. }
-        | Effect::Expire { .. }
-        | Effect::Clear
-        | Effect::Numbered { .. }
-        | Effect::Retried { .. }
-        | Effect::Matched { .. }
-        | Effect::Fetched { .. }
-        | Effect::Stamped { .. }
-        | Effect::Keeps { .. }
-        | Effect::Held { .. }
-        | Effect::Clock { .. } => None,
+        Effect::SetExpiry { .. } | Effect::Expire { .. } | Effect::Clear | Effect::Mark(_) => None,
         Effect::DeleteFields { fields, .. } => fields.iter().find_map(marked),
     })
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Bytes, CausalWrite, ClientId, Effect, KeyspaceId, NO_SITE, Position, SiteId};
+use model::{Bytes, CausalWrite, ClientId, Effect, KeyspaceId, Mark, NO_SITE, Position, SiteId};
 
 use crate::history::{Instead, Register};
 
@@ -27,12 +27,12 @@ impl Retried {
     pub(super) fn follow(&mut self, at: Position, write: &CausalWrite) {
         for effect in &write.effects {
             match effect {
-                Effect::Retried { client, sequence, tried } if *tried != NO_SITE => {
+                Effect::Mark(Mark::Retried { client, sequence, tried }) if *tried != NO_SITE => {
                     let keys = write.effects.iter().filter_map(Effect::key).cloned().collect();
                     let open = Open { at, tried: *tried, keyspace: write.keyspace, keys };
                     self.0.insert((*client, *sequence), open);
                 }
-                Effect::Matched { client, sequence } => {
+                Effect::Mark(Mark::Matched { client, sequence }) => {
                     self.0.remove(&(*client, *sequence));
                 }
                 _ => {}
@@ -43,7 +43,9 @@ impl Retried {
     /// Whether a site's write is itself the first attempt of a retry: it has that one's identity.
     pub(super) fn is_attempt(&self, own: &CausalWrite) -> bool {
         own.effects.iter().any(|effect| match effect {
-            Effect::Numbered { client, sequence } => self.0.contains_key(&(*client, *sequence)),
+            Effect::Mark(Mark::Numbered { client, sequence }) => {
+                self.0.contains_key(&(*client, *sequence))
+            }
             _ => false,
         })
     }

@@ -233,16 +233,7 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
                     keys.insert(key, mark_of(value));
                 }
                 Effect::Delete { .. } | Effect::Expire { .. } => clear(keys, &key),
-                Effect::SetExpiry { .. }
-                | Effect::Clear
-                | Effect::Numbered { .. }
-                | Effect::Retried { .. }
-                | Effect::Matched { .. }
-                | Effect::Fetched { .. }
-                | Effect::Stamped { .. }
-                | Effect::Keeps { .. }
-                | Effect::Held { .. }
-                | Effect::Clock { .. } => {}
+                Effect::SetExpiry { .. } | Effect::Clear | Effect::Mark(_) => {}
                 Effect::SetFields { fields, .. } => {
                     keys.remove(&key);
                     for (field, value) in fields {

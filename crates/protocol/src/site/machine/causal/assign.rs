@@ -155,16 +155,9 @@ pub(super) fn assigned<'a>(
     pending: &Pending,
 ) -> Result<Assigned<'a>, MachineError> {
     match effect {
-        Effect::SetExpiry { .. }
-        | Effect::Clear
-        | Effect::Numbered { .. }
-        | Effect::Retried { .. }
-        | Effect::Matched { .. }
-        | Effect::Fetched { .. }
-        | Effect::Stamped { .. }
-        | Effect::Keeps { .. }
-        | Effect::Held { .. }
-        | Effect::Clock { .. } => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
+        Effect::SetExpiry { .. } | Effect::Clear | Effect::Mark(_) => {
+            Ok(Assigned { counted: 0, becomes: Becomes::Same })
+        }
         _ if pending.has_values() => Ok(Assigned { counted: 0, becomes: Becomes::Same }),
         Effect::Put { value, .. } | Effect::Replace { value, .. } if !pending.has_string() => {
             let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);

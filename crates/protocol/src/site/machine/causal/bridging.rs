@@ -9,13 +9,13 @@
 //! A region's own write has the highest stamp so far when it gets its place: it is above the clock of the order, and what
 //! is taken from elsewhere moves that clock beyond its stamp. So only a write of another region can have less effect
 //! than its own region gave it: the root knows the stamps of the registers that were written lately ([`Recent`]), and
-//! notes with the write which registers stay as they are ([`Effect::Keeps`]). No other site compares stamps.
+//! notes with the write which registers stay as they are ([`Mark::Keeps`]). No other site compares stamps.
 //!
 //! | | where |
 //! | --- | --- |
-//! | the clock of the order | moved by [`Effect::Clock`], which the root orders from time to time, and by what comes from elsewhere |
-//! | up to where other regions' orders are taken | noted with each of their writes ([`Effect::Stamped`]), and with each clock |
-//! | what a key held that expires | beside that ([`Effect::Held`]): a region whose writes were not known there keeps those |
+//! | the clock of the order | moved by [`Mark::Clock`], which the root orders from time to time, and by what comes from elsewhere |
+//! | up to where other regions' orders are taken | noted with each of their writes ([`Mark::Stamped`]), and with each clock |
+//! | what a key held that expires | beside that ([`Mark::Held`]): a region whose writes were not known there keeps those |
 //! | stamps of registers | the order itself, which all sites that can be the root keep as long as it is needed |
 //!
 //! *How long the order is needed.* A stamp is compared with those of writes that come later from other regions. A region that
@@ -35,8 +35,8 @@ use super::recent::Recent;
 use super::{Causal, Stopped, causals, rows};
 use crate::bugs::Bug;
 use model::{
-    Answer, Bridge, Bridged, Bytes, CausalWrite, Effect, KeyspaceId, NO_SITE, Position, Refusal,
-    Region, RegionId, Registers, Registry, Revision, SiteId, Stamp, limits,
+    Answer, Bridge, Bridged, Bytes, CausalWrite, Effect, KeyspaceId, Mark, NO_SITE, Position,
+    Refusal, Region, RegionId, Registers, Registry, Revision, SiteId, Stamp, limits,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -91,7 +91,7 @@ pub(super) type Keeps<'a> = BTreeMap<&'a Bytes, &'a Registers>;
 pub(super) fn keeps(write: &CausalWrite) -> Keeps<'_> {
     let mut all = Keeps::new();
     for effect in &write.effects {
-        if let Effect::Keeps { key, registers } = effect {
+        if let Effect::Mark(Mark::Keeps { key, registers }) = effect {
             all.insert(key, registers);
         }
     }
@@ -107,7 +107,7 @@ impl Bridging {
     /// What a place of the order brings.
     pub(super) fn follow(&mut self, at: Position, write: &CausalWrite) {
         for effect in &write.effects {
-            if let Effect::Clock { at_ms, log_ms, kept_after, floor, taken } = effect {
+            if let Effect::Mark(Mark::Clock { at_ms, log_ms, kept_after, floor, taken }) = effect {
                 self.clock_ms = self.clock_ms.max(*at_ms);
                 self.clock_log_ms = *log_ms;
                 self.kept_after = self.kept_after.max(*kept_after);
@@ -233,7 +233,7 @@ impl<S: State> Applying<'_, S> {
         let at_ms = self.modes.causal.bridging.clock_ms;
         let stamp = Stamp { at_ms, count: at.count(), region: self.modes.causal.head.region };
         let mut write = write.clone();
-        write.effects.push(Effect::Stamped { stamp, taken: None });
+        write.effects.push(Effect::Mark(Mark::Stamped { stamp, taken: None }));
         Cow::Owned(write)
     }
 
@@ -407,7 +407,7 @@ impl<S: State> Applying<'_, S> {
         let taken = |region| (region, self.modes.causal.bridging.taken(region, epoch));
         let taken = others.map(taken).collect();
         let at_ms = now_ms.max(clock_ms);
-        let clock = Effect::Clock { at_ms, log_ms: now_ms, kept_after, floor, taken };
+        let clock = Effect::Mark(Mark::Clock { at_ms, log_ms: now_ms, kept_after, floor, taken });
         self.order_here(epoch, keyspace, vec![clock]);
         Ok(())
     }
@@ -447,7 +447,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn expire_in_all(&self, keyspace: KeyspaceId, expire: Effect) -> Vec<Effect> {
         let recent = &self.modes.causal.bridging.recent;
         let stamps = expire.key().map(|key| recent.held(keyspace, key)).unwrap_or_default();
-        vec![Effect::Held { stamps }, expire]
+        vec![Effect::Mark(Mark::Held { stamps }), expire]
     }
 
     /// Places of another region's order.
@@ -535,7 +535,7 @@ impl<S: State> Applying<'_, S> {
             false => causal.bridging.recent.kept(write.keyspace, &write.effects, stamp),
         };
         effects.extend(write.effects.iter().cloned());
-        effects.push(Effect::Stamped { stamp, taken: Some(taken) });
+        effects.push(Effect::Mark(Mark::Stamped { stamp, taken: Some(taken) }));
         let revision = match site {
             NO_SITE => Revision(causal.head.order_last.next(epoch).0),
             _ => write.revision,

@@ -17,7 +17,9 @@ use super::{MachineError, Stopped, rows};
 use crate::bugs::Bug;
 use crate::machine::keys::check_key;
 use crate::machine::records::SEVERAL;
-use model::{Answer, Bytes, CausalWrite, Effect, KeyspaceId, Position, Refusal, SiteId, limits};
+use model::{
+    Answer, Bytes, CausalWrite, Effect, KeyspaceId, Mark, Position, Refusal, SiteId, limits,
+};
 use storage::state::{Read as _, State};
 
 const NOT_HERE: Refusal =
@@ -66,7 +68,7 @@ impl<S: State> Applying<'_, S> {
             items.push((key.clone(), row));
         }
         let count = items.len() as i64;
-        self.order_here(epoch, keyspace, vec![Effect::Fetched { site, items }]);
+        self.order_here(epoch, keyspace, vec![Effect::Mark(Mark::Fetched { site, items })]);
         Ok(Answer::Integer(count))
     }
 
@@ -116,7 +118,7 @@ pub(super) fn with_position(row: Bytes, applied: Position) -> Result<Bytes, Mach
 /// What a fetch brings a site: its content is for that alone.
 pub(super) fn fetched_for(site: SiteId, effect: &Effect) -> Option<&[Item]> {
     match effect {
-        Effect::Fetched { site: to, items } if *to == site => Some(items),
+        Effect::Mark(Mark::Fetched { site: to, items }) if *to == site => Some(items),
         _ => None,
     }
 }

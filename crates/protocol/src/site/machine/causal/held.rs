@@ -3,7 +3,7 @@
 //! > held(key) ⇒ the key's registers are the order up to `applied` under this site's pending writes, as those of any key
 //! > that every site holds. Not held: its record is what is pending on it, and nothing is answered from that.
 //!
-//! A key is held from the place on at which the root has ordered what it holds ([`Effect::Fetched`], `fetch`), absent or not.
+//! A key is held from the place on at which the root has ordered what it holds ([`model::Mark::Fetched`], `fetch`), absent or not.
 //! What comes before that place is in it, and what comes behind is imported: so nothing is missing and nothing comes twice,
 //! whatever is lost, repeated or late between the sites. Of a place that touches no held key the content is not needed.
 //!

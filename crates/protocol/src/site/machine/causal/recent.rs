@@ -1,7 +1,7 @@
 //! Which registers of keys were written lately, and with which stamps: what a write of another region, or an expiry, is compared
 //! with (`bridging`). All of it is made from the order that is kept, so that a node which reads that again knows the same.
 
-use model::{Bytes, CausalWrite, Effect, KeyStamps, KeyspaceId, Position, Registers, Stamp};
+use model::{Bytes, CausalWrite, Effect, KeyStamps, KeyspaceId, Mark, Position, Registers, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Which registers of keys were written lately, by the order that is kept.
@@ -184,7 +184,7 @@ impl Recent {
     ) -> Vec<Effect> {
         let cleared = self.cleared.get(&keyspace).and_then(Steps::highest);
         let held = effects.iter().find_map(|effect| match effect {
-            Effect::Held { stamps } => Some(stamps),
+            Effect::Mark(Mark::Held { stamps }) => Some(stamps),
             _ => None,
         });
         let keeps = |key: &Bytes, known: &Stamps| {
@@ -192,9 +192,8 @@ impl Recent {
                 Some(held) => known.above_held(held, cleared),
                 None => known.above(stamp, cleared),
             };
-            let keeps = Effect::Keeps { key: key.clone(), registers };
-            (!matches!(&keeps, Effect::Keeps { registers, .. } if *registers == Registers::default()))
-                .then_some(keeps)
+            let is_some = registers != Registers::default();
+            is_some.then(|| Effect::Mark(Mark::Keeps { key: key.clone(), registers }))
         };
         if effects.contains(&Effect::Clear) {
             let of_keyspace = self.keys.range((keyspace, Bytes::new())..);

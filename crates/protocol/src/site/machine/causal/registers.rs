@@ -36,15 +36,7 @@ impl Pending {
                     *pending = Pending { values, expiry, ..Pending::default() };
                 }
                 Effect::SetExpiry { .. } => pending.expiry = Some(revision),
-                Effect::Clear
-                | Effect::Numbered { .. }
-                | Effect::Retried { .. }
-                | Effect::Matched { .. }
-                | Effect::Fetched { .. }
-                | Effect::Stamped { .. }
-                | Effect::Keeps { .. }
-                | Effect::Held { .. }
-                | Effect::Clock { .. } => {}
+                Effect::Clear | Effect::Mark(_) => {}
                 Effect::SetFields { fields, .. } => {
                     pending.string = Some(revision);
                     let names = fields.iter().map(|(name, _)| (name.clone(), revision));
@@ -89,15 +81,7 @@ impl Pending {
                 }
                 Effect::Replace { .. } => later(&mut pending.values),
                 Effect::SetExpiry { .. } => later(&mut pending.expiry),
-                Effect::Clear
-                | Effect::Numbered { .. }
-                | Effect::Retried { .. }
-                | Effect::Matched { .. }
-                | Effect::Fetched { .. }
-                | Effect::Stamped { .. }
-                | Effect::Keeps { .. }
-                | Effect::Held { .. }
-                | Effect::Clock { .. } => {}
+                Effect::Clear | Effect::Mark(_) => {}
                 Effect::SetFields { fields, .. } => {
                     fields.iter().for_each(|(name, _)| field(name));
                     later(&mut pending.string);

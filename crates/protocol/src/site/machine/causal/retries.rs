@@ -29,8 +29,8 @@ use super::settled::Settled;
 use super::{Causal, Stopped, retry_rows};
 use crate::bugs::Bug;
 use model::{
-    Answer, Bytes, CausalWrite, ClientId, Effect, KeyspaceId, NO_KEYSPACE, NO_SITE, OpenRetry,
-    Position, Refusal, Region, RequestId, ResyncItem, Revision, SiteId, Write, limits,
+    Answer, Bytes, CausalWrite, ClientId, Effect, KeyspaceId, Mark, NO_KEYSPACE, NO_SITE,
+    OpenRetry, Position, Refusal, Region, RequestId, ResyncItem, Revision, SiteId, Write, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::State;
@@ -88,7 +88,7 @@ impl Open {
 /// The number that a write has at its site.
 pub(super) fn number_of(write: &CausalWrite) -> Option<Number> {
     write.effects.iter().find_map(|effect| match effect {
-        Effect::Numbered { client, sequence } => Some((*client, *sequence)),
+        Effect::Mark(Mark::Numbered { client, sequence }) => Some((*client, *sequence)),
         _ => None,
     })
 }
@@ -127,13 +127,13 @@ impl Retries {
 pub(super) fn follow(open: &mut BTreeMap<Number, Open>, at: Position, write: &CausalWrite) {
     for effect in &write.effects {
         match effect {
-            Effect::Retried { client, sequence, tried } if *tried != NO_SITE => {
+            Effect::Mark(Mark::Retried { client, sequence, tried }) if *tried != NO_SITE => {
                 let keys = keys_of(write);
                 let (tried, keyspace, over) = (*tried, write.keyspace, Revision(0));
                 let retry = Open { at, closed: None, tried, keyspace, keys, over };
                 open.insert((*client, *sequence), retry);
             }
-            Effect::Matched { client, sequence } => {
+            Effect::Mark(Mark::Matched { client, sequence }) => {
                 if let Some(open) = open.get_mut(&(*client, *sequence)) {
                     open.closed = Some(at);
                 }
@@ -145,7 +145,7 @@ pub(super) fn follow(open: &mut BTreeMap<Number, Open>, at: Position, write: &Ca
 
 /// Whether it changes which retries are open.
 pub(super) fn opens_or_closes(effect: &Effect) -> bool {
-    matches!(effect, Effect::Retried { .. } | Effect::Matched { .. })
+    matches!(effect, Effect::Mark(Mark::Retried { .. } | Mark::Matched { .. }))
 }
 
 fn keys_of(write: &CausalWrite) -> Vec<Bytes> {
@@ -198,7 +198,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.next_revision();
         let (client, sequence) = number;
-        let mut effects = vec![Effect::Numbered { client, sequence }];
+        let mut effects = vec![Effect::Mark(Mark::Numbered { client, sequence })];
         let write = Write::PutMany { pairs: pairs.to_vec(), if_all_absent: false };
         self.causal_step(place, &write, &mut effects)?;
         self.causal_commit(keyspace, effects);
@@ -243,7 +243,7 @@ impl<S: State> Applying<'_, S> {
         let tried = self.may_offer(tried)?;
         self.make_room(epoch)?;
         let (client, sequence) = number;
-        let mut effects = vec![Effect::Retried { client, sequence, tried }];
+        let mut effects = vec![Effect::Mark(Mark::Retried { client, sequence, tried })];
         let puts = pairs.iter().cloned().map(|(key, value)| Effect::Put { key, value });
         effects.extend(puts);
         Ok(Answer::Placed(self.order_here(epoch, keyspace, effects)))
@@ -275,7 +275,11 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::TooMany { what, max }.into());
         }
         for ((client, sequence), keyspace) in gone {
-            self.order_here(epoch, keyspace, vec![Effect::Matched { client, sequence }]);
+            self.order_here(
+                epoch,
+                keyspace,
+                vec![Effect::Mark(Mark::Matched { client, sequence })],
+            );
         }
         Ok(())
     }
@@ -299,7 +303,7 @@ impl<S: State> Applying<'_, S> {
             && open.get(&number).is_some_and(|open| open.covers(site, write))
         {
             let (client, sequence) = number;
-            return Some((void(), vec![Effect::Matched { client, sequence }]));
+            return Some((void(), vec![Effect::Mark(Mark::Matched { client, sequence })]));
         }
         let over = open.values().filter(|open| open.covers(site, write) && write.seen < open.at);
         let keys: Vec<&Bytes> = over.flat_map(|open| &open.keys).collect();
@@ -325,12 +329,14 @@ impl<S: State> Applying<'_, S> {
         let version = if is_own { write.revision } else { Revision(0) };
         for effect in &write.effects {
             let (client, sequence) = match effect {
-                Effect::Numbered { client, sequence }
-                | Effect::Retried { client, sequence, .. }
-                | Effect::Matched { client, sequence } => (*client, *sequence),
+                Effect::Mark(
+                    Mark::Numbered { client, sequence }
+                    | Mark::Retried { client, sequence, .. }
+                    | Mark::Matched { client, sequence },
+                ) => (*client, *sequence),
                 _ => continue,
             };
-            if !matches!(effect, Effect::Matched { .. }) {
+            if !matches!(effect, Effect::Mark(Mark::Matched { .. })) {
                 self.know((client, sequence), Placed { at, version });
             }
         }
@@ -400,7 +406,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn give_way(&mut self, at: Position, write: &CausalWrite) -> Option<Number> {
         let own = self.member().ok()?.own;
         let number = write.effects.iter().find_map(|effect| match effect {
-            Effect::Retried { client, sequence, tried } if *tried == own => {
+            Effect::Mark(Mark::Retried { client, sequence, tried }) if *tried == own => {
                 Some((*client, *sequence))
             }
             _ => None,
@@ -425,7 +431,7 @@ impl<S: State> Applying<'_, S> {
             return;
         }
         let keyspace = imported[0].1;
-        let mark = |((client, sequence), _)| Effect::Matched { client, sequence };
+        let mark = |((client, sequence), _)| Effect::Mark(Mark::Matched { client, sequence });
         let marks = imported.into_iter().map(mark).collect();
         self.causal_commit(keyspace, marks);
     }

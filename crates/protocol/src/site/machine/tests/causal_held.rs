@@ -4,7 +4,7 @@ use super::super::causal::session::{Lacks, SessionRead};
 use super::causal::*;
 use super::*;
 use model::{
-    Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Import, KeyspaceSpec, Miss,
+    Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Import, KeyspaceSpec, Mark, Miss,
     NO_KEYSPACE, Position, Resync, Step, key_hash, limits,
 };
 
@@ -39,8 +39,7 @@ fn evict(site: &mut Site, keys: &[&'static str]) {
 /// A write as it is imported at a site: without its effects, if it touches nothing there.
 fn as_imported(site: &Site, write: CausalWrite) -> CausalWrite {
     let own = site.own();
-    let is_for_another =
-        |effect: &Effect| matches!(effect, Effect::Fetched { site, .. } if *site != own);
+    let is_for_another = |effect: &Effect| matches!(effect, Effect::Mark(Mark::Fetched { site, .. }) if *site != own);
     if write.effects.iter().any(is_for_another) {
         return CausalWrite { keyspace: NO_KEYSPACE, effects: Vec::new(), ..write };
     }

@@ -5,7 +5,7 @@ use super::causal::{CARTS, change, delete, set, unset};
 use super::*;
 use model::{
     Bridge, Bridged, CausalCommand, DeploymentId, Effect, ExpiryCondition, Import, KeyStamps,
-    KeyspaceSpec, Offer, Position, RegionId, Registers, RegistryChange, RegistryError, Stamp,
+    KeyspaceSpec, Mark, Offer, Position, RegionId, Registers, RegistryChange, RegistryError, Stamp,
     limits,
 };
 use proptest::collection::vec;
@@ -146,7 +146,7 @@ impl Told {
             }
             Effect::SetExpiry { at_ms, .. } => self.expiry = (*at_ms, stamp),
             Effect::Expire { .. } => {
-                let Effect::Held { stamps } = &effects[0] else {
+                let Effect::Mark(Mark::Held { stamps }) = &effects[0] else {
                     panic!("what it held: {effects:?}")
                 };
                 self.expire(stamps);
@@ -407,7 +407,7 @@ fn a_write_that_comes_late_leaves_what_has_a_higher_stamp() {
     // It makes the string absent, and so did the later one.
     let registers =
         Registers { string: true, fields: vec!["g".into()], expiry: true, ..Registers::default() };
-    let keeps = Effect::Keeps { key: "a".into(), registers };
+    let keeps = Effect::Mark(Mark::Keeps { key: "a".into(), registers });
     assert_eq!(write.effects[0], keeps);
     world.settle();
     world.check();
