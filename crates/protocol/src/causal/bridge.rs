@@ -9,6 +9,11 @@
 //! taken from a third one; it is sent the rest again after a pause, which doubles while it takes nothing. After a gap or a failure it is
 //! asked how far it is.
 //!
+//! After a recovery of the registry the order may go on before what another region has of it, in a later epoch. What lies
+//! behind its last place, by position, is then all that the order has from there on: the epochs of what it has beyond are
+//! lower, and no place of theirs comes again. In turn it may lack what it had taken before its own order was cut: as long as that
+//! is kept it is sent again. Either is shown ([`Notice`]), as the keys of the two regions may differ from there on.
+//!
 //! While nothing is ordered, a message a second shows that the clock of the region goes on: keys expire once the clocks of all
 //! regions have passed the moment.
 //!
@@ -37,6 +42,19 @@ pub(crate) struct Step {
     pub(crate) command: CausalCommand,
 }
 
+/// What people have to know of another region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It takes nothing: it lacks what a third region has.
+    LacksThird,
+    /// It is sent nothing: this site does not keep what it lacks.
+    NotKept,
+    /// It has taken this region's order up to there, and the end of that is no part of the order any more.
+    HasLost(Position),
+    /// Its own order was cut, and this region's is kept from there on only: it may lack a part.
+    MayLack(Position),
+}
+
 /// What goes to one region.
 #[derive(Debug, Default)]
 struct Cursor {
@@ -53,6 +71,9 @@ struct Cursor {
     paced: Paced,
     /// How often in a row it has taken nothing of a command.
     stalled: u32,
+    /// Whether its root is the first one since its order was cut.
+    is_cut: bool,
+    notice: Option<Notice>,
 }
 
 /// The commands of a root's leader.
@@ -86,8 +107,9 @@ impl Bridge {
             let cursor = self.cursors.entry(*id).or_default();
             let epoch = region.layout.epoch_of(*id);
             if cursor.to != Some((*root, epoch)) {
-                let to = Some((*root, epoch));
-                *cursor = Cursor { to, not_before: cursor.not_before, ..Cursor::default() };
+                let (to, not_before) = (Some((*root, epoch)), cursor.not_before);
+                let is_cut = region.layout.is_cut(*id);
+                *cursor = Cursor { to, not_before, is_cut, ..Cursor::default() };
             }
             if now < cursor.not_before {
                 continue;
@@ -113,9 +135,11 @@ impl Bridge {
         self.cursors.values().map(|one| last.saturating_sub(one.taken.count())).sum()
     }
 
-    /// A region whose root does not take what it is sent, as it waits for a third one.
-    pub(crate) fn waits_for(&self) -> Option<RegionId> {
-        self.cursors.iter().find(|(_, cursor)| cursor.stalled > 0).map(|(id, _)| *id)
+    /// What people have to know of a region: of one that takes nothing first.
+    pub(crate) fn notice(&self) -> Option<(RegionId, Notice)> {
+        let stalled = self.cursors.iter().find(|(_, cursor)| cursor.stalled > 0);
+        let stalled = stalled.map(|(id, _)| (*id, Notice::LacksThird));
+        stalled.or_else(|| self.cursors.iter().find_map(|(id, one)| Some((*id, one.notice?))))
     }
 }
 
@@ -166,7 +190,7 @@ impl Cursor {
     }
 
     /// The next command, if there is one to send.
-    fn next(&self, now: Duration, state: &impl Durable, region: &Region) -> Option<Places> {
+    fn next(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Places> {
         let bytes = self.open.values().map(|(.., bytes)| bytes).sum();
         let has_room = match self.stalled > 0 {
             true => self.open.is_empty(),
@@ -186,34 +210,51 @@ impl Cursor {
         if after >= last && !(is_idle && self.last_sent.is_none_or(|at| at + AGAIN <= now)) {
             return None;
         }
-        // All regions have that.
-        let mut upto = after.max(state.kept_after().unwrap_or_default().min(last));
-        let mut places = Vec::new();
-        if after < last && upto == after {
-            let mut all = state.ordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
-            all.retain(|(position, ..)| *position <= last);
-            for (position, site, write) in all.into_iter().take(limits::CAUSAL_OFFER_WRITES_MAX) {
-                if position.count() != upto.count() + 1 {
-                    break;
-                }
-                upto = position;
-                places.extend(Bridged::of(position, site, write));
-            }
-            if after.count() == last.count() {
-                // Another epoch has begun there.
-                upto = last;
-            }
-            if upto == after {
-                // What lies between is not kept: nothing can be sent.
-                return None;
-            }
-        }
+        let (upto, places) = match after < last {
+            true => self.behind(after, last, state)?,
+            false => (after, Vec::new()),
+        };
         let is_all = upto == state.order_last();
         let (clock_ms, has) = match is_all {
             true => (state.log_time_ms().saturating_sub(CLOCK_LAG_MS), state.taken_all()),
             false => (0, Vec::new()),
         };
         Some(Places { of: region.id, after, upto, clock_ms, has, places })
+    }
+
+    /// The places behind one, and the end of them.
+    fn behind(
+        &mut self,
+        after: Position,
+        last: Position,
+        state: &impl Durable,
+    ) -> Option<(Position, Vec<Bridged>)> {
+        if !state.keeps_behind(after) {
+            // All regions have had what lies up to there.
+            let upto = state.kept_after().unwrap_or_default().min(last);
+            if upto <= after {
+                self.notice = Some(Notice::NotKept);
+                return None;
+            }
+            if self.is_cut {
+                self.notice = Some(Notice::MayLack(upto));
+            }
+            return Some((upto, Vec::new()));
+        }
+        let mut all = state.ordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
+        all.retain(|(position, ..)| *position <= last);
+        // Where nothing lies between, another epoch has begun.
+        let begin = all.first().map_or(last.count(), |(first, ..)| first.count() - 1);
+        if begin != after.count() {
+            self.notice = Some(Notice::HasLost(after));
+            self.taken = Position::new(after.epoch(), begin.min(after.count()));
+        }
+        all.truncate(limits::CAUSAL_OFFER_WRITES_MAX);
+        let upto = all.last().map_or(last, |(position, ..)| *position);
+        let places = all.into_iter();
+        let places =
+            places.filter_map(|(position, site, write)| Bridged::of(position, site, write));
+        Some((upto, places.collect()))
     }
 }
 
@@ -291,18 +332,19 @@ mod tests {
 
         // It lacks what a third region has.
         bridge.answered(steps[0].id, &took(at(1)), now);
-        assert_eq!((bridge.waits_for(), bridge.left(&store)), (None, 2));
+        assert_eq!((bridge.notice(), bridge.left(&store)), (None, 2));
         let now = now + GAP_PAUSE;
         let steps = bridge.poll(now, &store, &region);
         assert_eq!(sent(&steps), [(at(1), at(3), 1)]);
         bridge.answered(steps[0].id, &took(at(1)), now);
-        assert_eq!((bridge.waits_for(), bridge.left(&store)), (Some(OTHER), 2));
+        let stalls = Some((OTHER, Notice::LacksThird));
+        assert_eq!((bridge.notice(), bridge.left(&store)), (stalls, 2));
         assert!(bridge.poll(now + GAP_PAUSE, &store, &region).is_empty(), "the pause doubles");
         let now = now + 2 * GAP_PAUSE;
         let steps = bridge.poll(now, &store, &region);
         assert_eq!(sent(&steps), [(at(1), at(3), 1)]);
         bridge.answered(steps[0].id, &took(at(3)), now);
-        assert_eq!((bridge.waits_for(), bridge.left(&store)), (None, 0));
+        assert_eq!((bridge.notice(), bridge.left(&store)), (None, 0));
         assert!(bridge.poll(now, &store, &region).is_empty());
         assert_eq!(bridge.next_due(now), Some(now + AGAIN));
         let idle = bridge.poll(now + AGAIN, &store, &region);
@@ -331,6 +373,66 @@ mod tests {
         assert_eq!(sent(&steps), [(Position(0), at(1), 1)]);
         let CausalCommand::Bridge { bridge: places, .. } = &steps[0].command else { panic!() };
         assert_eq!(places.clock_ms, 0, "what is behind it may have a lower stamp");
+    }
+
+    /// The order was cut at its second place, and goes on in epoch 9; the other region has taken more of it, or the order of an
+    /// epoch that the registry has forgotten.
+    #[test]
+    fn behind_a_cut_all_goes_to_a_region_that_had_more_and_no_place_is_skipped() {
+        for had in [at(2), at(3), at(4), at(50), Position::new(3, 3), Position::new(3, 50)] {
+            for ordered in 0..4 {
+                let (mut bridge, mut store) = (Bridge::default(), Store::of(1));
+                let region = Region { epoch: 9, ..beside_another() };
+                let command_of = |step: &Step| match &step.command {
+                    CausalCommand::Bridge { bridge, .. } => bridge.clone(),
+                    other => panic!("{other:?}"),
+                };
+                (7..9).for_each(|revision| store.order(SiteId(3), stamped(revision, None)));
+                store.begun = Position::new(9, 2);
+                (0..ordered).for_each(|more| store.order_in(9, SiteId(3), stamped(9 + more, None)));
+                let (mut now, mut has) = (Duration::ZERO, had);
+                let mut came = Vec::new();
+                for _ in 0..10 {
+                    for step in bridge.poll(now, &store, &region) {
+                        let Places { after, upto, places, .. } = command_of(&step);
+                        if after <= has {
+                            let places = places.iter().map(Bridged::position);
+                            came.extend(places.filter(|place| *place > has));
+                            has = has.max(upto);
+                        }
+                        bridge.answered(step.id, &took(has), now);
+                    }
+                    now += GAP_PAUSE;
+                }
+                let wanted = (0..ordered).map(|more| Position::new(9, 3 + more));
+                assert_eq!(came, wanted.collect::<Vec<_>>(), "behind {had}");
+                assert_eq!((has, bridge.left(&store)), (store.order_last(), 0));
+                let had_more = Some((OTHER, Notice::HasLost(had))).filter(|_| had.count() > 2);
+                assert_eq!(bridge.notice(), had_more, "{ordered} behind {had}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_goes_to_a_region_that_lost_it_and_else_it_is_shown() {
+        let (mut store, region) = (Store::of(1), beside_another());
+        (7..11).for_each(|revision| store.order(SiteId(3), stamped(revision, None)));
+        store.kept_after = Some(at(3));
+        let after_ask = |store: &Store, is_cut: bool| {
+            let mut bridge = Bridge::default();
+            let asks = bridge.poll(Duration::ZERO, store, &region);
+            bridge.cursors.get_mut(&OTHER).unwrap().is_cut = is_cut;
+            bridge.answered(asks[0].id, &took(at(1)), Duration::ZERO);
+            let steps = sent(&bridge.poll(GAP_PAUSE, store, &region));
+            (steps, bridge.notice().map(|(_, notice)| notice))
+        };
+        assert_eq!(after_ask(&store, true), (vec![(at(1), at(4), 3)], None));
+        store.trimmed = at(2);
+        let skips = vec![(at(1), at(3), 0), (at(3), at(4), 1)];
+        assert_eq!(after_ask(&store, false), (skips.clone(), None));
+        assert_eq!(after_ask(&store, true), (skips, Some(Notice::MayLack(at(3)))));
+        store.kept_after = None;
+        assert_eq!(after_ask(&store, true), (vec![], Some(Notice::NotKept)));
     }
 
     #[test]

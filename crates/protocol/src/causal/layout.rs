@@ -47,6 +47,15 @@ impl Layout {
         registry.and_then(|registry| registry.region(id)).map_or(1, |region| region.epoch)
     }
 
+    /// Whether another region's root is the first one since the end of its order was looked for: a part of it may be lost.
+    pub(crate) fn is_cut(&self, id: RegionId) -> bool {
+        let registry = self.registry.as_ref();
+        let region = registry.and_then(|registry| registry.region(id));
+        region.is_some_and(|region| {
+            region.rebuilt.is_some_and(|rebuilt| rebuilt.until == region.epoch)
+        })
+    }
+
     /// Whether it is of this registry, and not of an equal one.
     pub(crate) fn is_of(&self, registry: &Arc<Registry>) -> bool {
         self.registry.as_ref().is_some_and(|own| Arc::ptr_eq(own, registry))

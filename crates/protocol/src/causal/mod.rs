@@ -147,6 +147,10 @@ pub(crate) trait Durable {
     fn kept_after(&self) -> Option<Position> {
         None
     }
+    /// Beside other regions, at the root: whether all of the order behind a position is kept.
+    fn keeps_behind(&self, position: Position) -> bool {
+        self.trimmed_upto() <= position
+    }
     /// At the root: up to where the orders of other regions are taken.
     fn taken_all(&self) -> Vec<(RegionId, Position)> {
         Vec::new()

@@ -41,6 +41,10 @@ pub(super) struct Store {
     pub(super) trimmed: Position,
     /// To which site.
     pub(super) given_to: Option<SiteId>,
+    /// Where its epoch began.
+    pub(super) begun: Position,
+    /// All regions have taken what lies up to there.
+    pub(super) kept_after: Option<Position>,
     /// Whether its keys are on their way anew.
     pub(super) resyncing: bool,
     pub(super) restored: bool,
@@ -96,7 +100,12 @@ impl Store {
     }
 
     pub(super) fn order(&mut self, site: SiteId, write: CausalWrite) {
-        let position = self.order_last().next(1);
+        self.order_in(1, site, write);
+    }
+
+    /// The same in an epoch that may be a later one.
+    pub(super) fn order_in(&mut self, epoch: u16, site: SiteId, write: CausalWrite) {
+        let position = self.order_last().next(epoch);
         self.ordered_of.insert(site, (write.revision, position));
         self.order.push((position, site, write));
     }
@@ -236,13 +245,17 @@ impl Durable for Store {
         all.take(if self.one_each { 1 } else { 4 }).collect()
     }
     fn order_last(&self) -> Position {
-        self.order.last().map(|(position, ..)| *position).unwrap_or_default()
+        self.order.last().map(|(position, ..)| *position).unwrap_or_default().max(self.begun)
     }
     fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)> {
         self.ordered_of.get(&site).copied()
     }
     fn ordered(&self, after: Position, _: usize) -> Vec<(Position, SiteId, CausalWrite)> {
-        self.order.iter().skip(after.count() as usize).take(2_000).cloned().collect()
+        let from = self.order.partition_point(|(position, ..)| *position <= after);
+        self.order.iter().skip(from).take(2_000).cloned().collect()
+    }
+    fn kept_after(&self) -> Option<Position> {
+        self.kept_after
     }
 }
 

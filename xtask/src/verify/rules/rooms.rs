@@ -66,9 +66,14 @@ const ROOMS: &[Room] = &[
             "origin",
             "replica",
             "stream",
-            // Its tests drive what the leader does about a restored site, and about copies that may go.
+            // Its tests drive what the leader does about a restored site, about copies that may go, and about an order that was
+            // cut.
+            "causal/Region",
+            "causal/bridge",
+            "causal/layout",
             "site/Origin",
             "site/Ticket",
+            "site/causal/Shown",
             "site/confirming",
             "site/release",
         ],

@@ -2,7 +2,7 @@
 //! standby's is in `site::standby`.
 
 use super::{CHANGE_HAS, Shown, inter_site, region_in};
-use crate::causal::bridge::Bridge;
+use crate::causal::bridge::{Bridge, Notice};
 use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::fetch::{self, Fetch};
@@ -52,9 +52,9 @@ impl<S: State, J: CausalJob> Job<S> for J {
         let is_held_up = J::NEEDS_DISK && view.disk_is_full;
         let Some(region) = region_in(view).filter(|_| !is_held_up) else { return Vec::new() };
         let seen = Seen { view, shown: Shown::of(view.machine), region };
-        let mut effects = self.steps(&seen);
-        effects.extend(seen.shown.failure());
-        effects
+        let effects = self.steps(&seen);
+        // What cannot be read looks as if it were not there: steps that follow from it are void.
+        seen.shown.failure().map_or(effects, |failure| vec![failure])
     }
 
     fn answered(
@@ -248,8 +248,25 @@ impl CausalJob for Bridge {
     }
 
     fn waits_for<S: State>(&self, _: &View<'_, S>) -> Option<String> {
-        let region = self.waits_for()?;
-        Some(format!("region {}: it lacks what a third region has", region.0))
+        let (region, notice) = self.notice()?;
+        Some(format!("region {}: {}", region.0, described(notice)))
+    }
+}
+
+fn described(notice: Notice) -> String {
+    const DIFFER: &str = "keys that were written at that time may differ in the two regions";
+    match notice {
+        Notice::LacksThird => "it lacks what a third region has".to_owned(),
+        Notice::NotKept => {
+            "it lacks a part of the order that this site does not keep: move the root to another site"
+                .to_owned()
+        }
+        Notice::HasLost(upto) => {
+            format!("it has this region's order up to {upto}, the end of which was lost here: {DIFFER}")
+        }
+        Notice::MayLack(upto) => format!(
+            "it may have lost what it had taken of this region's order up to {upto}, which is not kept any more: {DIFFER}"
+        ),
     }
 }
 

@@ -124,6 +124,10 @@ impl<S: State> Durable for Shown<'_, S> {
         member.registry.has_regions().then(|| self.machine.causal().kept_after())
     }
 
+    fn keeps_behind(&self, position: Position) -> bool {
+        self.machine.causal().keeps_behind(position)
+    }
+
     fn taken_all(&self) -> Vec<(RegionId, Position)> {
         let Some((member, region)) = self.machine.membership().zip(self.machine.region()) else {
             return Vec::new();

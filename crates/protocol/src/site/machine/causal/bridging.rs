@@ -176,6 +176,12 @@ impl Causal {
         self.bridging.whole_after.is_none_or(|after| after <= self.bridging.kept_after)
     }
 
+    /// Whether this site keeps all of the order behind a position.
+    pub fn keeps_behind(&self, position: Position) -> bool {
+        let whole_after = self.bridging.whole_after.unwrap_or_default();
+        whole_after.max(self.head.trimmed_upto) <= position
+    }
+
     /// The moment that the clocks of all other regions have passed: what they order later has a higher stamp. `None`: there
     /// are none.
     pub(in crate::site::machine) fn clock_of_others_ms(

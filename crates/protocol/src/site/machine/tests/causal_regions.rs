@@ -22,7 +22,7 @@ fn region_entry(name: &str, region: &str) -> SiteEntry {
     SiteEntry { region: SiteName::new(region).ok(), ..entry(name) }
 }
 
-fn regions() -> [Site; 4] {
+pub(super) fn regions() -> [Site; 4] {
     let mut sites = [(); 4].map(|()| Site::new());
     let site = region_entry("a", "east");
     let found = DeploymentCommand::Found { deployment: DeploymentId(7), site };

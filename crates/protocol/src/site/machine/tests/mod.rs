@@ -3,6 +3,7 @@
 mod backups;
 mod causal;
 mod causal_clear;
+mod causal_cuts;
 mod causal_expiry;
 mod causal_held;
 mod causal_interest;

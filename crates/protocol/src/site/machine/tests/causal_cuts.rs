@@ -1,0 +1,172 @@
+//! The registry of several regions is recovered, and the order of one of them goes on before what the others have of it: the
+//! machines of their roots, and the bridges between these.
+
+use super::causal::change;
+use super::causal_expiry::import;
+use super::causal_regions::regions;
+use super::causal_roots::whole_order;
+use super::*;
+use crate::causal::Region;
+use crate::causal::bridge::{Bridge, Notice};
+use crate::causal::layout::Layout;
+use crate::site::causal::Shown;
+use model::{
+    Ballot, CausalCommand, Failure, Position, RegionId, Registry, RegistryChange, StandbyChoice,
+    StandbyRule, Term,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Site {
+    fn epoch(&self) -> u16 {
+        self.machine.region().unwrap().epoch
+    }
+
+    fn order_for(&mut self, site: &Site) {
+        let epoch = self.epoch();
+        self.order_of(site.all_for(self), epoch).unwrap();
+    }
+
+    fn order_own(&mut self) {
+        let epoch = self.epoch();
+        self.order_of(self.all_for(self), epoch).unwrap();
+    }
+
+    fn is_at_end_of(&self, root: &Site) -> bool {
+        let region = root.machine.causal().region();
+        let taken = self.machine.causal().taken_of(region, self.epoch());
+        taken == root.machine.causal().order_last()
+    }
+
+    /// The region, as its root's jobs see it.
+    fn seen_by_jobs(&self) -> Region {
+        let (registry, region) = (self.copy_of_registry(), *self.machine.region().unwrap());
+        Region {
+            id: region.id,
+            own: self.own(),
+            root: region.root,
+            epoch: region.epoch,
+            has_begun: self.machine.causal().has_begun(&region),
+            is_rebuilding: region.is_rebuilding(),
+            layout: Arc::new(Layout::of(&registry, self.own())),
+            next: region.next,
+            standby: region.standby,
+            standby_rule: region.standby_rule,
+            gate: None,
+            is_frozen: false,
+        }
+    }
+
+    /// What its bridge brings to the roots of the other regions, and what is shown of that.
+    fn bridge_to(&self, others: &mut [&mut Site]) -> Option<(RegionId, Notice)> {
+        let (mut bridge, region) = (Bridge::default(), self.seen_by_jobs());
+        let shown = Shown::of(&self.machine);
+        let mut now = Duration::ZERO;
+        for _ in 0..20 {
+            for step in bridge.poll(now, &shown, &region) {
+                let other = others.iter_mut().find(|site| site.own() == step.to).unwrap();
+                let outcome = other.causal(step.command).map_err(Failure::Refused);
+                bridge.answered(step.id, &outcome, now);
+            }
+            now += Duration::from_millis(100);
+        }
+        bridge.notice()
+    }
+}
+
+/// The registry is recovered without a site of the second region, whose order goes on where `by` has it.
+fn recovered(of: &Registry, by: &Site) -> Registry {
+    let mut registry = of.clone();
+    let term = Term { number: 1, site: SiteId(1) };
+    let version = Ballot { term, round: 0, site: SiteId(1) };
+    registry.recover(version, of);
+    let region = by.machine.causal().region();
+    registry.version = version;
+    let epoch = registry.region(region).unwrap().epoch;
+    registry.change(&RegistryChange::Rebuild { region, epoch, to: by.own() }).unwrap();
+    let epoch = registry.region(region).unwrap().epoch;
+    let cut = by.machine.causal().applied();
+    registry.change(&RegistryChange::SettleRebuild { region, epoch, cut }).unwrap();
+    registry.version.round += 1;
+    registry
+}
+
+#[test]
+fn a_region_that_has_more_of_an_order_than_is_left_gets_all_from_the_cut_on() {
+    for more in ["", "1", "12", "123", "1234", "12345678"] {
+        let [mut a, mut b, mut c, mut d] = regions();
+        let rule = StandbyRule { choice: StandbyChoice::At(d.own()), by_hand: false };
+        a.run(change(RegistryChange::SetStandby(rule))).unwrap();
+        let registry = a.copy_of_registry();
+        [&mut b, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+        d.put_cart("x", "1");
+        b.order_for(&d);
+        let order = whole_order(&b);
+        d.import_upto(&order, b.machine.causal().order_last());
+        // The rest of the order is lost with the root, and the first region has it.
+        a.put_cart("v", "5");
+        a.order_own();
+        assert_eq!(a.bridge_to(&mut [&mut b, &mut c]), None);
+        b.put_cart("y", "2");
+        b.order_own();
+        d.put_cart("z", "3");
+        b.order_for(&d);
+        assert_eq!(b.bridge_to(&mut [&mut a, &mut c]), None);
+        assert!(a.is_at_end_of(&b));
+        let had = b.machine.causal().order_last();
+        let registry = recovered(&a.copy_of_registry(), &d);
+        [&mut a, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+        assert!(d.machine.is_root() && d.machine.causal().order_last().count() < had.count());
+        d.order_own();
+        for value in more.chars() {
+            let value = Box::leak(value.to_string().into_boxed_str());
+            d.put_cart("w", value);
+            d.order_own();
+        }
+        let notice = d.bridge_to(&mut [&mut a, &mut c]).unwrap().1;
+        assert_eq!(notice, Notice::HasLost(had));
+        assert!(a.is_at_end_of(&d) && c.is_at_end_of(&d), "{more}");
+        // What the lost root had taken comes again.
+        assert_eq!(a.bridge_to(&mut [&mut d, &mut c]), None);
+        assert!(d.is_at_end_of(&a));
+        assert_eq!(d.bridge_to(&mut [&mut a, &mut c]).map(|(_, notice)| notice), None);
+        for site in [&mut a, &mut c, &mut d] {
+            import(site);
+            let carts = ["x", "z", "v", "w"].map(|key| site.cart(key));
+            let last = more.chars().last().map(String::from);
+            let wanted = ["1", "3", "5"].map(|text| Some(text.to_owned()));
+            assert_eq!(carts[..3], wanted, "{}", site.own());
+            assert_eq!(carts[3], last, "{}", site.own());
+        }
+    }
+}
+
+#[test]
+fn what_a_region_has_lost_and_no_other_one_keeps_is_shown() {
+    let [mut a, mut b, mut c, mut d] = regions();
+    let rule = StandbyRule { choice: StandbyChoice::At(d.own()), by_hand: false };
+    a.run(change(RegistryChange::SetStandby(rule))).unwrap();
+    let registry = a.copy_of_registry();
+    [&mut b, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+    // All regions have it but the site that goes on, so that the first one drops it.
+    for _ in 0..4 {
+        a.put_cart("v", "5");
+        for site in [&mut a, &mut b, &mut c] {
+            site.now_ms += 20;
+            site.order_own();
+        }
+        a.bridge_to(&mut [&mut b, &mut c]);
+        b.bridge_to(&mut [&mut a, &mut c]);
+        c.bridge_to(&mut [&mut a, &mut b]);
+        import(&mut a);
+    }
+    let upto = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto }).unwrap();
+    let dropped = a.machine.causal().kept_after();
+    assert!(dropped > Position(0) && !a.machine.causal().keeps_behind(Position(0)));
+    let registry = recovered(&a.copy_of_registry(), &d);
+    [&mut a, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+    let region = d.machine.causal().region();
+    assert_eq!(a.bridge_to(&mut [&mut d, &mut c]), Some((region, Notice::MayLack(dropped))));
+    assert!(d.is_at_end_of(&a));
+}
