@@ -1,7 +1,10 @@
 //! Three sites, each a region of its own, whose roots take each other's writes.
 
 use super::{A, C, Found, ROOT, Script, Session, expect, golden_in, value};
-use model::{Bytes, Expiry, Write};
+use model::{
+    Body, Bytes, Command, DeploymentCommand, Expiry, Failure, Query, ReadConsistency,
+    RegistryChange, SessionError, Write,
+};
 use protocol::bugs::Bug;
 
 const REGIONS: [Option<&str>; 3] = [Some("east"), Some("west"), None];
@@ -33,6 +36,35 @@ fn a_session_takes_what_it_has_seen_to_another_region() {
         },
         &[Bug::ForeignUnresolved],
     );
+}
+
+/// A session gets an answer in another region once the site that it wrote at has left: its write is there, or lost.
+#[test]
+fn a_site_that_has_left_is_waited_for_in_no_region() {
+    let script = |script: &mut Script| -> Result<(), String> {
+        let mut ordered = Session::begins();
+        script.put(&mut ordered, A, "p:x", "1");
+        script.pass(1_000);
+        script.lab.part_site(A);
+        let mut lost = Session::begins();
+        script.put(&mut lost, A, "p:y", "1");
+        let y = script.get(&mut lost.clone(), C, "p:y");
+        expect(&y, &[Found::Waits], "y, while its site may be back")?;
+        let left = RegistryChange::Remove(script.lab.sites[A].id.unwrap());
+        script.order(ROOT, Command::Deployment(DeploymentCommand::ChangeRegistry(left)));
+        script.pass(2_000);
+        expect(&script.get(&mut ordered, C, "p:x"), &[value("1")], "x, which has its place")?;
+        let keyspace = script.keyspaces[0];
+        let (query, consistency) =
+            (Query::Get { key: "p:y".into() }, ReadConsistency::Linearizable);
+        let body = Body::Read { keyspace, query, consistency };
+        let ticket = script.ask(C, body, Some(lost.0.clone()), 2_000);
+        match script.answer(ticket, 2_000).0 {
+            Err(Failure::Session(SessionError::Lost { .. })) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    golden_in([Some("east"), Some("east"), Some("west")], 1, script, &[]);
 }
 
 /// A region that has an effect from one region has its cause from another one.

@@ -6,6 +6,7 @@
 //! | a revision of another site | the position of that write, of what is imported here or from the root; from then on the token names that |
 //! | a position | the order is imported up to it |
 //! | another region | a position here behind all that the token names, from the root; from then on the token names that |
+//! | a revision of a site of another region that has left | the same; and the position there, or that it has none, from that region's root |
 //!
 //! All of them are needed, of every request: that a write is this site's own does not show that this site has
 //! what the session saw before it. A request that waits is looked at again whenever the state has moved on, and
@@ -85,6 +86,17 @@ impl Question {
         let is_foreign = token.region != own;
         let foreign = is_foreign.then_some((token.region, token.seen));
         Question { written: token.written, foreign }
+    }
+
+    /// What another region's root may be asked for: the position there of what a session has written.
+    fn of_other_root(token: &CausalToken, own: RegionId) -> Option<Question> {
+        let is_foreign = token.region != own && token.written.is_some();
+        is_foreign.then_some(Question { written: token.written, foreign: None })
+    }
+
+    fn is_of(&self, token: &CausalToken, own: RegionId) -> bool {
+        *self == Question::of_token(token, own)
+            || Some(*self) == Question::of_other_root(token, own)
     }
 }
 
@@ -185,8 +197,8 @@ pub(crate) struct Requests<T> {
     waiting: BTreeMap<u64, Request<T>>,
     waiting_bytes: usize,
     last_id: u64,
-    /// What is asked for, and when it was last.
-    asked: BTreeMap<Question, Option<Duration>>,
+    /// What is asked for, of which region's root, and when it was last.
+    asked: BTreeMap<Question, (RegionId, Option<Duration>)>,
     looked_at: Option<Here>,
 }
 
@@ -219,7 +231,7 @@ impl<T> Requests<T> {
             return Err(what);
         }
         if let Admission::Resolves(question) = self.admit(&token, here) {
-            self.asked.entry(question).or_default();
+            self.asked.entry(question).or_insert((here.region, None));
         }
         self.last_id += 1;
         self.waiting_bytes += bytes;
@@ -245,21 +257,35 @@ impl<T> Requests<T> {
         admitted.into_iter().map(|one| (one.what, one.token)).collect()
     }
 
-    /// The questions for a node of the root that are due, and of each whether the node that was asked before has
-    /// not answered.
-    pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<(Resolve, bool)> {
+    /// What a session of another region has written at a site that has left may have no place there, and get none. Only that
+    /// region's root knows: it is asked, too.
+    pub(crate) fn ask_of_left(&mut self, own: RegionId, has_left: impl Fn(SiteId) -> bool) {
+        for Request { token, .. } in self.waiting.values() {
+            let question = Question::of_other_root(token, own);
+            if let Some(question) =
+                question.filter(|one| one.written.is_some_and(|(of, _)| has_left(of)))
+            {
+                self.asked.entry(question).or_insert((token.region, None));
+            }
+        }
+    }
+
+    /// The questions that are due, each for a node of a region's root, and whether the node that was asked before has not
+    /// answered.
+    pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<(RegionId, Resolve, bool)> {
         let is_due = |at: &Option<Duration>| at.is_none_or(|at| at + AGAIN <= now);
-        let due = self.asked.iter_mut().filter(|(_, at)| is_due(at));
-        let question = |(question, at): (&Question, &mut Option<Duration>)| {
-            let again = at.replace(now).is_some();
-            (question.message(), again)
-        };
+        let due = self.asked.iter_mut().filter(|(_, (_, at))| is_due(at));
+        let question =
+            |(question, (region, at)): (&Question, &mut (RegionId, Option<Duration>))| {
+                let again = at.replace(now).is_some();
+                (*region, question.message(), again)
+            };
         due.map(question).collect()
     }
 
     /// Another node of the root is to be asked.
     pub(crate) fn ask_again(&mut self) {
-        self.asked.values_mut().for_each(|at| *at = None);
+        self.asked.values_mut().for_each(|(_, at)| *at = None);
     }
 
     /// A position is known, of the region `own`: the tokens that were asked for name that from here on. What can never be
@@ -271,7 +297,7 @@ impl<T> Requests<T> {
             return Vec::new();
         }
         self.looked_at = None;
-        let is_of = |token: &CausalToken| Question::of_token(token, own) == question;
+        let is_of = |token: &CausalToken| question.is_of(token, own);
         if let (Some((_, need)), resolve::LOST) = (question.foreign, position) {
             let lost = self.take_where(|one| is_of(&one.token));
             let error = SessionError::Ended { have: Position::default(), need };
@@ -288,6 +314,11 @@ impl<T> Requests<T> {
             }
             one.token.written = None;
             one.token.sees(position);
+            if one.token.region != own {
+                // It is a position of the other region: what is behind it here is asked for.
+                let behind = Question::of_token(&one.token, own);
+                self.asked.entry(behind).or_insert((own, None));
+            }
         }
         Vec::new()
     }
@@ -307,8 +338,11 @@ impl<T> Requests<T> {
         if self.asked.is_empty() {
             return;
         }
-        let waiting = self.waiting.values().map(|one| Question::of_token(&one.token, here.region));
-        let waiting: BTreeSet<_> = waiting.collect();
+        let of = |one: &Request<T>| {
+            let asked = Question::of_token(&one.token, here.region);
+            [Some(asked), Question::of_other_root(&one.token, here.region)]
+        };
+        let waiting: BTreeSet<_> = self.waiting.values().flat_map(of).flatten().collect();
         self.asked.retain(|question, _| waiting.contains(question));
     }
 
@@ -362,7 +396,7 @@ mod tests {
         let (at, foreign) = (Duration::from_secs, of_region(5, token(40, Some((9, 7)))));
         requests.push((1, 1), foreign, at(10), &here(5, 9)).unwrap();
         let question = Resolve { site: 9, revision: 7, region: 5, seen: 40 };
-        assert_eq!(requests.take_questions(at(1)), [(question, false)]);
+        assert_eq!(requests.take_questions(at(1)), [(REGION, question, false)]);
         let other = Resolved { site: 9, revision: 7, position: 6, ..Resolved::default() };
         assert!(requests.resolved(other, REGION).is_empty());
         assert!(take(&mut requests, &here(9, 9)).is_empty(), "that is no answer to it");
@@ -375,6 +409,48 @@ mod tests {
         assert!(requests.resolved(answer, REGION).is_empty());
         assert!(take(&mut requests, &here(5, 9)).is_empty());
         assert_eq!(take(&mut requests, &here(6, 9)), [(1, token(6, None))]);
+    }
+
+    #[test]
+    fn of_a_site_of_another_region_that_has_left_that_regions_root_is_asked_too() {
+        let at = Duration::from_secs;
+        let other = RegionId(5);
+        let waits = |what: u8| {
+            let mut requests = Requests::new(Planted::none());
+            let foreign = of_region(5, token(40, Some((9, 7))));
+            requests.push((what, 1), foreign, at(10), &here(5, 9)).unwrap();
+            requests.ask_of_left(REGION, |_| false);
+            assert_eq!(requests.take_questions(at(0)).len(), 1, "of a site that stays it is not");
+            requests.ask_of_left(REGION, |site| site == SiteId(9));
+            let question = Resolve { site: 9, revision: 7, ..Resolve::default() };
+            assert_eq!(requests.take_questions(at(0)), [(other, question, false)]);
+            assert!(take(&mut requests, &here(6, 9)).is_empty());
+            requests.ask_of_left(REGION, |_| true);
+            assert_eq!(requests.take_questions(at(1)).len(), 2, "both again");
+            requests
+        };
+        let of_left = |position| Resolved { site: 9, revision: 7, position, ..Resolved::default() };
+        // It has no place, and gets none.
+        let lost = waits(1).resolved(of_left(0), REGION);
+        assert_eq!(lost, [(1, SessionError::Lost { site: SiteId(9) })]);
+        // It has one there, by which this region's root is asked from then on.
+        for (position, seen) in [(60, 60), (30, 40)] {
+            let mut requests = waits(2);
+            assert!(requests.resolved(of_left(position), REGION).is_empty());
+            requests.ask_of_left(REGION, |_| true);
+            let behind = Resolve { region: 5, seen, ..Resolve::default() };
+            let due = requests.take_questions(at(1));
+            assert_eq!(due, [(REGION, behind, false)], "the others are answered, or end");
+            let answer = Resolved { region: 5, seen, position: 6, ..Resolved::default() };
+            assert!(requests.resolved(answer, REGION).is_empty());
+            assert_eq!(take(&mut requests, &here(6, 9)), [(2, token(6, None))]);
+        }
+        // This region's root is the first one to answer.
+        let mut requests = waits(3);
+        let answer = Resolved { region: 5, seen: 40, ..of_left(6) };
+        assert!(requests.resolved(answer, REGION).is_empty());
+        assert_eq!(take(&mut requests, &here(6, 9)), [(3, token(6, None))]);
+        assert!(requests.resolved(of_left(0), REGION).is_empty(), "too late to count");
     }
 
     #[test]
@@ -410,7 +486,8 @@ mod tests {
         push(&mut requests, 3, token(0, Some((2, 4))));
         push(&mut requests, 4, token(0, Some((3, 1))));
         let questions = requests.take_questions(at(1));
-        let question = |site, revision| (Resolve { site, revision, ..Resolve::default() }, false);
+        let question =
+            |site, revision| (REGION, Resolve { site, revision, ..Resolve::default() }, false);
         assert_eq!(questions, [question(2, 4), question(3, 1)], "each once");
         assert!(requests.take_questions(at(1)).is_empty());
         assert!(take(&mut requests, &here(5, 9)).is_empty());
@@ -467,7 +544,7 @@ mod tests {
         assert!(requests.take_admitted(&here(5, 9), ordered_of).is_empty());
         assert_eq!(requests.take_admitted(&here(6, 9), ordered_of), [(1, token(6, None))]);
         let question = Resolve { site: 3, revision: 4, ..Resolve::default() };
-        assert_eq!(requests.take_questions(at(1)), [(question, true)], "of the other one");
+        assert_eq!(requests.take_questions(at(1)), [(REGION, question, true)], "of the other one");
     }
 
     #[test]
@@ -489,8 +566,8 @@ mod tests {
         let at = Duration::from_secs;
         requests.push((1, 1), token(0, Some((2, 4))), at(3), &here(5, 9)).unwrap();
         let question = Resolve { site: 2, revision: 4, ..Resolve::default() };
-        assert_eq!(requests.take_questions(at(0)), [(question, false)]);
-        assert_eq!(requests.take_questions(at(1)), [(question, true)], "of another node");
+        assert_eq!(requests.take_questions(at(0)), [(REGION, question, false)]);
+        assert_eq!(requests.take_questions(at(1)), [(REGION, question, true)], "of another node");
         let late = requests.give_up(at(3), &here(5, 9));
         assert_eq!(late, [(1, SessionError::Unordered { site: SiteId(2) })]);
         assert!(requests.take_questions(at(4)).is_empty() && requests.asked.is_empty());

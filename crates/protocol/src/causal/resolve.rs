@@ -7,7 +7,8 @@
 //!
 //! Of a session that comes from another region the root is asked for a position behind all that it has seen there, and
 //! written. As soon as the root has taken that region's order so far, it is the last position of its own: a lower one would do
-//! for what that region had ordered itself, and not for what it had taken from here.
+//! for what that region had ordered itself, and not for what it had taken from here. Of a write of a site that has left, the
+//! root of the site's own region is asked, too: it gives no more places to that site, and so answers also that there is none.
 
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable};

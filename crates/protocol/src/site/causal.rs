@@ -239,7 +239,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         .find(|one| u32::from(one.id.0) == question.region)?
                         .rebuilt
                 });
-                // Of another region's site its own root knows, and of its lost order all do.
+                // Of another region's site its own root is asked, too; of its lost order all answer.
                 let is_lost = match question.region {
                     0 => has_left && orders,
                     _ => rebuilt.is_some_and(|rebuilt| rebuilt.lacks(Position(question.seen))),

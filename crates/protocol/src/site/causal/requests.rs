@@ -202,15 +202,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take(origin, body, Target::Own, deadline);
     }
 
-    /// Asks the root for positions that requests wait for. A node that does not answer is down, or a witness: then
+    /// Asks roots for positions that requests wait for. A node that does not answer is down, or a witness: then
     /// all are asked.
     pub(super) fn ask_positions(&mut self) {
-        let Some(region) = self.region_here() else { return };
-        for (question, again) in self.causal.requests.take_questions(self.now.monotonic) {
+        let Some(member) = self.machine.membership() else { return };
+        let (own, registry) = (member.own, member.registry.clone());
+        for (of, question, again) in self.causal.requests.take_questions(self.now.monotonic) {
+            let Some(root) = registry.region(of).map(|region| region.root) else { continue };
             let question = inter_site(CausalStep::Resolve(question));
-            match again && region.root != region.own {
-                true => self.send_to_all(region.root, question),
-                false => self.send_to_site(region.root, question),
+            match again && root != own {
+                true => self.send_to_all(root, question),
+                false => self.send_to_site(root, question),
             }
         }
     }
@@ -249,6 +251,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(here) = self.causal_here() else { return };
         let late = self.causal.requests.give_up(self.now.monotonic, &here);
         self.refuse_sessions(late);
+        if let Some(member) = self.machine.membership() {
+            let has_left = |site| member.registry.has_left(site);
+            self.causal.requests.ask_of_left(here.region, has_left);
+        }
         self.ask_positions();
         self.want_again();
     }
