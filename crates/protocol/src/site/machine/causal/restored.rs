@@ -71,6 +71,7 @@ impl<S: State> Applying<'_, S> {
         if let Some(restored) = &mut self.modes.causal.restored {
             restored.upto = upto;
             self.put_restored();
+            self.mark_all_imported();
         }
     }
 

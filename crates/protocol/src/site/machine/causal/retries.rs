@@ -436,6 +436,20 @@ impl<S: State> Applying<'_, S> {
         self.causal_commit(keyspace, marks);
     }
 
+    /// A restored site is confirmed: it could not write so of the retries that it has imported until now.
+    pub(super) fn mark_all_imported(&mut self) {
+        let Ok(own) = self.member().map(|member| member.own) else { return };
+        let Causal { head, retries, .. } = &self.modes.causal;
+        let is_imported =
+            |open: &Open| open.tried == own && open.closed.is_none() && open.at <= head.applied;
+        let imported = retries.open.iter().filter(|(_, open)| is_imported(open));
+        let imported: Vec<_> = imported.map(|(number, open)| (*number, open.keyspace)).collect();
+        if !imported.is_empty() {
+            self.next_revision();
+        }
+        self.mark_imported(imported);
+    }
+
     // ---- a resync ------------------------------------------------------------------------------
 
     /// The keys of this site's writes that lie under a retry, once a resync has brought the order up to a place: of a write

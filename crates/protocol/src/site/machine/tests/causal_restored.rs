@@ -1,13 +1,15 @@
 //! Causal keys: a site that was restored from a backup, by hand.
 
-use super::causal::{A, B, C, CARTS, change, three_sites};
+use super::causal::{A, B, C, CARTS, change, order, resync, three_sites};
+use super::causal_expiry::{import, settle};
+use super::causal_retries::{open_retries, retry};
 use super::causal_roots::{at, whole_order};
 use super::restored::restored;
 use super::*;
 use crate::site::machine::causal::session::Lacks;
 use model::{
     Ballot, CausalCommand, CausalToken, Import, LastOrdered, Position, RegionId, RegistryChange,
-    SlotEpochs, Standby, StandbyChoice, StandbyRule, StandbyStep,
+    Resync, SlotEpochs, Standby, StandbyChoice, StandbyRule, StandbyStep,
 };
 
 const REGION: RegionId = RegionId(1);
@@ -139,4 +141,43 @@ fn own_writes_that_a_backup_lacks_come_with_the_order() {
     b.import_upto(&whole_order(&a), at(1, 5));
     assert_eq!(b.machine.causal().unordered_bytes(), 0);
     assert_eq!(b.machine.reader().lacks(&token(last)), None);
+}
+
+/// The root keeps a retry open until the site that was asked first has marked it, and takes no more than so many.
+#[test]
+fn retries_that_come_before_a_restored_site_is_confirmed_are_closed() {
+    // They come with the order, or with the keys anew.
+    for is_anew in [false, true] {
+        let mut sites = three_sites();
+        let [a, b, c] = &mut sites;
+        b.put_cart("x", "w");
+        order(a, b);
+        import(a);
+        *b = restored(b);
+        a.causal(retry(1, B, "x", "u")).unwrap();
+        a.causal(retry(2, B, "y", "u")).unwrap();
+        import(a);
+        c.import_from(a).unwrap();
+        match is_anew {
+            false => {
+                b.import_from(a).unwrap();
+            }
+            true => {
+                let start = a.machine.causal().order_last();
+                a.causal(CausalCommand::Trim { upto: start }).unwrap();
+                let chunks = resync(a, b, start, start).unwrap();
+                let switch = CausalCommand::Resync(Resync::Switch { start, chunks, upto: start });
+                assert_eq!(b.causal(switch), Ok(Answer::Installed));
+            }
+        }
+        assert_eq!(b.machine.causal().unordered_bytes(), 0, "it writes nothing yet");
+        confirm(b);
+        b.reopen();
+        settle(&mut sites);
+        settle(&mut sites);
+        let [a, b, _] = &sites;
+        assert_eq!(open_retries(a), 0, "anew: {is_anew}");
+        assert_eq!(b.machine.causal().unordered_bytes(), 0);
+        assert_eq!(b.cart("x").as_deref(), Some("u"));
+    }
 }

@@ -15,7 +15,12 @@ fn numbered(sequence: u64, key: &'static str, value: &'static str) -> CausalComm
     CausalCommand::Numbered { request, keyspace: CARTS, pairs }
 }
 
-fn retry(sequence: u64, tried: SiteId, key: &'static str, value: &'static str) -> CausalCommand {
+pub(super) fn retry(
+    sequence: u64,
+    tried: SiteId,
+    key: &'static str,
+    value: &'static str,
+) -> CausalCommand {
     let (request, pairs) = (number(sequence), vec![(key.into(), value.into())]);
     CausalCommand::Retry { request, tried, since: Position(0), keyspace: CARTS, pairs }
 }
@@ -61,11 +66,13 @@ fn the_first_site_shows_the_retry_over_what_it_wrote_before_also_when_opened_aga
     shows(&sites, "y", "1");
     shows(&sites, "z", "1");
     settle(&mut sites);
-    assert_eq!(sites[0].machine.retries().iter().filter(is_open).count(), 0, "it is closed");
+    assert_eq!(open_retries(&sites[0]), 0, "it is closed");
 }
 
-fn is_open(item: &&model::ResyncItem) -> bool {
-    matches!(item, model::ResyncItem::Retried(retry) if retry.closed.is_none())
+/// How many retries a root keeps open.
+pub(super) fn open_retries(root: &Site) -> usize {
+    let is_open = |item: &&model::ResyncItem| matches!(item, model::ResyncItem::Retried(retry) if retry.closed.is_none());
+    root.machine.retries().iter().filter(is_open).count()
 }
 
 #[test]
@@ -141,7 +148,7 @@ fn a_resync_brings_the_retries_that_the_site_may_offer_to() {
     shows(&sites, "x", "v");
     assert_eq!(sites[2].fields("h").len(), 1);
     settle(&mut sites);
-    assert_eq!(sites[0].machine.retries().iter().filter(is_open).count(), 0, "it is closed");
+    assert_eq!(open_retries(&sites[0]), 0, "it is closed");
 }
 
 #[test]
