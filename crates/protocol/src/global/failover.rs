@@ -17,14 +17,15 @@
 mod closing;
 mod plan;
 
+use super::inventories::{self, Inventories};
 use super::ownership::trial::Planted;
 use crate::job::{Effect, Job, Progress, View};
 use crate::origin::Origin;
 use closing::Closing;
 use model::{
-    Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Inventory, Lending,
-    LoanClaim, Loss, Refusal, Registry, RegistryChange, RegistryError, RequestId, SiteId, Slot,
-    Taken, asks_more, limits,
+    Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Lending, LoanClaim,
+    Loss, Refusal, Registry, RegistryChange, RegistryError, RequestId, SiteId, Slot, Taken,
+    asks_more, limits,
 };
 use plan::{by_slot, count_taken, is_worse, plan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,13 +45,7 @@ enum Stage {
     /// Until then sites may answer the call.
     Calling { since: Duration, until: Duration },
     /// The inventories of `missing` have not come.
-    Gathering {
-        opened: Option<Ballot>,
-        missing: BTreeSet<SiteId>,
-        reported: BTreeMap<SiteId, Inventory>,
-        /// The highest loan that a site has a part in, of each group.
-        claims: BTreeMap<Group, LoanClaim>,
-    },
+    Gathering { opened: Option<Ballot>, missing: BTreeSet<SiteId>, inventories: Inventories },
     /// The sites that are to take slots get the claims to groups of these; so many have no answer.
     Preparing { opened: Ballot, taken: Vec<Taken>, missing: usize },
     /// It is to be opened.
@@ -268,13 +263,11 @@ impl FailoverJobs {
         let is_silent = |site: &SiteId| opened.is_none() && one.loss.silent.contains(site);
         let missing: BTreeSet<SiteId> =
             asked(view, lost, &one.without).filter(|site| !is_silent(site)).collect();
-        let (reported, claims) = (BTreeMap::new(), BTreeMap::new());
-        one.stage = Stage::Gathering { opened, missing: missing.clone(), reported, claims };
+        let inventories = Inventories::default();
+        one.stage = Stage::Gathering { opened, missing: missing.clone(), inventories };
         let mut effects = Vec::new();
         for site in missing {
-            let registry = Box::new(view.registry.clone());
-            let command =
-                Command::Global(GlobalCommand::Inventory { registry, lost, failover: opened });
+            let command = inventories::request(view.registry, lost, opened);
             effects.push(Effect::ask(self.next_id(lost, site), site, command));
         }
         effects
@@ -296,21 +289,12 @@ impl FailoverJobs {
         let Some((lost, site)) = self.asked.remove(&id) else { return Vec::new() };
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         match (&mut one.stage, outcome) {
-            (Stage::Gathering { missing, reported, .. }, Ok(Answer::Inventory(inventory))) => {
-                missing.remove(&site);
-                reported.insert(site, *inventory);
-                if missing.is_empty() { self.gathered(lost, view) } else { Vec::new() }
-            }
             (
-                Stage::Gathering { missing, reported, claims, .. },
-                Ok(Answer::InventoryOfLoans(inventory, more)),
+                Stage::Gathering { missing, inventories, .. },
+                Ok(answer @ (Answer::Inventory(_) | Answer::InventoryOfLoans(..))),
             ) => {
                 missing.remove(&site);
-                reported.insert(site, *inventory);
-                for (group, claim) in more {
-                    let known = claims.get(&group).copied();
-                    claims.extend(LoanClaim::higher(known, Some(claim)).map(|one| (group, one)));
-                }
+                inventories.take(site, answer);
                 if missing.is_empty() { self.gathered(lost, view) } else { Vec::new() }
             }
             (Stage::Preparing { missing, .. }, Ok(Answer::Done(_))) => {
@@ -340,13 +324,13 @@ impl FailoverJobs {
     /// The inventories of all sites that were asked are there.
     fn gathered(&mut self, lost: SiteId, view: &Context<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
-        let Stage::Gathering { opened, reported, claims, .. } = &mut one.stage else {
+        let Stage::Gathering { opened, inventories, .. } = &mut one.stage else {
             return Vec::new();
         };
-        let (opened, claims) = (*opened, std::mem::take(claims));
+        let (opened, claims) = (*opened, std::mem::take(&mut inventories.claims));
         let has_left = |site| view.registry.has_left(site);
         let all_asked = one.without.is_empty();
-        let taken = plan(reported, &mut one.loss, all_asked, has_left, self.planted);
+        let taken = plan(&inventories.of_sites, &mut one.loss, all_asked, has_left, self.planted);
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
             let decided = view.registry.failovers.last_decided(lost);
@@ -385,12 +369,11 @@ impl FailoverJobs {
         &mut self,
         lost: SiteId,
         (opened, taken): (Ballot, Vec<Taken>),
-        claims: BTreeMap<Group, LoanClaim>,
+        claims: BTreeMap<(Slot, Group), LoanClaim>,
         view: &Context<'_>,
     ) -> Vec<Effect> {
         let mut by_taker: BTreeMap<SiteId, Vec<(Group, LoanClaim)>> = BTreeMap::new();
-        for (group, claim) in claims {
-            let slot = group.slot();
+        for ((slot, group), claim) in claims {
             if let Some(taken) = taken.iter().find(|taken| taken.slots.contains(slot)) {
                 by_taker.entry(taken.by).or_default().push((group, claim));
             }
@@ -484,7 +467,7 @@ fn refuse(origin: Origin, error: BackupError) -> Effect {
 mod tests {
     use super::plan::tests::{B, C, LOST, mirror, slots};
     use super::*;
-    use model::Revision;
+    use model::{Inventory, Revision};
 
     fn registry() -> Registry {
         let mut registry = Registry::empty(model::DeploymentId(1), 1);

@@ -30,6 +30,7 @@ pub mod cache;
 pub mod failover;
 pub(crate) mod groups;
 pub mod handover;
+pub(crate) mod inventories;
 pub mod map;
 pub mod mirroring;
 pub mod ownership;

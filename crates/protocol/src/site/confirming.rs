@@ -27,16 +27,17 @@
 use super::machine::Machine;
 use super::machine::global::tokens::Token;
 use crate::global::failover::CLAIMS_MAX;
+use crate::global::inventories::{Inventories, Questions};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
     Answer, Ballot, Command, DeploymentCommand, Failure, GlobalCommand, Group, Inventory, Lending,
-    LoanClaim, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet,
+    LoanClaim, Revision, SiteId, SlotCopy, SlotEpochs, SlotRun, SlotSet,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::State;
 
-/// How long inventories are waited for before they are requested again.
+/// How long the adoption of claims is waited for.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// What other sites have reported to the leader of a restored one.
@@ -44,22 +45,18 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 pub(crate) struct Confirming {
     /// The registry by which they were asked.
     version: Ballot,
-    not_before: Option<Duration>,
-    asked: BTreeMap<u64, SiteId>,
-    reported: BTreeMap<SiteId, Inventory>,
-    /// The highest claim to each group that other sites have a part in.
-    claims: BTreeMap<(Slot, Group), LoanClaim>,
-    /// The adoption of some of them that is under way.
+    questions: Questions,
+    /// The adoption of some of the claims that is under way.
     adopting: Option<u64>,
     last_id: u64,
 }
 
 /// The listed sites that have not reported by this registry; `None`: there is nothing to confirm.
-fn missing<S: State>(job: &Confirming, machine: &Machine<S>) -> Option<BTreeSet<SiteId>> {
+fn missing<S: State>(job: &Confirming, machine: &Machine<S>) -> Option<Vec<SiteId>> {
     let member = machine.membership().filter(|_| machine.is_restored())?;
     let is_current = job.version == member.registry.version;
     let others = member.registry.sites.iter().map(|site| site.id).filter(|id| *id != member.own);
-    Some(others.filter(|site| !is_current || !job.reported.contains_key(site)).collect())
+    Some(if is_current { job.questions.missing(others) } else { others.collect() })
 }
 
 impl<S: State> Job<S> for Confirming {
@@ -76,19 +73,18 @@ impl<S: State> Job<S> for Confirming {
         }
         let missing = missing(self, view.machine).unwrap_or_default();
         if missing.is_empty() {
-            let mut effects: Vec<Effect> = self
-                .reported
-                .values()
-                .flat_map(|inventory| registers(view.machine, inventory))
-                .collect();
+            let reported = &self.questions.inventories.of_sites;
+            let registers = |inventory| registers(view.machine, inventory);
+            let mut effects: Vec<Effect> = reported.values().flat_map(registers).collect();
             if effects.is_empty() {
                 effects.extend(self.adopt(view));
             }
-            if effects.is_empty() && self.claims.is_empty() {
+            let Inventories { of_sites: reported, claims } = &self.questions.inventories;
+            if effects.is_empty() && claims.is_empty() {
                 let above =
-                    self.reported.values().map(|inventory| reported_up_to(member.own, inventory));
+                    reported.values().map(|inventory| reported_up_to(member.own, inventory));
                 let above = Revision(above.max().unwrap_or_default());
-                let (later, gained) = later_epochs(view.machine, &self.reported);
+                let (later, gained) = later_epochs(view.machine, reported);
                 if gained.is_empty() {
                     let confirm = DeploymentCommand::ConfirmAbove { revision: above, later };
                     effects.push(Effect::Propose(Command::Deployment(confirm)));
@@ -96,21 +92,10 @@ impl<S: State> Job<S> for Confirming {
             }
             return effects;
         }
-        if self.not_before.is_some_and(|at| view.now < at) {
+        if !self.questions.is_due(view.now) {
             return Vec::new();
         }
-        self.not_before = Some(view.now + PATIENCE);
-        self.asked.clear();
-        let ask = |to: SiteId| {
-            self.last_id += 1;
-            self.asked.insert(self.last_id, to);
-            let registry = Box::new((*member.registry).clone());
-            let lost = member.own;
-            let command =
-                Command::Global(GlobalCommand::Inventory { registry, lost, failover: None });
-            Effect::Ask { id: Some(self.last_id), to, command, patience: PATIENCE }
-        };
-        missing.into_iter().map(ask).collect()
+        self.questions.ask(missing, (member.own, &member.registry), &mut self.last_id, view.now)
     }
 
     fn answered(
@@ -123,22 +108,12 @@ impl<S: State> Job<S> for Confirming {
             self.adopting = None;
             if outcome.is_ok() {
                 let adopted = self.next_claims().len();
-                self.claims = std::mem::take(&mut self.claims).into_iter().skip(adopted).collect();
+                let claims = &mut self.questions.inventories.claims;
+                *claims = std::mem::take(claims).into_iter().skip(adopted).collect();
             }
             return Vec::new();
         }
-        let Some(site) = self.asked.remove(&id) else { return Vec::new() };
-        let (inventory, claims) = match outcome {
-            Ok(Answer::Inventory(inventory)) => (inventory, Vec::new()),
-            Ok(Answer::InventoryOfLoans(inventory, claims)) => (inventory, claims),
-            _ => return Vec::new(),
-        };
-        self.reported.insert(site, *inventory);
-        for (group, claim) in claims {
-            let at = (group.slot(), group);
-            let known = self.claims.get(&at).copied();
-            self.claims.extend(LoanClaim::higher(known, Some(claim)).map(|one| (at, one)));
-        }
+        self.questions.answered(id, outcome);
         Vec::new()
     }
 
@@ -154,7 +129,7 @@ impl<S: State> Job<S> for Confirming {
 
     fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
         let missing = missing(self, view.machine)?;
-        let (_, gained) = later_epochs(view.machine, &self.reported);
+        let (_, gained) = later_epochs(view.machine, &self.questions.inventories.of_sites);
         if missing.is_empty() && !gained.is_empty() {
             return Some(format!(
                 "the site was restored from a backup and got {} slots after that was made: stop it and promote it, as \
@@ -213,8 +188,9 @@ fn later_epochs<S: State>(
 impl Confirming {
     /// Those of a slot are adopted together, by the count that its records have before.
     fn next_claims(&self) -> Vec<(Group, LoanClaim)> {
-        let last = self.claims.keys().nth(CLAIMS_MAX - 1).map(|(slot, _)| *slot);
-        let claims = self.claims.iter();
+        let claims = &self.questions.inventories.claims;
+        let last = claims.keys().nth(CLAIMS_MAX - 1).map(|(slot, _)| *slot);
+        let claims = claims.iter();
         let claims = claims.take_while(|((slot, _), _)| last.is_none_or(|last| *slot <= last));
         claims.map(|((_, group), claim)| (group.clone(), *claim)).collect()
     }
@@ -222,7 +198,7 @@ impl Confirming {
     /// What others have borrowed since the backup, before the site serves it itself: some of it at a time.
     fn adopt<S: State>(&mut self, view: &View<'_, S>) -> Option<Effect> {
         let own = view.machine.membership()?.own;
-        if self.claims.is_empty() || self.adopting.is_some() {
+        if self.questions.inventories.claims.is_empty() || self.adopting.is_some() {
             return None;
         }
         let claims = self.next_claims();

@@ -25,6 +25,7 @@ use super::machine::deployment::Membership;
 use super::machine::global::handing_on::Place;
 use super::machine::global::tokens::Token;
 use crate::global::backups::backup_of;
+use crate::global::inventories::Questions;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
@@ -36,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::state::State;
 
-/// How long inventories are waited for before they are asked for again.
+/// How long what a site was asked, or was to do, is waited for before inventories are requested again.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 /// How long owners that can be reached have to make copies void, before these are handed on as well.
 const OWNERS_HAVE: Duration = Duration::from_secs(60);
@@ -50,9 +51,7 @@ const CHANGE_HAS: Duration = Duration::from_secs(2);
 /// What a leader has learned of the other sites, as its site leaves.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
-    asked_at: Option<Duration>,
-    missing: BTreeMap<u64, SiteId>,
-    reported: BTreeMap<SiteId, Inventory>,
+    questions: Questions,
     last_id: u64,
     /// Since when it owns nothing.
     since: Option<Duration>,
@@ -137,10 +136,10 @@ impl<S: State> Job<S> for Leaving {
         let lost = view.failure_detector.lost(now);
         let others: Vec<SiteId> = others.filter(|site| !lost.contains(site)).collect();
         self.is_alone = others.is_empty();
-        let is_reported = others.iter().all(|site| self.reported.contains_key(site));
+        let is_reported = self.questions.missing(others.iter().copied()).is_empty();
         if !others.is_empty() && is_reported {
-            let reported = std::mem::take(&mut self.reported);
-            self.asked_at = None;
+            let reported = std::mem::take(&mut self.questions.inventories).of_sites;
+            self.questions.not_before = None;
             self.only_here.clear();
             match next_step(view, own, &reported, since + OWNERS_HAVE <= now, &lost) {
                 Next::Go(_) if !view.machine.streams_of(&SlotSet::all()).is_empty() => {
@@ -162,34 +161,24 @@ impl<S: State> Job<S> for Leaving {
                 Next::Report { to, owner, slots } => {
                     let command = Command::Global(GlobalCommand::Register { owner, slots });
                     effects.push(self.ask(to, command, PATIENCE));
-                    self.asked_at = Some(now);
+                    self.questions.not_before = Some(now + PATIENCE);
                 }
                 Next::Wait(only_here) => {
                     self.only_here = only_here;
-                    self.asked_at = Some(now);
+                    self.questions.not_before = Some(now + PATIENCE);
                 }
             }
             return effects;
         }
-        if self.asked_at.is_none_or(|at| at + PATIENCE <= now) {
-            self.asked_at = Some(now);
-            (self.missing, self.reported) = Default::default();
-            for site in others {
-                let registry = Box::new((*registry).clone());
-                let command = Command::Global(GlobalCommand::Inventory {
-                    registry,
-                    lost: own,
-                    failover: None,
-                });
-                effects.push(self.ask(site, command, PATIENCE));
-                self.missing.insert(self.last_id, site);
-            }
+        if self.questions.is_due(now) {
+            self.questions = Questions::default();
+            effects.extend(self.questions.ask(others, (own, &registry), &mut self.last_id, now));
         }
         effects
     }
 
     fn progress(&self, _: &View<'_, S>) -> Progress {
-        Progress { left: self.missing.len() as u64, sent_bytes: 0 }
+        Progress { left: self.questions.unanswered() as u64, sent_bytes: 0 }
     }
 
     fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
@@ -223,10 +212,7 @@ impl<S: State> Job<S> for Leaving {
         if self.handing_on.as_ref().is_some_and(|one| one.asked == id) {
             return self.go_on_handing(view, outcome).into_iter().collect();
         }
-        let Some(site) = self.missing.remove(&id) else { return Vec::new() };
-        if let Ok(Answer::Inventory(inventory) | Answer::InventoryOfLoans(inventory, _)) = outcome {
-            self.reported.insert(site, *inventory);
-        }
+        self.questions.answered(id, outcome);
         Vec::new()
     }
 }
@@ -240,7 +226,7 @@ impl Leaving {
     /// Ends the streams that feed copies of these slots, which others are to have as they are; then all are
     /// asked again.
     fn end_streams<S: State>(&mut self, view: &View<'_, S>, slots: &SlotSet) -> Vec<Effect> {
-        self.asked_at = Some(view.now);
+        self.questions.not_before = Some(view.now + PATIENCE);
         let end = |(of, number)| Command::Global(GlobalCommand::EndMirror { of, number });
         view.machine.streams_of(slots).into_iter().map(end).map(Effect::Propose).collect()
     }

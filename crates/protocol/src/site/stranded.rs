@@ -12,6 +12,7 @@
 //! the slot is frozen here. So a site that has answered is not asked again under the same registry.
 
 use super::machine::Machine;
+use crate::global::inventories::Questions;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Report, leaving};
 use crate::job::{Effect, Job, Progress, View};
@@ -23,8 +24,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::State;
 
-/// How long inventories are waited for before they are requested again.
-const PATIENCE: Duration = Duration::from_millis(1_500);
 /// When all have answered, and some slot is not to be served here, they are requested again after
 /// so long.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -34,9 +33,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct Stranded {
     /// The registry by which they were asked: a site that was listed then need not be any more.
     version: Ballot,
-    not_before: Option<Duration>,
-    missing: BTreeMap<u64, SiteId>,
-    reported: BTreeMap<SiteId, Inventory>,
+    questions: Questions,
     last_id: u64,
 }
 
@@ -81,28 +78,14 @@ impl<S: State> Job<S> for Stranded {
             return effects;
         }
         let others = registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
-        let missing: Vec<SiteId> =
-            others.filter(|site| !self.reported.contains_key(site)).collect();
+        let missing = self.questions.missing(others);
         let now = view.now;
         if missing.is_empty() {
-            let reported = std::mem::take(&mut self.reported);
-            self.not_before = Some(now + ASK_AGAIN);
+            let reported = std::mem::take(&mut self.questions.inventories).of_sites;
+            self.questions.not_before = Some(now + ASK_AGAIN);
             effects.extend(reclaims(own, &registry, &stranded, &reported));
-            return effects;
-        }
-        if self.not_before.is_some_and(|at| now < at) {
-            return effects;
-        }
-        self.not_before = Some(now + PATIENCE);
-        self.missing.clear();
-        for site in missing {
-            self.last_id += 1;
-            let id = self.last_id;
-            self.missing.insert(id, site);
-            let registry = Box::new((*registry).clone());
-            let command =
-                Command::Global(GlobalCommand::Inventory { registry, lost: own, failover: None });
-            effects.push(Effect::Ask { id: Some(id), to: site, command, patience: PATIENCE });
+        } else if self.questions.is_due(now) {
+            effects.extend(self.questions.ask(missing, (own, &registry), &mut self.last_id, now));
         }
         effects
     }
@@ -120,10 +103,7 @@ impl<S: State> Job<S> for Stranded {
         outcome: Result<Answer, Failure>,
         _: &View<'_, S>,
     ) -> Vec<Effect> {
-        let Some(site) = self.missing.remove(&id) else { return Vec::new() };
-        if let Ok(Answer::Inventory(inventory) | Answer::InventoryOfLoans(inventory, _)) = outcome {
-            self.reported.insert(site, *inventory);
-        }
+        self.questions.answered(id, outcome);
         Vec::new()
     }
 }
