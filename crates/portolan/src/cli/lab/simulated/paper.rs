@@ -5,7 +5,7 @@ mod portkey;
 
 use super::super::super::failed::Failed;
 use super::super::super::show::{self, Table};
-use super::shown;
+use super::{quoted, shown};
 use clap::{Args, Subcommand};
 use lab::paper::bar::Bar;
 use lab::paper::edgekv::experiment::figure::Across;
@@ -13,6 +13,7 @@ use lab::paper::edgekv::experiment::{copies, real};
 use lab::paper::edgekv::report::study;
 use lab::paper::edgekv::result::{bars, constants, findings};
 use lab::paper::edgekv::{Figure, Point, Results, Setting, Size, points};
+use lab::report::study::Study;
 use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -174,9 +175,60 @@ impl EdgeKv {
             command.push_str(" --real");
         }
         if let Some(path) = &self.report {
-            command.push_str(&format!(" --report {}", super::quoted(&shown(path))));
+            command.push_str(&format!(" --report {}", quoted(&shown(path))));
         }
         command
+    }
+}
+
+/// The files that an evaluation is written to.
+#[derive(Args)]
+struct Files {
+    /// Write one page with all plots and tables
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Write all results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write the tables as CSV and the plots as pictures into this folder
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+}
+
+impl Files {
+    fn write(&self, study: &Study, outcome: &serde_json::Value) -> Result<(), Failed> {
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
+        };
+        if let Some(path) = &self.report {
+            write(path, &study.html())?;
+        }
+        if let Some(path) = &self.json {
+            write(path, &format!("{outcome:#}\n"))?;
+        }
+        if let Some(folder) = &self.csv {
+            study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
+        }
+        Ok(())
+    }
+
+    /// What was written.
+    fn print(&self) -> Result<(), Failed> {
+        for path in [&self.report, &self.json, &self.csv].into_iter().flatten() {
+            show::print(format_args!("\nwritten: {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The flags that write the page and the results again.
+    fn again(&self) -> String {
+        let flags = [("report", &self.report), ("json", &self.json)];
+        let flag = |(flag, path): (&str, &Option<PathBuf>)| {
+            path.as_ref().map(|path| format!(" --{flag} {}", quoted(&shown(path))))
+        };
+        flags.into_iter().filter_map(flag).collect()
     }
 }
 
@@ -194,6 +246,21 @@ fn print_bars(bars: &[Bar]) -> Result<(), Failed> {
         table.row([bar.what.clone(), bar.goal.clone(), bar.here.clone(), bar.verdict()]);
     }
     Ok(show::print(table)?)
+}
+
+/// The values of a figure as a table, below its title and how to read it.
+fn print_values(
+    (title, about): (&str, &str),
+    heads: &[String],
+    rows: &[(String, Vec<String>)],
+) -> Result<(), Failed> {
+    let columns = heads.iter().map(|head| format!(">{}", head.to_uppercase()));
+    let heads = std::iter::once(String::new()).chain(columns).collect();
+    let row = |(name, cells): &(String, Vec<String>)| {
+        std::iter::once(name).chain(cells).cloned().collect::<Vec<_>>()
+    };
+    let values = Table::of(heads, rows.iter().map(row).collect());
+    Ok(show::print(format_args!("{title}\n{about}\n{values}\n"))?)
 }
 
 /// Runs all points, as many at a time as there are processors, and shows the progress. Points

@@ -2,14 +2,12 @@
 
 use super::super::super::super::failed::Failed;
 use super::super::super::super::show::{self, Table};
-use super::super::{quoted, shown};
-use super::{cannot_write, print_bars, run_all};
+use super::{Files, print_bars, print_values, run_all};
 use clap::Args;
 use lab::paper::gesto::experiment::{FIGURES, points};
 use lab::paper::gesto::report::Outcome;
 use lab::paper::gesto::result::{self, Shown};
 use lab::paper::gesto::{Results, Size, goals};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Gesto (Afonso, Bravo and Rodrigues, 2020): figures 2 to 7, and metadata by number of sites
@@ -28,17 +26,8 @@ pub(crate) struct Gesto {
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
 
-    /// Write one page with all plots and tables
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-
-    /// Write all results as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the tables as CSV and the plots as pictures into this folder
-    #[arg(long, value_name = "DIR")]
-    csv: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 
     /// Short runs, few clients and sites: to see that it works
     #[arg(long)]
@@ -63,24 +52,10 @@ impl Gesto {
         let bars = goals::all(&results, size, resumed);
         let outcome = Outcome { figures: &figures, bars: &bars, results: &results, size };
         let study = outcome.study(&self.again());
-        let write = |path: &Path, text: &str| {
-            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
-        };
-        if let Some(path) = &self.report {
-            write(path, &study.html())?;
-        }
-        if let Some(path) = &self.json {
-            write(path, &format!("{:#}\n", outcome.json()))?;
-        }
-        if let Some(folder) = &self.csv {
-            study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
-        }
+        self.files.write(&study, &outcome.json())?;
         figures.iter().try_for_each(print_figure)?;
         print_bars(&bars)?;
-        for path in [self.report, self.json, self.csv].iter().flatten() {
-            show::print(format_args!("\nwritten: {}", path.display()))?;
-        }
-        Ok(())
+        self.files.print()
     }
 
     fn again(&self) -> String {
@@ -89,12 +64,7 @@ impl Gesto {
             command.push_str(&format!(" --figure {number}"));
         }
         command.push_str(if self.quick { " --quick" } else { "" });
-        for (flag, path) in [("report", &self.report), ("json", &self.json)] {
-            if let Some(path) = path {
-                command.push_str(&format!(" --{flag} {}", quoted(&shown(path))));
-            }
-        }
-        command
+        command + &self.files.again()
     }
 }
 
@@ -105,13 +75,7 @@ fn resumed(size: Size) -> Duration {
 }
 
 fn print_figure(shown: &Shown) -> Result<(), Failed> {
-    let columns = shown.heads.iter().map(|head| format!(">{}", head.to_uppercase()));
-    let heads = std::iter::once(String::new()).chain(columns).collect();
-    let row = |(name, cells): &(String, Vec<String>)| {
-        std::iter::once(name).chain(cells).cloned().collect::<Vec<_>>()
-    };
-    let values = Table::of(heads, shown.rows.iter().map(row).collect());
-    show::print(format_args!("{}\n{}\n{values}\n", shown.title, shown.about))?;
+    print_values((shown.title, shown.about), &shown.heads, &shown.rows)?;
     if shown.findings.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use super::super::super::super::failed::Failed;
 use super::super::super::super::show::{self, Table};
 use super::super::{quoted, shown};
-use super::{cannot_write, print_bars, run_all};
+use super::{Files, print_bars, print_values, run_all};
 use clap::Args;
 use lab::mobility::{Track, trace};
 use lab::paper::portkey::experiment::scaling::{self, Case, Timed};
@@ -13,7 +13,7 @@ use lab::paper::portkey::result::bars::{self, Others};
 use lab::paper::portkey::result::{self, Beside, Shown};
 use lab::paper::portkey::{Results, Size};
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,17 +38,8 @@ pub(crate) struct Portkey {
     #[arg(long, value_name = "FILE")]
     cabs: Option<PathBuf>,
 
-    /// Write one page with all plots and tables
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-
-    /// Write all results as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the tables as CSV and the plots as pictures into this folder
-    #[arg(long, value_name = "DIR")]
-    csv: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 
     /// Short runs, one seed: to see that it works
     #[arg(long)]
@@ -82,24 +73,10 @@ impl Portkey {
         let outcome =
             Outcome { figures: &figures, bars: &bars, results: &results, others: &others, size };
         let study = outcome.study(&self.again());
-        let write = |path: &Path, text: &str| {
-            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
-        };
-        if let Some(path) = &self.report {
-            write(path, &study.html())?;
-        }
-        if let Some(path) = &self.json {
-            write(path, &format!("{:#}\n", outcome.json()))?;
-        }
-        if let Some(folder) = &self.csv {
-            study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
-        }
+        self.files.write(&study, &outcome.json())?;
         figures.iter().try_for_each(print_figure)?;
         print_bars(&bars)?;
-        for path in [self.report, self.json, self.csv].iter().flatten() {
-            show::print(format_args!("\nwritten: {}", path.display()))?;
-        }
-        Ok(())
+        self.files.print()
     }
 
     fn load_cabs(&self) -> Result<Arc<[Track]>, Failed> {
@@ -123,12 +100,10 @@ impl Portkey {
         for (is_set, flag) in [(self.quick, " --quick"), (self.large, " --large")] {
             command.push_str(if is_set { flag } else { "" });
         }
-        for (flag, path) in [("cabs", &self.cabs), ("report", &self.report), ("json", &self.json)] {
-            if let Some(path) = path {
-                command.push_str(&format!(" --{flag} {}", quoted(&shown(path))));
-            }
+        if let Some(path) = &self.cabs {
+            command.push_str(&format!(" --cabs {}", quoted(&shown(path))));
         }
-        command
+        command + &self.files.again()
     }
 }
 
@@ -156,13 +131,7 @@ fn time(is_large: bool) -> Vec<Timed> {
 }
 
 fn print_figure(shown: &Shown) -> Result<(), Failed> {
-    let columns = shown.heads.iter().map(|head| format!(">{}", head.to_uppercase()));
-    let heads = std::iter::once(String::new()).chain(columns).collect();
-    let row = |(name, cells): &(String, Vec<String>)| {
-        std::iter::once(name).chain(cells).cloned().collect::<Vec<_>>()
-    };
-    let values = Table::of(heads, shown.rows.iter().map(row).collect());
-    show::print(format_args!("{}\n{}\n{values}\n", shown.title, shown.about))?;
+    print_values((shown.title, shown.about), &shown.heads, &shown.rows)?;
     let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "OURS", "CAME OUT"]);
     for finding in &shown.findings {
         let sentence = finding.sentence();
