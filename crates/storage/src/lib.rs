@@ -15,6 +15,7 @@
 //! the meaning of commands; it starts no thread and reads no clock.
 
 pub mod disk;
+mod little_endian;
 pub mod log;
 pub mod snapshot;
 pub mod state;

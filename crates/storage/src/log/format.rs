@@ -31,6 +31,7 @@
 //!
 //! The first 16 bytes and the checksum of a segment's header stay as they are in every version.
 
+use crate::little_endian::{u32_at, u64_at};
 use crate::log::{Append, Entry, HardState, LogStart};
 use model::Bytes;
 use model::limits::ENTRY_BYTES_MAX;
@@ -263,16 +264,4 @@ fn hard_state_at(bytes: &[u8], at: usize) -> HardState {
         vote: u64_at(bytes, at + 8),
         commit: u64_at(bytes, at + 16),
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut number = [0; 4];
-    number.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(number)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(number)
 }

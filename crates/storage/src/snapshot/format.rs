@@ -16,6 +16,7 @@
 //! ascend through the whole file. The first 12 bytes stay as they are in every version.
 
 use super::SnapshotHead;
+use crate::little_endian::{u32_at, u64_at};
 use model::Bytes;
 
 /// The newest supported format.
@@ -170,16 +171,4 @@ impl Footer {
             crc_before: u32_at(bytes, 16),
         })
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut number = [0; 4];
-    number.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(number)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(number)
 }
