@@ -80,7 +80,7 @@ pub use loan::{
     Group, Loan, LoanClaim, LoanOffer, LoanPart, LoanReport, LoanRow, LoanState, LoanTaken,
 };
 pub use lost_write::{LostReport, LostWrite, LostWrites};
-pub use operator::OperatorCommand;
+pub use operator::{AcceptedLoss, OperatorCommand, Promotion};
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{
     AdvisedMove, BorrowedGroup, GroupExplained, LentGroup, LoansLedger, PlacementBar,
@@ -93,7 +93,7 @@ pub use region::{
     EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, HOLDERS_MIN, Rebuilt, Region, RegionId, Standby,
     StandbyChoice, StandbyRule,
 };
-pub use request::{Body, ReadConsistency, Request};
+pub use request::{Body, BodyProperties, ReadConsistency, Request};
 pub use session::{SessionError, SessionToken};
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};
 pub use spread::Spread;

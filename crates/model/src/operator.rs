@@ -1,9 +1,12 @@
-//! What an operator asks of a site under a number, so that asking again does it once.
+//! What an operator asks of a site about its nodes, and about other sites that are lost.
+//!
+//! A command may bear a number, so that asking again does it once: the number and what came of it are remembered where
+//! it takes effect, in the list of the site's members, or in the registry.
 
-use crate::{NodeId, SiteId, Taken};
+use crate::{Body, BodyProperties, NodeId, RequestId, SiteId, Taken};
+use std::fmt;
 
-/// A command of an operator. Its number and what came of it are remembered where it takes effect: in the
-/// list of the site's members, or in the registry.
+/// A command of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorCommand {
     /// Adds a node as a learner, which becomes a voter once it has caught up.
@@ -12,10 +15,12 @@ pub enum OperatorCommand {
         node: NodeId,
         /// Where its peer port is (`host:port`).
         address: String,
-        /// It votes and keeps the log's order, but no data.
+        /// It votes and keeps the log's order, but no data: the third of two nodes and a witness.
         witness: bool,
         /// Also where one of its id is a member and answers: that one is removed.
         force: bool,
+        /// So that a repetition returns the outcome.
+        id: Option<RequestId>,
     },
     /// Removes a node.
     RemoveNode {
@@ -23,38 +28,95 @@ pub enum OperatorCommand {
         node: NodeId,
         /// Also if it can be reached while another voter cannot.
         force: bool,
+        /// So that a repetition returns the outcome.
+        id: Option<RequestId>,
     },
-    /// Has others take over from a site that is lost; what is lost with it is accepted.
-    /// [`crate::Answer::Loss`]. It is refused if any slot goes on from less than the inventories
-    /// show before it is opened.
-    Promote {
-        /// The lost site.
-        lost: SiteId,
-        /// The site that takes the slots without a copy; `None`: its backup.
-        by: Option<SiteId>,
-        /// Sites that are not asked, whatever they may hold.
-        without: Vec<SiteId>,
+    /// Has others take over from a site that is lost.
+    Promote(Promotion),
+}
+
+/// Others take over from a site that is lost ([`crate::Answer::Loss`]), or it is returned what that would lose
+/// ([`crate::Answer::Foretold`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    /// The lost site.
+    pub lost: SiteId,
+    /// The site that takes the slots without a copy; `None`: its backup.
+    pub by: Option<SiteId>,
+    /// Sites that are not asked, whatever they may hold.
+    pub without: Vec<SiteId>,
+    /// What may be lost.
+    pub accepts: AcceptedLoss,
+}
+
+/// What an operator accepts to be lost with a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcceptedLoss {
+    /// Nothing: it is a preview.
+    Nothing,
+    /// What the inventories show. It is refused if any slot goes on from less before it is opened.
+    AsFound {
+        /// So that a repetition returns the outcome.
+        id: Option<RequestId>,
     },
-    /// The same, with the preview that the operator accepted: refused if any slot goes on from less.
-    PromoteAsReported {
-        /// Who is lost.
-        lost: SiteId,
-        /// Who takes over what there is no copy of; `None`: its backup.
-        by: Option<SiteId>,
-        /// Sites that are not asked, whatever they may hold.
-        without: Vec<SiteId>,
+    /// What a preview showed. It is refused if any slot goes on from less.
+    AsReported {
+        /// So that a repetition returns the outcome.
+        id: RequestId,
         /// Of [`crate::Answer::Foretold`].
         reported: Vec<Taken>,
     },
 }
 
+impl Promotion {
+    /// The site's backup takes over, whatever is lost with that.
+    pub fn of(lost: SiteId) -> Promotion {
+        Promotion {
+            lost,
+            by: None,
+            without: Vec::new(),
+            accepts: AcceptedLoss::AsFound { id: None },
+        }
+    }
+}
+
+impl From<Promotion> for Body {
+    fn from(promotion: Promotion) -> Body {
+        Body::Operator(OperatorCommand::Promote(promotion))
+    }
+}
+
 impl OperatorCommand {
-    /// The lost site of a failover, and the site that takes the slots without a copy.
-    pub fn promotes(&self) -> Option<(SiteId, Option<SiteId>)> {
+    /// What others than the site that carries it out need to know of it.
+    pub(crate) fn properties(&self) -> BodyProperties {
+        let of_nodes = BodyProperties { manages_nodes: true, ..BodyProperties::default() };
         match self {
-            OperatorCommand::Promote { lost, by, .. }
-            | OperatorCommand::PromoteAsReported { lost, by, .. } => Some((*lost, *by)),
-            _ => None,
+            OperatorCommand::AddNode { id, .. } | OperatorCommand::RemoveNode { id, .. } => {
+                BodyProperties { is_repeatable: id.is_some(), ..of_nodes }
+            }
+            // A second request joins the one that is under way, and once the registry has it, that is the answer.
+            OperatorCommand::Promote(_) => BodyProperties {
+                is_repeatable: true,
+                crosses_sites: true,
+                ..BodyProperties::default()
+            },
+        }
+    }
+}
+
+/// As traces write it.
+impl fmt::Display for OperatorCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let force = |force: &bool| if *force { "force " } else { "" };
+        match self {
+            OperatorCommand::AddNode { node, witness, force: forced, .. } => {
+                let role = if *witness { " as witness" } else { "" };
+                write!(f, "{}add {node}{role}", force(forced))
+            }
+            OperatorCommand::RemoveNode { node, force: forced, .. } => {
+                write!(f, "{}remove {node}", force(forced))
+            }
+            OperatorCommand::Promote(promotion) => write!(f, "{promotion:?}"),
         }
     }
 }

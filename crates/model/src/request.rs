@@ -1,9 +1,10 @@
 //! What a front asks of its site.
 
 use crate::{
-    Ballot, Bytes, ClientName, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query,
-    RegistryChange, RequestId, SessionToken, SiteId,
+    Ballot, Bytes, ClientName, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Properties,
+    Query, RegistryChange, RequestId, SessionToken, SiteId, excerpt,
 };
+use std::fmt;
 
 /// One request to a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct Request {
     pub token: Option<SessionToken>,
 }
 
-/// What is asked.
+/// What is asked. [`Body::properties`] has what else than carrying it out depends on the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A question to the state.
@@ -47,18 +48,6 @@ pub enum Body {
         /// What.
         command: Box<Command>,
     },
-    /// Has a site's backup take over from it ([`crate::Answer::Loss`]), or returns what that would lose
-    /// ([`crate::Answer::Foretold`]).
-    Promote {
-        /// The lost site.
-        lost: SiteId,
-        /// The site that takes over; `None`: its backup.
-        by: Option<SiteId>,
-        /// Sites that are not asked, whatever they may hold.
-        without: Vec<SiteId>,
-        /// Whether to do it: what is lost is accepted.
-        accept: bool,
-    },
     /// Changes the registry. [`crate::Answer::Registered`], or [`crate::Answer::Keyspace`].
     Registry {
         /// How.
@@ -66,13 +55,8 @@ pub enum Body {
         /// So that asking again does it once.
         id: Option<RequestId>,
     },
-    /// A command of an operator's under a number: a repetition returns the outcome.
-    Operator {
-        /// The number.
-        id: RequestId,
-        /// What.
-        command: OperatorCommand,
-    },
+    /// A command of an operator's.
+    Operator(OperatorCommand),
     /// Returns the registrars, and whether they answer. [`crate::Answer::RegistryView`].
     ShowRegistry,
     /// Goes on with the registry without sites that are lost, or returns what that may cost.
@@ -82,34 +66,6 @@ pub enum Body {
         without: Vec<SiteId>,
         /// Whether to do it.
         accept: bool,
-    },
-    /// Adds a node as a learner, which becomes a voter once it has caught up.
-    AddNode {
-        /// Its id.
-        node: NodeId,
-        /// Where its peer port is (`host:port`).
-        address: String,
-        /// It votes and keeps the log's order, but no data: the third of two nodes and a witness.
-        witness: bool,
-    },
-    /// Removes a node.
-    RemoveNode {
-        /// Its id.
-        node: NodeId,
-    },
-    /// Adds a node, also where one of its id is a member and answers: that one is removed.
-    ForceAddNode {
-        /// Its id.
-        node: NodeId,
-        /// Where its peer port is (`host:port`).
-        address: String,
-        /// It votes and keeps the log's order, but no data.
-        witness: bool,
-    },
-    /// Removes a node, whichever others are left.
-    ForceRemoveNode {
-        /// Its id.
-        node: NodeId,
     },
     /// Returns why a key is where it is, from the leader of its owner. [`crate::Answer::Placement`].
     ExplainPlacement {
@@ -157,32 +113,71 @@ impl Body {
         }
     }
 
-    /// Whether doing it twice is the same as doing it once.
-    ///
-    /// A promotion is: a second request joins the one that is under way, and once the registry has
-    /// it, that is the answer.
-    pub fn is_repeatable(&self) -> bool {
+    /// What others than the site that carries it out need to know of it.
+    pub fn properties(&self) -> BodyProperties {
+        let changes = BodyProperties::default();
+        let repeats = BodyProperties { is_repeatable: true, ..changes };
+        let asks = BodyProperties { is_question: true, ..repeats };
         match self {
-            Body::Read { .. }
-            | Body::Promote { .. }
-            | Body::TransferLeader { .. }
-            | Body::ShowRegistry
-            | Body::ExplainPlacement { .. }
-            | Body::ShowPlacementLedger
-            | Body::ListJobs
-            | Body::ListLostWrites { .. }
-            | Body::SwitchJob { .. }
-            | Body::Operator { .. }
-            | Body::RecoverRegistry { .. } => true,
-            Body::Registry { id, .. } => id.is_some(),
-            Body::Write(command) => command.properties().is_repeatable,
-            Body::AtSite { command, .. } => command.properties().is_repeatable,
-            Body::AddNode { .. }
-            | Body::RemoveNode { .. }
-            | Body::ForceAddNode { .. }
-            | Body::ForceRemoveNode { .. } => false,
+            Body::Read { .. } | Body::ExplainPlacement { .. } | Body::ListLostWrites { .. } => {
+                BodyProperties { crosses_sites: true, ..asks }
+            }
+            Body::ShowRegistry | Body::ShowPlacementLedger | Body::ListJobs => asks,
+            Body::SwitchJob { .. } | Body::RecoverRegistry { .. } => repeats,
+            Body::TransferLeader { .. } => BodyProperties { manages_nodes: true, ..repeats },
+            Body::Registry { id, .. } => BodyProperties { is_repeatable: id.is_some(), ..changes },
+            Body::Write(command) => {
+                let Properties { is_repeatable, crosses_sites, size_bytes } = command.properties();
+                BodyProperties { is_repeatable, crosses_sites, size_bytes, ..changes }
+            }
+            // It crosses sites as a write.
+            Body::AtSite { command, .. } => {
+                BodyProperties { is_repeatable: command.properties().is_repeatable, ..changes }
+            }
+            Body::Operator(command) => command.properties(),
         }
     }
+
+    /// The keyspace whose keys it reads or writes.
+    pub fn keyspace(&self) -> Option<KeyspaceId> {
+        match self {
+            Body::Read { keyspace, .. }
+            | Body::Write(
+                Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. },
+            ) => Some(*keyspace),
+            _ => None,
+        }
+    }
+}
+
+/// As traces write it.
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Body::Read { query: Query::Get { key }, .. } => write!(f, "get {}", excerpt(key)),
+            Body::Write(command) => command.fmt(f),
+            Body::AtSite { site, command } => write!(f, "{site}: {command}"),
+            Body::Registry { change, .. } => change.fmt(f),
+            Body::Operator(command) => command.fmt(f),
+            Body::TransferLeader { node } => write!(f, "transfer to {node}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// What others than the site that carries it out need to know of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BodyProperties {
+    /// Whether doing it twice is the same as doing it once.
+    pub is_repeatable: bool,
+    /// Whether another site may send it.
+    pub crosses_sites: bool,
+    /// Whether it changes nothing.
+    pub is_question: bool,
+    /// Whether it is about the nodes of the site: which there are, or which one leads.
+    pub manages_nodes: bool,
+    /// About how much memory its command takes, for limits.
+    pub size_bytes: usize,
 }
 
 /// How fresh a read's answer must be.

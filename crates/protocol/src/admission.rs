@@ -18,8 +18,8 @@
 
 use crate::replica::ReadGate;
 use model::{
-    Body, Command, Failure, Group, KeyspaceId, KeyspaceSpec, Loan, ReadConsistency, Refusal,
-    SiteId, Slot, Spread,
+    Body, Command, Failure, Group, KeyspaceId, KeyspaceSpec, Loan, OperatorCommand, Promotion,
+    ReadConsistency, Refusal, SiteId, Slot, Spread,
 };
 use std::time::Duration;
 
@@ -209,7 +209,6 @@ fn lends(keyspace: KeyspaceId, context: &impl Context) -> Option<bool> {
 /// What a request is about.
 pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, Refusal> {
     let is_global = |keyspace| context.spec(keyspace).is_some_and(KeyspaceSpec::is_global);
-    let failover = |lost, by| context.driver_of_failover(lost, by).map(Target::Site);
     let spread = match body {
         Body::AtSite { site, .. } | Body::ListLostWrites { at: site, .. } => {
             return Ok(Target::Site(*site));
@@ -226,11 +225,9 @@ pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, R
         Body::ExplainPlacement { keyspace, key } if is_global(*keyspace) => {
             Spread::default().and(key)
         }
-        Body::Promote { lost, by, .. } => return failover(*lost, *by),
-        Body::Operator { command, .. } => match command.promotes() {
-            Some((lost, by)) => return failover(lost, by),
-            None => return Ok(Target::Own),
-        },
+        Body::Operator(OperatorCommand::Promote(Promotion { lost, by, .. })) => {
+            return context.driver_of_failover(*lost, *by).map(Target::Site);
+        }
         _ => return Ok(Target::Own),
     };
     match spread {
@@ -244,14 +241,8 @@ pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, R
 }
 
 fn has_several_groups(body: &Body, context: &impl Context) -> bool {
-    let keyspace = match body {
-        Body::Read { keyspace, .. }
-        | Body::Write(Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. }) => {
-            *keyspace
-        }
-        _ => return false,
-    };
-    lends(keyspace, context) == Some(true) && group_of(body, context).is_none()
+    let lends = body.keyspace().and_then(|keyspace| lends(keyspace, context));
+    lends == Some(true) && group_of(body, context).is_none()
 }
 
 /// Decides of a request.
@@ -468,7 +459,7 @@ mod tests {
         let to = |site| admit(&Arrival::new(Target::Site(site), &order, Sender::Client), &fake);
         assert_eq!((to(OWN), to(OTHER)), (Admission::Here, Admission::At(OTHER)));
         let failover = |by| {
-            let body = Body::Promote { lost: FAILED, by, without: Vec::new(), accept: true };
+            let body = Promotion { by, ..Promotion::of(FAILED) }.into();
             decide(&body, Sender::Client, &fake)
         };
         assert_eq!(

@@ -1,8 +1,8 @@
 //! A site of real nodes in one process: real sockets, real disks, real time.
 
 use model::{
-    Answer, Bytes, ClientName, Command, Condition, Expiry, Failure, KeyspaceId, NodeId, Query,
-    ReadConsistency, Request, Write,
+    Answer, Body, Bytes, ClientName, Command, Condition, Expiry, Failure, KeyspaceId, NodeId,
+    OperatorCommand, Query, ReadConsistency, Request, Write,
 };
 use server::config::Config;
 use server::{Handle, Node, Role};
@@ -123,11 +123,8 @@ fn three_nodes_survive_their_leader_and_take_a_wiped_node_back() {
         let handle = first.handle();
         until(|| handle.status().members.voters.contains(&1)).await;
         assert_eq!(value(&handle, "after").await.as_deref(), Some(&b"y"[..]));
-        let remove = Request {
-            deadline_ms: None,
-            ..Request::new(model::Body::RemoveNode { node: NodeId(3) })
-        };
-        handle.call(remove).await.unwrap();
+        let remove = OperatorCommand::RemoveNode { node: NodeId(3), force: false, id: None };
+        handle.call(Request::new(Body::Operator(remove))).await.unwrap();
         until(|| handle.status().members.nodes.len() == 2).await;
         let gone = third.handle().call(put("x", "x")).await;
         assert!(matches!(gone, Err(Failure::NotServing(_) | Failure::NoLeader)), "{gone:?}");

@@ -40,15 +40,9 @@ impl v1::cluster_server::Cluster for Callee {
             }
             let node = node_id(add.node)?;
             let v1::AddNodeRequest { address, witness, force, request, .. } = add;
-            let body = match (request_id(request)?, force) {
-                (Some(id), force) => {
-                    let command = OperatorCommand::AddNode { node, address, witness, force };
-                    Body::Operator { id, command }
-                }
-                (None, false) => Body::AddNode { node, address, witness },
-                (None, true) => Body::ForceAddNode { node, address, witness },
-            };
-            self.ask(body, deadline_ms).await?;
+            let id = request_id(request)?;
+            let command = OperatorCommand::AddNode { node, address, witness, force, id };
+            self.ask(Body::Operator(command), deadline_ms).await?;
             Ok(v1::AddNodeResponse {})
         })
         .await
@@ -63,14 +57,9 @@ impl v1::cluster_server::Cluster for Callee {
             let deadline_ms = deadline_ms(&request);
             let remove = request.into_inner();
             let node = node_id(remove.node)?;
-            let body = match (request_id(remove.request)?, remove.force) {
-                (Some(id), force) => {
-                    Body::Operator { id, command: OperatorCommand::RemoveNode { node, force } }
-                }
-                (None, false) => Body::RemoveNode { node },
-                (None, true) => Body::ForceRemoveNode { node },
-            };
-            self.ask(body, deadline_ms).await?;
+            let (force, id) = (remove.force, request_id(remove.request)?);
+            let command = OperatorCommand::RemoveNode { node, force, id };
+            self.ask(Body::Operator(command), deadline_ms).await?;
             Ok(v1::RemoveNodeResponse {})
         })
         .await

@@ -4,7 +4,7 @@ use super::call::{Callee, Method, deadline_ms};
 use super::registry::{name_of, names_of, outcome_of, site_named, site_shown};
 use super::{failovers, orders, placement, regions};
 use model::{
-    Answer, BackupChoice, Body, Command, GlobalCommand, OperatorCommand, Refusal, Registry,
+    AcceptedLoss, Answer, BackupChoice, Body, Command, GlobalCommand, Promotion, Refusal, Registry,
     RegistryChange, RegistryError, SiteEntry, SiteId, SlotSet, SourceStep, StandbyChoice,
     StandbyRule,
 };
@@ -311,21 +311,16 @@ impl v1::deployment_server::Deployment for Callee {
                     Reason::Invalid.status("`accepted` is not what a site has foretold")
                 })?),
             };
-            let body = match (id, reported) {
-                (Some(id), None) => {
-                    Body::Operator { id, command: OperatorCommand::Promote { lost, by, without } }
-                }
-                (Some(id), Some(reported)) => {
-                    let command =
-                        OperatorCommand::PromoteAsReported { lost, by, without, reported };
-                    Body::Operator { id, command }
-                }
-                (None, None) => Body::Promote { lost, by, without, accept: asked.accept_loss },
+            let accepts = match (id, reported) {
+                (_, None) if !asked.accept_loss => AcceptedLoss::Nothing,
+                (id, None) => AcceptedLoss::AsFound { id },
+                (Some(id), Some(reported)) => AcceptedLoss::AsReported { id, reported },
                 (None, Some(_)) => {
                     return Err(Reason::Invalid.status("`accepted` needs `request`, too"));
                 }
             };
-            let answer = self.ask(body, deadline_ms).await?;
+            let promotion = Promotion { lost, by, without, accepts };
+            let answer = self.ask(promotion.into(), deadline_ms).await?;
             let (loss, foretold) = match answer {
                 Answer::Loss(loss) => (loss, bytes::Bytes::new()),
                 Answer::Foretold { loss, taken } => (loss, entry::encode_taken(&taken)),

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::{
-    BackupChoice, Body, Command, GlobalCommand, NodeId, RegistryChange, Request, SiteId, SlotSet,
-    SourceStep, limits,
+    BackupChoice, Body, Command, GlobalCommand, NodeId, OperatorCommand, RegistryChange, Request,
+    SiteId, SlotSet, SourceStep, limits,
 };
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
@@ -194,7 +194,9 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         }
         Kind::Remove => {
             let Some(leader) = simulation.leader(fault.site) else { return Begun::Skipped };
-            let body = Body::RemoveNode { node: NodeId(id) };
+            let removed = NodeId(id);
+            let command = OperatorCommand::RemoveNode { node: removed, force: false, id: None };
+            let body = Body::Operator(command);
             let deadline_ms = Some(REMOVAL.as_millis() as u64);
             simulation.ask(leader, Request { deadline_ms, ..Request::new(body) });
             simulation.nodes[node].doomed = true;

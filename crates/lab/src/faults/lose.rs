@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use model::{Body, Request};
+use model::{Promotion, Request};
 
 use super::Fault;
 use super::apply::{Begun, all_vote};
@@ -106,9 +106,9 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
     if let Some(lost) = simulation.sites[fault.site].id.filter(|lost| !was_promoted(*lost)) {
         let asked = (0..simulation.sites.len()).find(|site| *site != fault.site);
         if let Some(leader) = asked.and_then(|site| simulation.leader(site)) {
-            let body = Body::Promote { lost, by: None, without: Vec::new(), accept: true };
             let deadline_ms = Some(ATTEMPT.as_millis() as u64);
-            simulation.ask(leader, Request { deadline_ms, ..Request::new(body) });
+            let request = Request::new(Promotion::of(lost).into());
+            simulation.ask(leader, Request { deadline_ms, ..request });
         }
         return Begun::For(ATTEMPT);
     }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use model::{Body, RegistryChange, Request, SiteId};
+use model::{AcceptedLoss, Body, Promotion, RegistryChange, Request, SiteId};
 use storage::disk::memory::Survival;
 
 use super::Fault;
@@ -205,9 +205,12 @@ fn ask<C>(simulation: &mut Simulation<C>, fault: &Fault, lost: &[Lost], random: 
         without.extend(other.filter(|other| *other != of && !without.contains(other)));
     }
     without.sort();
-    let accept = random.chance(850);
-    let body = Body::Promote { lost: of, by: None, without, accept };
-    ask_anywhere(simulation, body, random);
+    let accepts = match random.chance(850) {
+        true => AcceptedLoss::AsFound { id: None },
+        false => AcceptedLoss::Nothing,
+    };
+    let promotion = Promotion { without, accepts, ..Promotion::of(of) };
+    ask_anywhere(simulation, promotion.into(), random);
 }
 
 /// An operator calls off any failover that is open, by the registry of some site.

@@ -1,8 +1,8 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, CausalToken, Failure, Held, Ordered, Query, RegistrarAnswer, Request,
-    SessionToken, SlotEpochs, excerpt,
+    Answer, CausalToken, Failure, Held, Ordered, RegistrarAnswer, Request, SessionToken,
+    SlotEpochs, excerpt,
 };
 use protocol::replica::raft::Persist;
 use wire::causal::CausalStep;
@@ -179,10 +179,9 @@ fn payload(kind: u32, payload: &model::Bytes) -> String {
 
 /// A request as a short text.
 pub(super) fn request(request: &Request) -> String {
-    let asked = asked(request);
     match &request.token {
-        Some(token) => format!("{asked} in {}", session(token)),
-        None => asked,
+        Some(token) => format!("{} in {}", request.body, session(token)),
+        None => request.body.to_string(),
     }
 }
 
@@ -194,22 +193,6 @@ pub(super) fn session(token: &SessionToken) -> String {
         }
         Some(CausalToken { seen, written: None, .. }) => format!("a session at {seen}"),
         None => "a session".to_owned(),
-    }
-}
-
-fn asked(request: &Request) -> String {
-    match &request.body {
-        Body::Read { query: Query::Get { key }, .. } => format!("get {}", excerpt(key)),
-        Body::Write(one) => one.to_string(),
-        Body::AtSite { site, command: one } => format!("{site}: {one}"),
-        Body::Registry { change, .. } => change.to_string(),
-        Body::AddNode { node, witness: false, .. } => format!("add {node}"),
-        Body::AddNode { node, .. } => format!("add {node} as witness"),
-        Body::RemoveNode { node } => format!("remove {node}"),
-        Body::ForceAddNode { node, .. } => format!("force add {node}"),
-        Body::ForceRemoveNode { node } => format!("force remove {node}"),
-        Body::TransferLeader { node } => format!("transfer to {node}"),
-        other => format!("{other:?}"),
     }
 }
 

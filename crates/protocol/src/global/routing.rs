@@ -29,8 +29,8 @@ use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
 pub(crate) use held_answers::HeldAnswer;
 use model::{
-    Body, ClientId, Epoch, Failure, Group, KeyspaceId, NodeId, OperatorCommand, Query,
-    ReadConsistency, Request, RequestId, SiteId, Slot, limits,
+    Body, ClientId, Epoch, Failure, Group, KeyspaceId, NodeId, Query, ReadConsistency, Request,
+    RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -392,7 +392,7 @@ impl Routing {
         }
         let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
         // It is kept, to be sent again; lending it costs less than a copy.
-        let lent = Body::RemoveNode { node };
+        let lent = Body::ListJobs;
         let request = Request {
             deadline_ms: Some(deadline_ms.max(1)),
             ..Request::new(std::mem::replace(&mut one.body, lent))
@@ -487,7 +487,7 @@ impl Routing {
         let one = self.routed.get_mut(&id)?;
         let not_held = matches!(outcome, Err(Failure::Refused(model::Refusal::NotHeld(_))));
         if not_held && !matches!(one.origin, Origin::Site { .. }) {
-            if in_doubt && !one.body.is_repeatable() {
+            if in_doubt && !one.body.properties().is_repeatable {
                 let why = "its slot moved on while a leader was lost that may have carried it out";
                 return self.settle(id, Err(Failure::Unknown { why }));
             }
@@ -556,7 +556,9 @@ impl Routing {
                 None
             }
             // It may have been done there, and asking again does it once.
-            (Err(Failure::Unknown { .. }), Target::Slot(_)) if one.body.is_repeatable() => {
+            (Err(Failure::Unknown { .. }), Target::Slot(_))
+                if one.body.properties().is_repeatable =>
+            {
                 one.in_doubt = true;
                 self.rest(id, now);
                 None
@@ -582,7 +584,7 @@ impl Routing {
         let (mut given_up, mut silent, mut awaited) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (id, one) in &mut self.routed {
             let At::Sent(site, node, since) = one.at else { continue };
-            let is_repeatable = one.body.is_repeatable();
+            let is_repeatable = one.body.properties().is_repeatable;
             match contact(site, node, since) {
                 Contact::Recent => continue,
                 // The site may be busy. Nothing is gained by doubt, which no later answer takes back.
@@ -593,7 +595,7 @@ impl Routing {
                 Contact::Overdue | Contact::Lost => {}
             }
             silent.push((site, node));
-            one.in_doubt |= !is_question(&one.body);
+            one.in_doubt |= !one.body.properties().is_question;
             one.silent_borrower = one.to_borrower.then_some(site);
             one.returns += 1;
             // A guess without an answer is dropped: other sites are asked as well.
@@ -633,7 +635,7 @@ impl Routing {
             let failure = match (one.at, one.target) {
                 // Its own path answers it, at the same deadline.
                 (At::Here, _) if !is_read => continue,
-                (At::Sent(..) | At::Held(..), _) if !is_question(&one.body) => {
+                (At::Sent(..) | At::Held(..), _) if !one.body.properties().is_question => {
                     let why = match one.to_borrower {
                         true => {
                             "its deadline passed before the site that its key is lent to answered"
@@ -767,29 +769,4 @@ fn says_nothing_done(failure: &Failure) -> bool {
             // It is refused ahead of what is remembered, once its keyspace is adaptive.
             | Failure::Refused(model::Refusal::CrossSlot)
     )
-}
-
-/// Whether a request changes nothing.
-fn is_question(body: &Body) -> bool {
-    matches!(body, Body::Read { .. } | Body::ExplainPlacement { .. } | Body::ListLostWrites { .. })
-}
-
-/// Whether a request may come from another site at all.
-pub(crate) fn may_cross_sites(body: &Body) -> bool {
-    match body {
-        Body::Read {
-            consistency:
-                ReadConsistency::Linearizable | ReadConsistency::Stale | ReadConsistency::Backup,
-            ..
-        }
-        | Body::Promote { .. }
-        | Body::ExplainPlacement { .. }
-        | Body::ListLostWrites { .. }
-        | Body::Operator {
-            command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsReported { .. },
-            ..
-        } => true,
-        Body::Write(command) => command.properties().crosses_sites,
-        _ => false,
-    }
 }

@@ -121,7 +121,7 @@ impl Forwarding {
             }
             self.unsent += 1;
             one.origin = one.origin.in_doubt();
-            if !one.body.is_repeatable() {
+            if !one.body.properties().is_repeatable {
                 given_up.push(*id);
             }
         }

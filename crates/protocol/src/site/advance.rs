@@ -206,13 +206,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         for (origin, (force, id), deadline) in self.replica.membership.take_leaving(own) {
             // That leader finds for itself whether it may go.
-            let body = match (id, force) {
-                (None, true) => Body::ForceRemoveNode { node: own },
-                (None, false) => Body::RemoveNode { node: own },
-                (Some(id), force) => {
-                    Body::Operator { id, command: OperatorCommand::RemoveNode { node: own, force } }
-                }
-            };
+            let body = Body::Operator(OperatorCommand::RemoveNode { node: own, force, id });
             settled.extend(self.replica.forwarding.push(origin, body, deadline).err());
         }
         self.settle(settled);

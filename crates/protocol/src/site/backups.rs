@@ -13,8 +13,8 @@ use crate::global::failover::Wanted;
 use crate::global::mirroring;
 use crate::replica::moments;
 use model::{
-    Answer, Ballot, Failure, JobName, KeyspaceId, Query, Refusal, RequestId, Revision, SiteId,
-    Slot, Taken,
+    AcceptedLoss, Answer, Ballot, Failure, JobName, KeyspaceId, Promotion, Query, Refusal,
+    Revision, SiteId, Slot,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -24,19 +24,6 @@ use wire::inter_site::{Alive, InterSite, MirrorNews};
 
 /// How often a backup is notified of its mirror's progress.
 const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
-
-/// What an operator wants of the sites that are there, as another one is lost.
-pub(super) struct Promotion {
-    pub(super) lost: SiteId,
-    /// The site that takes the slots without a copy; `None`: its backup.
-    pub(super) by: Option<SiteId>,
-    pub(super) without: Vec<SiteId>,
-    /// Otherwise the answer is what would be lost.
-    pub(super) accept: bool,
-    /// The preview that was accepted, if there is one.
-    pub(super) reported: Option<Vec<Taken>>,
-    pub(super) id: Option<RequestId>,
-}
 
 /// A mirror that is kept here, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +244,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         promotion: Promotion,
         deadline: Duration,
     ) {
-        let Promotion { lost, by, without, accept, reported, id } = promotion;
+        let Promotion { lost, by, without, accepts } = promotion;
+        let (accept, reported, id) = match accepts {
+            AcceptedLoss::Nothing => (false, None, None),
+            AcceptedLoss::AsFound { id } => (true, None, id),
+            AcceptedLoss::AsReported { id, reported } => (true, Some(reported), Some(id)),
+        };
         let Some(member) = self.machine.membership() else {
             return self.settle(vec![(origin, Err(Refusal::NoDeployment.into()))]);
         };

@@ -6,7 +6,7 @@
 use super::{Origin, Site};
 use crate::admission::Admission;
 use crate::bugs::Bug;
-use model::{Ballot, Body, Command, KeyspaceId, ReadConsistency, SiteId, Slot};
+use model::{Ballot, Body, ReadConsistency, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -18,7 +18,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.global.routing.needs_index(id) || self.options.planted.is(Bug::ForwardUnindexed) {
             return;
         }
-        let keyspace = self.global.routing.body(id).and_then(keyspace_of);
+        let keyspace = self.global.routing.body(id).and_then(Body::keyspace);
         let index = match self.admit_read_in(keyspace, ReadConsistency::Linearizable) {
             Admission::Here => 0,
             _ => self.replica.reads.want_index(),
@@ -74,16 +74,5 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether a failover is open that fences a site.
     pub(super) fn is_taken_for_lost(&self, site: SiteId) -> bool {
         self.machine.registry().is_some_and(|registry| registry.failovers.is_fenced(site))
-    }
-}
-
-/// The keyspace that a request is about.
-fn keyspace_of(body: &Body) -> Option<KeyspaceId> {
-    match body {
-        Body::Read { keyspace, .. }
-        | Body::Write(Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. }) => {
-            Some(*keyspace)
-        }
-        _ => None,
     }
 }

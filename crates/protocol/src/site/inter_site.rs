@@ -12,7 +12,7 @@ use crate::admission::{
 };
 use crate::bugs::Bug;
 use crate::global::proxy_reads::Moved;
-use crate::global::routing::{Contact, GUESSED, HeldAnswer, PATIENCE, may_cross_sites};
+use crate::global::routing::{Contact, GUESSED, HeldAnswer, PATIENCE};
 use model::{
     Answer, Ballot, Body, Bytes, ClientName, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId,
     Slot, limits,
@@ -302,7 +302,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 drop(request);
                 "it was removed from its site"
             }
-            Ok(request) if may_cross_sites(&request.body) => {
+            Ok(request) if request.body.properties().crosses_sites => {
                 let deadline =
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
                 let deadline = self.now.monotonic + deadline;

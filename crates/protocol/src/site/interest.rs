@@ -60,19 +60,15 @@ fn is_empty(body: &Body) -> bool {
 
 /// The keyspaces that a request is about.
 fn keyspaces_of(body: &Body) -> Vec<KeyspaceId> {
-    match body {
-        Body::Read { keyspace, .. } | Body::Write(Command::Write { keyspace, .. }) => {
-            vec![*keyspace]
-        }
-        Body::Write(Command::Transaction { keyspace, steps, .. }) => {
-            let others = steps.iter().filter_map(|step| match step {
-                Step::ReadIn { keyspace, .. } => Some(*keyspace),
-                Step::Read(_) | Step::Write(_) => None,
-            });
-            std::iter::once(*keyspace).chain(others).collect()
-        }
-        _ => Vec::new(),
-    }
+    let steps = match body {
+        Body::Write(Command::Transaction { steps, .. }) => &steps[..],
+        _ => &[],
+    };
+    let others = steps.iter().filter_map(|step| match step {
+        Step::ReadIn { keyspace, .. } => Some(*keyspace),
+        Step::Read(_) | Step::Write(_) => None,
+    });
+    body.keyspace().into_iter().chain(others).collect()
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {

@@ -1,6 +1,5 @@
 //! Requests, from their arrival to where they are carried out.
 
-use super::backups::Promotion;
 use super::registrars::as_change;
 use super::{Origin, Site, Ticket};
 use crate::admission::{Admission, Arrival, Target, Wait, admit, group_of, target_of};
@@ -167,41 +166,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.sessions.end(origin);
                 return;
             }
-            Body::AddNode { node, address, witness } => {
+            Body::Operator(OperatorCommand::AddNode { node, address, witness, force, id }) => {
                 let member = peer::Member { node: node.0, address, witness, ..Default::default() };
-                return self.take_join(origin, member, (false, None), deadline);
+                return self.take_join(origin, member, (force, id), deadline);
             }
-            Body::ForceAddNode { node, address, witness } => {
-                let member = peer::Member { node: node.0, address, witness, ..Default::default() };
-                return self.take_join(origin, member, (true, None), deadline);
+            Body::Operator(OperatorCommand::RemoveNode { node, force, id }) => {
+                self.take_removal(origin, node, (force, id), deadline)
             }
-            Body::Promote { lost, by, without, accept } => {
-                let promotion = Promotion { lost, by, without, accept, reported: None, id: None };
+            Body::Operator(OperatorCommand::Promote(promotion)) => {
                 return self.take_promotion(origin, promotion, deadline);
-            }
-            Body::Operator { id, command } => match command {
-                OperatorCommand::AddNode { node, address, witness, force } => {
-                    let member =
-                        peer::Member { node: node.0, address, witness, ..Default::default() };
-                    return self.take_join(origin, member, (force, Some(id)), deadline);
-                }
-                OperatorCommand::RemoveNode { node, force } => {
-                    self.take_removal(origin, node, (force, Some(id)), deadline)
-                }
-                OperatorCommand::Promote { lost, by, without } => {
-                    let (accept, reported, id) = (true, None, Some(id));
-                    let promotion = Promotion { lost, by, without, accept, reported, id };
-                    return self.take_promotion(origin, promotion, deadline);
-                }
-                OperatorCommand::PromoteAsReported { lost, by, without, reported } => {
-                    let (accept, reported, id) = (true, Some(reported), Some(id));
-                    let promotion = Promotion { lost, by, without, accept, reported, id };
-                    return self.take_promotion(origin, promotion, deadline);
-                }
-            },
-            Body::RemoveNode { node } => self.take_removal(origin, node, (false, None), deadline),
-            Body::ForceRemoveNode { node } => {
-                self.take_removal(origin, node, (true, None), deadline)
             }
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.replica.members, node).map(|()| {

@@ -4,7 +4,8 @@ use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
-    KeyspaceId, KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, Write,
+    KeyspaceId, KeyspaceSpec, Promotion, Query, ReadConsistency, RegistryChange, Request, SiteId,
+    Slot, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -145,7 +146,7 @@ impl Sites {
         self.lab.isolate(EAST, self.alone as u64);
         self.lab.part_site(WEST);
         self.lab.run(MS * 1_500);
-        let body = Body::Promote { lost: SiteId(1), by: None, without: Vec::new(), accept: true };
+        let body = Promotion::of(SiteId(1)).into();
         let done = self.ask(AT_NORTH, body);
         assert!(matches!(&done, Ok(Answer::Loss(loss)) if loss.done), "{done:?}");
         self.put(AT_NORTH, "new").unwrap();

@@ -5,7 +5,8 @@ use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId,
     DestinationStep, Epoch, Expiry, Failure, GlobalCommand, KeyspaceId, KeyspaceSpec, Loss, MoveId,
-    Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, SlotEpochs, SourceStep, Write,
+    Promotion, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, SlotEpochs,
+    SourceStep, Write,
 };
 use std::time::Duration;
 
@@ -123,7 +124,7 @@ impl Sites {
     }
 
     pub(super) fn promote(&mut self, at: usize, without: Vec<SiteId>) -> Loss {
-        let body = Body::Promote { lost: SiteId(1), by: None, without, accept: true };
+        let body = Promotion { without, ..Promotion::of(SiteId(1)) }.into();
         match self.ask(at, body).unwrap() {
             Answer::Loss(loss) => *loss,
             other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, BackupChoice, Body, Command, GlobalCommand, Group, JobName, KeyspaceSpec, Lending,
-    LoanPart, Placement, RegistryChange, SiteId, Slot, SourceStep,
+    LoanPart, Placement, Promotion, RegistryChange, SiteId, Slot, SourceStep,
 };
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Lent {
     fn is_lost(&mut self, site: usize, id: SiteId) {
         self.sites.lab.part_site(site);
         self.sites.lab.run(MS * 2_000);
-        let promote = Body::Promote { lost: id, by: None, without: Vec::new(), accept: true };
+        let promote = Promotion::of(id).into();
         let Answer::Loss(loss) = self.sites.ask(NORTH, promote).0 else { panic!("no loss") };
         assert!(loss.done, "{loss:?}");
     }

@@ -5,7 +5,7 @@ use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, some};
 use lab::simulation::{Down, Simulation};
 use model::{
     Alteration, Answer, BackupChoice, Body, Bytes, Group, GroupExplained, LoanPart, Pin,
-    PlacementBar, PlacementReason, RegistryChange, SiteId, SiteName,
+    PlacementBar, PlacementReason, Promotion, RegistryChange, SiteId, SiteName,
 };
 
 const OF_NORTH: SiteId = SiteId(3);
@@ -183,7 +183,7 @@ fn a_pin_waits_for_a_site_that_is_lost_and_comes_back() {
     sites.lab.part_site(NORTH);
     sites.lab.run(MS * 2_000);
     let lost = OF_NORTH;
-    let promote = Body::Promote { lost, by: None, without: Vec::new(), accept: true };
+    let promote = Promotion::of(lost).into();
     let Answer::Loss(loss) = sites.ask(EAST, promote).0 else { panic!("no loss") };
     assert!(loss.done, "{loss:?}");
     // It is home again, and goes to no other site.

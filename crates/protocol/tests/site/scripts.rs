@@ -22,7 +22,10 @@
 use crate::world::World;
 use goldenscript::{Command, Context, Runner};
 use lab::simulation::Down;
-use model::{Body, Condition, Expiry, KeyspaceId, NodeId, Query, ReadConsistency, Request, Write};
+use model::{
+    Body, Condition, Expiry, KeyspaceId, NodeId, OperatorCommand, Query, ReadConsistency, Request,
+    Write,
+};
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
@@ -101,10 +104,8 @@ impl Runner for Script {
             }
             "remove" => {
                 let node = NodeId(node(args.next_pos())?);
-                Some(match args.take_key("force").is_some() {
-                    true => Body::ForceRemoveNode { node },
-                    false => Body::RemoveNode { node },
-                })
+                let force = args.take_key("force").is_some();
+                Some(Body::Operator(OperatorCommand::RemoveNode { node, force, id: None }))
             }
             "transfer" => Some(Body::TransferLeader { node: NodeId(node(args.next_pos())?) }),
             _ => None,

@@ -12,7 +12,7 @@
 
 use super::recording::{Changes, Recorder};
 use crate::batcher::Outcome;
-use model::{Body, Failure, MembershipError, OperatorCommand, Request, limits};
+use model::{Body, Failure, MembershipError, Request, limits};
 use protocol::site::{Output, ReadGate, Status, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -79,32 +79,9 @@ impl<V> OutputBuffer<V> {
         ticket: Ticket,
         request: &Request,
     ) -> Option<Ticket> {
-        let failure = match &request.body {
-            Body::AddNode { .. }
-            | Body::ForceAddNode { .. }
-            | Body::TransferLeader { .. }
-            | Body::RemoveNode { .. }
-            | Body::ForceRemoveNode { .. }
-            | Body::Operator {
-                command: OperatorCommand::AddNode { .. } | OperatorCommand::RemoveNode { .. },
-                ..
-            } => Some(Failure::Membership(MembershipError::KeptInEtcd)),
-            Body::Read { .. }
-            | Body::Write(_)
-            | Body::AtSite { .. }
-            | Body::Promote { .. }
-            | Body::Operator {
-                command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsReported { .. },
-                ..
-            }
-            | Body::Registry { .. }
-            | Body::ShowRegistry
-            | Body::ExplainPlacement { .. }
-            | Body::ShowPlacementLedger
-            | Body::ListJobs
-            | Body::ListLostWrites { .. }
-            | Body::SwitchJob { .. }
-            | Body::RecoverRegistry { .. } => self.is_full(),
+        let failure = match request.body.properties().manages_nodes {
+            true => Some(Failure::Membership(MembershipError::KeptInEtcd)),
+            false => self.is_full(),
         };
         if let Some(failure) = failure {
             self.refused.push((ticket, Err(failure)));

@@ -217,30 +217,17 @@ impl Code for Request {
 code_enum!(Body as "request" {
     1 => Read { keyspace, query, consistency },
     2 => Write(command),
-    3 => AddNode { node, address, witness },
-    4 => RemoveNode { node },
     5 => TransferLeader { node },
     6 => AtSite { site, command },
-    10 => Promote { lost, by, without, accept },
     100 => Registry { change, id },
     101 => ShowRegistry,
     102 => RecoverRegistry { without, accept },
-    135 => ForceAddNode { node, address, witness },
-    136 => ForceRemoveNode { node },
     114 => ListLostWrites { at, failover, page },
-    200 => Operator { id, command },
     230 => ListJobs,
     231 => SwitchJob { job, paused },
     240 => ExplainPlacement { keyspace, key },
     241 => ShowPlacementLedger,
-});
-
-code_enum!(OperatorCommand as "command of an operator" {
-    1 => AddNode { node, address, witness, force },
-    2 => RemoveNode { node, force },
-    3 => Promote { lost, by, without },
-    220 => PromoteAsReported { lost, by, without, reported },
-});
+} else { Operator(OperatorCommand) });
 
 /// Its byte is in its row of the table of jobs.
 impl Code for JobName {

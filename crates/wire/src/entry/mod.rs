@@ -25,6 +25,7 @@ mod compact;
 mod deployment;
 mod lending;
 mod lost_write;
+mod operator;
 mod phrases;
 mod registrar;
 #[cfg(test)]

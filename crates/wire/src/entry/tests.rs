@@ -2,10 +2,11 @@
 
 use super::*;
 use model::{
-    Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry, ExpiryCondition, Guard,
-    Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, Miss, NodeId,
-    OperatorCommand, Placement, PlacementBar, Query, ReadConsistency, ReadPoint, RequestId,
-    Revision, Rmw, ScanFilter, Scope, SiteId, Slot, Step, Taken, Versioned, Write,
+    AcceptedLoss, Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry,
+    ExpiryCondition, Guard, Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind,
+    MembershipError, Miss, NodeId, OperatorCommand, Placement, PlacementBar, Promotion, Query,
+    ReadConsistency, ReadPoint, RequestId, Revision, Rmw, ScanFilter, Scope, SiteId, Slot, Step,
+    Taken, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -213,26 +214,38 @@ fn command() -> impl Strategy<Value = Command> {
 
 fn operator_command() -> impl Strategy<Value = OperatorCommand> {
     let site = || any::<u32>().prop_map(SiteId);
+    let id = || any::<u64>().prop_map(operator_number);
+    let reported = option::of((0u64..9, any::<u64>())).prop_map(|from| {
+        let from = from.map(|(count, position)| (Epoch::counted(count), position));
+        vec![Taken { by: SiteId(3), slots: "0-9,12".parse().unwrap(), from }]
+    });
+    let accepts = prop_oneof![
+        Just(AcceptedLoss::Nothing),
+        option::of(id()).prop_map(|id| AcceptedLoss::AsFound { id }),
+        (id(), reported).prop_map(|(id, reported)| AcceptedLoss::AsReported { id, reported }),
+    ];
     prop_oneof![
-        (node(), ".{0,20}", any::<bool>(), any::<bool>()).prop_map(
-            |(node, address, witness, force)| OperatorCommand::AddNode {
+        (node(), ".{0,20}", any::<bool>(), any::<bool>(), option::of(id())).prop_map(
+            |(node, address, witness, force, id)| OperatorCommand::AddNode {
                 node,
                 address,
                 witness,
-                force
+                force,
+                id
             }
         ),
-        (node(), any::<bool>())
-            .prop_map(|(node, force)| OperatorCommand::RemoveNode { node, force }),
-        (site(), option::of(site()), vec(site(), 0..3))
-            .prop_map(|(lost, by, without)| OperatorCommand::Promote { lost, by, without }),
-        (site(), option::of(site()), vec(site(), 0..3), option::of((0u64..9, any::<u64>())))
-            .prop_map(|(lost, by, without, from)| {
-                let from = from.map(|(count, position)| (Epoch::counted(count), position));
-                let reported = vec![Taken { by: lost, slots: "0-9,12".parse().unwrap(), from }];
-                OperatorCommand::PromoteAsReported { lost, by, without, reported }
-            }),
+        (node(), any::<bool>(), option::of(id()))
+            .prop_map(|(node, force, id)| OperatorCommand::RemoveNode { node, force, id }),
+        (site(), option::of(site()), vec(site(), 0..3), accepts).prop_map(
+            |(lost, by, without, accepts)| {
+                OperatorCommand::Promote(Promotion { lost, by, without, accepts })
+            }
+        ),
     ]
+}
+
+fn operator_number(sequence: u64) -> RequestId {
+    RequestId { client: ClientId(7), sequence, acknowledged_below: 1 }
 }
 
 fn request() -> impl Strategy<Value = Request> {
@@ -241,16 +254,7 @@ fn request() -> impl Strategy<Value = Request> {
         (keyspace_id(), query(), consistency)
             .prop_map(|(keyspace, query, consistency)| Body::Read { keyspace, query, consistency }),
         command().prop_map(Body::Write),
-        (node(), any::<String>(), any::<bool>())
-            .prop_map(|(node, address, witness)| Body::AddNode { node, address, witness }),
-        node().prop_map(|node| Body::RemoveNode { node }),
-        (node(), ".{0,20}", any::<bool>())
-            .prop_map(|(node, address, witness)| Body::ForceAddNode { node, address, witness }),
-        node().prop_map(|node| Body::ForceRemoveNode { node }),
-        (operator_command(), any::<u64>()).prop_map(|(command, sequence)| {
-            let id = RequestId { client: ClientId(7), sequence, acknowledged_below: 1 };
-            Body::Operator { id, command }
-        }),
+        operator_command().prop_map(Body::Operator),
         node().prop_map(|node| Body::TransferLeader { node }),
         Just(Body::ListJobs),
         Just(Body::ShowPlacementLedger),

@@ -176,11 +176,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         keys: Vec<Key>,
         (until, deadline): (Duration, Duration),
     ) {
-        let of_body = match &body {
-            Body::Write(command) => command.properties().size_bytes,
-            _ => 0,
-        };
-        let bytes = of_body + keys.iter().map(|(_, key)| key.len()).sum::<usize>();
+        let bytes =
+            body.properties().size_bytes + keys.iter().map(|(_, key)| key.len()).sum::<usize>();
         let request = Waiting { origin, body, bytes, deadline, until, keys: keys.clone() };
         if !self.causal.fetching.push(request) {
             let failure = Failure::Overloaded { what: "requests of sessions" };

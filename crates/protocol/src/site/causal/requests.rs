@@ -33,19 +33,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The causal keyspace that a request is about.
     pub(in crate::site) fn causal_keyspace(&self, body: &Body) -> Option<KeyspaceId> {
         let keyspace = match body {
-            Body::Read { keyspace, .. }
-            | Body::Write(
-                Command::Write { keyspace, .. }
-                | Command::Transaction { keyspace, .. }
-                | Command::Causal(
-                    CausalCommand::Clear { keyspace }
-                    | CausalCommand::Numbered { keyspace, .. }
-                    | CausalCommand::Retry { keyspace, .. },
-                ),
-            ) => *keyspace,
-            _ => return None,
+            Body::Write(Command::Causal(
+                CausalCommand::Clear { keyspace }
+                | CausalCommand::Numbered { keyspace, .. }
+                | CausalCommand::Retry { keyspace, .. },
+            )) => Some(*keyspace),
+            other => other.keyspace(),
         };
-        Some(keyspace).filter(|keyspace| self.is_causal(*keyspace))
+        keyspace.filter(|keyspace| self.is_causal(*keyspace))
     }
 
     fn causal_here(&self) -> Option<Here> {
@@ -152,10 +147,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Admission::Served => self.serve_session(origin, body, token, deadline),
             Admission::Refused(error) => self.settle(vec![(origin, Err(error.into()))]),
             Admission::Waits | Admission::Resolves(_) => {
-                let bytes = match &body {
-                    Body::Write(command) => command.properties().size_bytes,
-                    _ => 0,
-                };
+                let bytes = body.properties().size_bytes;
                 let asked = (Asked { origin, body, deadline }, bytes);
                 if self.causal.requests.push(asked, token, deadline, &here).is_err() {
                     let failure = Failure::Overloaded { what: "requests of sessions" };

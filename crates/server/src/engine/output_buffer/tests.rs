@@ -1,7 +1,9 @@
 //! When outputs leave, and which answers waiting requests get.
 
 use super::*;
-use model::{Answer, Bytes, Command, KeyspaceId, NodeId, Query, ReadConsistency};
+use model::{
+    Answer, Body, Bytes, Command, KeyspaceId, NodeId, OperatorCommand, Query, ReadConsistency,
+};
 use protocol::replica::raft::Role;
 use storage::state::memory::MemoryState;
 use storage::state::{Batch, State as _};
@@ -183,7 +185,8 @@ fn fronts_read_stale_at_the_most() {
 #[test]
 fn other_nodes_are_refused_and_what_waits_has_a_limit() {
     let mut bench = bench();
-    let request = Request { body: Body::RemoveNode { node: NodeId(1) }, ..read() };
+    let remove = OperatorCommand::RemoveNode { node: NodeId(1), force: false, id: None };
+    let request = Request { body: Body::Operator(remove), ..read() };
     assert_eq!(bench.buffer.admit(Duration::ZERO, Ticket(1), &request), None);
     let failure = Failure::Membership(MembershipError::KeptInEtcd);
     assert_eq!(bench.buffer.late(Duration::ZERO), [(Ticket(1), Err(failure))]);
