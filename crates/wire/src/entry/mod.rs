@@ -176,14 +176,37 @@ pub fn decode(bytes: Bytes) -> Result<Batch, EntryError> {
     Ok(Batch { log_time_ms, commands })
 }
 
-/// Writes one command.
-pub fn encode_command(command: &Command) -> Bytes {
-    encode_value(command)
+/// A value on its own: the format number, then the value, and nothing behind it.
+macro_rules! on_their_own {
+    ($($what:literal: $type:ty, $encode:ident, $decode:ident;)+) => { $(
+        #[doc = concat!("Writes ", $what, ".")]
+        pub fn $encode(value: &$type) -> Bytes {
+            encode_value(value)
+        }
+
+        #[doc = concat!("Reads ", $what, ".")]
+        ///
+        /// # Errors
+        /// It is none.
+        pub fn $decode(bytes: Bytes) -> Result<$type, EntryError> {
+            decode_value(bytes)
+        }
+    )+ };
 }
 
-/// Reads one command.
-pub fn decode_command(bytes: Bytes) -> Result<Command, EntryError> {
-    decode_value(bytes)
+on_their_own! {
+    "one command": Command, encode_command, decode_command;
+    // A phrase that this codec does not have arrives as another one.
+    "what came of a request, on its way back from the leader": Result<Answer, Failure>, encode_reply, decode_reply;
+    "what came of a command, as replicas remember it": Result<Answer, Refusal>, encode_outcome, decode_outcome;
+    "a keyspace": Keyspace, encode_keyspace, decode_keyspace;
+    "a write to a causal keyspace": CausalWrite, encode_causal_write, decode_causal_write;
+    "slots with their epochs": SlotEpochs, encode_slots, decode_slots;
+    "writes of one site to causal keyspaces, on their way to other sites": Vec<CausalWrite>, encode_writes, decode_writes;
+    "what a failover would take": Vec<Taken>, encode_taken, decode_taken;
+    "a site's list of writes that a failover lost, without the keys": LostReport, encode_lost_report, decode_lost_report;
+    "a page of the keys in such a list": Vec<LostWrite>, encode_lost_page, decode_lost_page;
+    "the registry": Registry, encode_registry, decode_registry;
 }
 
 /// Writes a question, as caches name it.
@@ -222,125 +245,6 @@ pub fn is_read(request: &[u8]) -> bool {
 
 /// Reads a request.
 pub fn decode_request(bytes: Bytes) -> Result<Request, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes what came of a request, on its way back from the leader. A failure's phrase that this
-/// codec does not know arrives as another one.
-pub fn encode_reply(reply: &Result<Answer, Failure>) -> Bytes {
-    encode_value(reply)
-}
-
-/// Reads what came of a request.
-pub fn decode_reply(bytes: Bytes) -> Result<Result<Answer, Failure>, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes what came of a command, as replicas remember it.
-pub fn encode_outcome(outcome: &Result<Answer, Refusal>) -> Bytes {
-    encode_value(outcome)
-}
-
-/// Reads what came of a command.
-pub fn decode_outcome(bytes: Bytes) -> Result<Result<Answer, Refusal>, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes a keyspace.
-pub fn encode_keyspace(keyspace: &Keyspace) -> Bytes {
-    encode_value(keyspace)
-}
-
-/// Reads a keyspace.
-pub fn decode_keyspace(bytes: Bytes) -> Result<Keyspace, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes a write to a causal keyspace.
-pub fn encode_causal_write(write: &CausalWrite) -> Bytes {
-    encode_value(write)
-}
-
-/// Reads a write to a causal keyspace.
-///
-/// # Errors
-/// It is none.
-pub fn decode_causal_write(bytes: Bytes) -> Result<CausalWrite, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes slots with their epochs.
-pub fn encode_slots(slots: &SlotEpochs) -> Bytes {
-    encode_value(slots)
-}
-
-/// Reads slots with their epochs.
-///
-/// # Errors
-/// They are none.
-pub fn decode_slots(bytes: Bytes) -> Result<SlotEpochs, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes of one site to causal keyspaces, on their way to other sites.
-pub fn encode_writes(writes: &Vec<CausalWrite>) -> Bytes {
-    encode_value(writes)
-}
-
-/// Reads such writes.
-///
-/// # Errors
-/// They are none.
-pub fn decode_writes(bytes: Bytes) -> Result<Vec<CausalWrite>, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes what a failover would take.
-pub fn encode_taken(taken: &Vec<Taken>) -> Bytes {
-    encode_value(taken)
-}
-
-/// Reads what a failover would take.
-///
-/// # Errors
-/// It is none.
-pub fn decode_taken(bytes: Bytes) -> Result<Vec<Taken>, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes a site's list of writes that a failover lost, without the keys.
-pub fn encode_lost_report(report: &LostReport) -> Bytes {
-    encode_value(report)
-}
-
-/// Reads such a list.
-///
-/// # Errors
-/// It is none.
-pub fn decode_lost_report(bytes: Bytes) -> Result<LostReport, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes a page of the keys in such a list.
-pub fn encode_lost_page(page: &Vec<LostWrite>) -> Bytes {
-    encode_value(page)
-}
-
-/// Reads such a page.
-///
-/// # Errors
-/// It is none.
-pub fn decode_lost_page(bytes: Bytes) -> Result<Vec<LostWrite>, EntryError> {
-    decode_value(bytes)
-}
-
-/// Writes the registry.
-pub fn encode_registry(registry: &Registry) -> Bytes {
-    encode_value(registry)
-}
-
-/// Reads the registry.
-pub fn decode_registry(bytes: Bytes) -> Result<Registry, EntryError> {
     decode_value(bytes)
 }
 
