@@ -324,26 +324,17 @@ impl Kind {
     /// Whether it is about a site among others: it only makes sense where there are several.
     #[must_use]
     pub fn is_between_sites(self) -> bool {
-        matches!(
-            self,
-            Kind::PartSite
-                | Kind::PartSites
-                | Kind::HalfPartSites
-                | Kind::SlowSites
-                | Kind::BreakSites
-                | Kind::MoveSlots
-                | Kind::SitesLoss
-                | Kind::LeaveSite
-                | Kind::JoinSite
-                | Kind::LoseSite
-                | Kind::PromoteSite
-                | Kind::SetBackup
-                | Kind::MoveRoot
-                | Kind::SetStandby
-                | Kind::LoseRoot
-                | Kind::LendGroups
-                | Kind::AlterRules
-        )
+        self.needs_deployment()
+            || matches!(
+                self,
+                Kind::PartSite
+                    | Kind::PartSites
+                    | Kind::HalfPartSites
+                    | Kind::SlowSites
+                    | Kind::BreakSites
+                    | Kind::SitesLoss
+                    | Kind::LoseSite
+            )
     }
 
     /// Whether it is about a site's part in a deployment: it only makes sense where there is one.
