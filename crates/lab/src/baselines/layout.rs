@@ -186,8 +186,8 @@ impl Layout {
     }
 
     /// With so many keys, of which so many are everywhere.
-    #[must_use]
-    pub fn with_keys(self, keys: u32, full_keys: u32) -> Layout {
+    #[cfg(test)]
+    pub(super) fn with_keys(self, keys: u32, full_keys: u32) -> Layout {
         Layout { keys, full_keys, ..self }
     }
 

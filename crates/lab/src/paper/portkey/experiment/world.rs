@@ -124,8 +124,8 @@ impl World {
     }
 
     /// How long a client stays at an origin, in seconds, on average.
-    #[must_use]
-    pub fn residence_s(&self) -> f64 {
+    #[cfg(test)]
+    fn residence_s(&self) -> f64 {
         let changes = |places: &Vec<Option<u16>>| {
             places.windows(2).filter(|two| two[0] != two[1] && two[1].is_some()).count()
         };
