@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Valkey 9.1 cluster of two primaries on loopback, each with the durability that Portolan always has
-# (`appendonly yes`, `appendfsync always`). The processes only: whoever uses it deals the slots.
+# (`appendonly yes`, `appendfsync always`). The processes only: its user assigns the slots.
 #
 #   valkey-cluster.sh install     take the server as valkey.sh does
 #   valkey-cluster.sh start       start both, wait until they answer

@@ -6,7 +6,7 @@
 
 deployment_sites=3
 deployment_nodes=3
-# Two runs at once are unlikely to meet; where they do, the second one's ports do not open, and it says so.
+# Two runs at once are unlikely to meet; where they do, the second one's ports do not open, and it reports that.
 deployment_net=$((64 + $$ % 128))
 deployment_data=
 deployment_pids=()
@@ -51,7 +51,7 @@ still_running() {
   done
 }
 
-# slots_held : a line for each site that the first one knows: its name, its nodes, its slots.
+# slots_held : a line for each site that the first one lists: its name, its nodes, its slots.
 slots_held() {
   ask 1 1 site list 2>/dev/null | awk 'NR > 1 { print $2, $3, $4 }'
 }

@@ -17,7 +17,7 @@
 #   -- ARGUMENTS         for YCSB itself, such as -p dataintegrity=true or -target 500
 #
 # --deployment runs $PORTOLAN_BIN, or target/dist/portolan of the sources (cargo build --profile dist).
-# Ends with 0 if every operation succeeded, 1 if not, 2 if it could not begin. README.md says more.
+# Ends with 0 if every operation succeeded, 1 if not, 2 if it could not begin. README.md has more.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

@@ -51,7 +51,7 @@ fn starts_with(name: &std::ffi::OsStr, prefix: &str) -> bool {
 
 /// The output folder of the running program's profile, for example `<target>/debug`.
 fn profile() -> PathBuf {
-    let own = std::env::current_exe().expect("a process knows its own program");
+    let own = std::env::current_exe().expect("the path of the running program");
     let folder = own.parent().expect("a program lies in a folder");
     // Tests lie one folder deeper, in `deps`.
     if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder }.to_owned()

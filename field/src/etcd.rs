@@ -161,7 +161,7 @@ impl Etcd {
         for member in self.members.iter().filter(|member| member.child.is_some()) {
             let ready = eventually(READY_MAX, || match http_get(member.health, "/health")? {
                 (200, body) if body.contains("true") => Ok(()),
-                (code, body) => Err(format!("/health says {code}: {body}")),
+                (code, body) => Err(format!("/health answers {code}: {body}")),
             });
             let log = fs::read_to_string(&member.log).unwrap_or_default();
             let last = log.lines().last().unwrap_or_default();

@@ -138,7 +138,7 @@ impl Ledger {
         let most = self.counted + self.counted_unknown;
         if !in_order || !(self.counted..=most).contains(&count) {
             return Err(format!(
-                "writer {}: the counter says {count} after {}; {} increments are acknowledged and \
+                "writer {}: the counter is {count} after {}; {} increments are acknowledged and \
                  {} unknown",
                 self.writer, self.last_count, self.counted, self.counted_unknown
             ));

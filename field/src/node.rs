@@ -202,7 +202,7 @@ impl Node {
 
     fn ready(&self) -> Result<(), String> {
         let (status, body) = self.admin("/readyz")?;
-        if status == 200 { Ok(()) } else { Err(format!("/readyz says {status}: {body}")) }
+        if status == 200 { Ok(()) } else { Err(format!("/readyz answers {status}: {body}")) }
     }
 
     /// Sends a GET to the admin port; returns the status and the body. Over TLS, curl does it.
@@ -217,9 +217,9 @@ impl Node {
     pub fn status(&self) -> Result<Status, String> {
         let (code, body) = self.admin("/status")?;
         if code != 200 {
-            return Err(format!("/status says {code}: {body}"));
+            return Err(format!("/status answers {code}: {body}"));
         }
-        serde_json::from_str(&body).map_err(|e| format!("/status says {body:?}: {e}"))
+        serde_json::from_str(&body).map_err(|e| format!("/status answers {body:?}: {e}"))
     }
 
     /// Runs the program with a command for this node, as an operator would, and returns its output.
@@ -364,6 +364,6 @@ fn https_get(address: SocketAddr, path: &str, ca: &Path) -> Result<(u16, String)
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let (body, code) = text.rsplit_once('\n').ok_or("curl says nothing")?;
-    Ok((code.parse().map_err(|_| format!("curl says {code:?}"))?, body.to_owned()))
+    let (body, code) = text.rsplit_once('\n').ok_or("curl prints nothing")?;
+    Ok((code.parse().map_err(|_| format!("curl prints {code:?}"))?, body.to_owned()))
 }

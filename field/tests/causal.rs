@@ -1,5 +1,5 @@
 //! Causal keys over real sites: a session moves among them, nodes are killed meanwhile, and a site that is cut
-//! off says so within the deadline.
+//! off answers that within the deadline.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -232,7 +232,7 @@ fn counters_go_by_what_the_site_shows() {
     assert!(refused.contains("only consistency causal"), "{refused}");
 }
 
-/// Two of three sites hold a keyspace; the third one passes requests on, or refuses them, as the keyspace says.
+/// Two of three sites hold a keyspace; the third one passes requests on, or refuses them, as the keyspace states.
 #[test]
 fn a_site_without_a_keyspace_forwards_or_refuses() {
     let folder = tempfile::tempdir().unwrap();
@@ -381,7 +381,7 @@ fn the_order_goes_on_without_a_lost_root() {
     shows(&nodes[2], "car:before").unwrap();
     let refused = nodes[1].cli(&["region", "rebuild"]).unwrap_err();
     assert!(refused.contains("a is the root of the region and can be reached"), "{refused}");
-    // What only the root knows of: it has ordered that, and no other site is up.
+    // What only the root has: it has ordered that, and no other site is up.
     nodes[1].kill();
     nodes[2].kill();
     let mut client = connect(&nodes[0]).unwrap();

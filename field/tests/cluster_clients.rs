@@ -227,7 +227,7 @@ fn clients_follow_slots_that_move() {
     let keys = clients.keys;
     deployment.wait_all_there(keys);
     eprintln!(
-        "{moved} moves of up to {SLOTS} slots, {in_vain} in vain; told to go elsewhere {told} times; {keys} keys"
+        "{moved} moves of up to {SLOTS} slots, {in_vain} in vain; redirected {told} times; {keys} keys"
     );
 }
 

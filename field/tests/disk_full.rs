@@ -57,7 +57,7 @@ fn writes_are_refused_reads_go_on_and_writes_resume() {
 
     let (written, text) = fill(&mut client);
     assert!(written > 100, "only {written} values fitted");
-    assert!(text.contains("disk"), "the refusal does not say why: {text}");
+    assert!(text.contains("disk"), "the refusal does not state why: {text}");
     for number in [0, written / 2, written - 1] {
         expect(&mut client, number);
     }

@@ -374,7 +374,7 @@ fn a_promotion_that_has_become_worse_is_refused() {
     a.kill();
     // It takes a moment until a counts as silent.
     let unasked = eventually(LIMIT, || match c.cli(&["site", "promote", "a"]) {
-        Err(why) if why.contains("say --accept-loss") => Ok(()),
+        Err(why) if why.contains("give --accept-loss") => Ok(()),
         other => Err(format!("{other:?}")),
     });
     unasked.unwrap();

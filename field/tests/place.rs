@@ -389,7 +389,7 @@ fn slots_move_between_servers_that_want_tls() {
         assert!(contents(&cluster) == expect, "{name}: keys differ");
         let (code, text) = with(&["--status"]);
         assert_eq!(code, Some(0), "{name}: {text}");
-        // Without what is needed it ends, and says what that is.
+        // Without what is needed it ends, and reports what that is.
         let (code, text) = secret(&["--status"]);
         assert!(code != Some(0) && text.contains("rediss:// needs --tls-ca"), "{name}: {text}");
         let (code, text) = secret(&["--status", "--tls-ca", &ca.display().to_string()]);

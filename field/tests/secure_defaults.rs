@@ -26,7 +26,7 @@ fn a_remote_port_without_credentials_is_refused_and_the_flag_is_named() {
         let status = node.wait_exit(Duration::from_secs(30)).unwrap();
         assert!(!status.success(), "{port}: it ended well");
         let log = node.log();
-        assert!(log.contains(ELSEWHERE), "{port}: it does not say which address: {log}");
+        assert!(log.contains(ELSEWHERE), "{port}: it does not state which address: {log}");
         assert!(
             log.contains("--insecure") && log.contains("allow-remote-without-credentials"),
             "{port}: the flag is not named: {log}"

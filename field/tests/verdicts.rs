@@ -52,7 +52,7 @@ fn porcupine_says_the_same_of_every_history() {
             (_, "unknown") => unknown += 1,
             _ => {
                 let text = std::fs::read_to_string(file).unwrap();
-                panic!("we say {ours}, Porcupine says {theirs}:\n{text}");
+                panic!("our verdict is {ours}, Porcupine's is {theirs}:\n{text}");
             }
         }
     }

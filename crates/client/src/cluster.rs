@@ -117,7 +117,7 @@ impl Cluster {
         listed.keyspaces.into_iter().map(info).collect()
     }
 
-    /// One keyspace, and its number of keys; `None`: its site does not hold it, and no site that does has said.
+    /// One keyspace, and its number of keys; `None`: its site does not hold it, and no site that does has answered.
     pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, Option<u64>), Error> {
         let show = |channel, request| async move { cluster(channel).show_keyspace(request).await };
         let message = v1::ShowKeyspaceRequest { name: name.to_owned() };

@@ -139,7 +139,7 @@ impl Received {
         while self.len < HEAD_BYTES {
             match stream.read(&mut self.bytes[self.len..]).await.map_err(broken)? {
                 0 if self.len == 0 => {
-                    let what = "it closes the connection without a word";
+                    let what = "it closes the connection without an answer";
                     return Err(NoConnection::Refused(what.to_owned()));
                 }
                 0 => return Err(NoConnection::NotGrpc(kind_of(&self.bytes[..self.len]))),

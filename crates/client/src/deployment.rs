@@ -177,7 +177,7 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
     }
 
-    /// Sets which site is to be the standby of the region's root, and whether that takes over by an operator's word only.
+    /// Sets which site is to be the standby of the region's root, and whether that takes over by an operator's command only.
     /// `region`: its name, or `none`; empty: that of the site that is named, or else of the asked one.
     pub async fn set_standby(
         &self,

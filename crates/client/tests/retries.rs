@@ -58,7 +58,7 @@ struct Node {
     script: Arc<Mutex<VecDeque<Step>>>,
     /// The ids of the received writes, in order.
     asked: Arc<Mutex<Vec<v1::RequestId>>>,
-    /// Of the received puts: the site that they say is tried first.
+    /// Of the received puts: the site that they name as the first one tried.
     tried: Arc<Mutex<Vec<Option<String>>>>,
     /// The start positions of the received stream requests.
     begins: Arc<Mutex<Vec<String>>>,
@@ -291,7 +291,7 @@ async fn a_write_to_a_wrong_port_was_not_sent() {
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", true, "answers as an HTTP port does"),
         (&[0x15, 3, 3, 0, 2, 2, 50], true, "speaks TLS"),
         (b"+O", true, "answers as a Redis port does"),
-        (b"", true, "closes the connection without a word"),
+        (b"", true, "closes the connection without an answer"),
         (b"", false, "nothing"),
     ];
     for (greeting, hangs_up, says) in ports {
@@ -398,7 +398,7 @@ async fn a_site_that_goes_on_refusing_is_given_up_at_the_deadline() {
     let keys = client(&[&nodes[0], &nodes[1]], impatient()).keyspace("");
     let error = keys.put("a", "1").await.unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
-    assert!(error.to_string().contains("scripted: No"), "it says why: {error}");
+    assert!(error.to_string().contains("scripted: No"), "it states why: {error}");
     for node in &nodes {
         assert!(one_id(&node.asked()) >= 1, "both were asked");
     }
@@ -587,7 +587,7 @@ async fn a_put_that_may_not_go_elsewhere_is_one_like_any_other() {
     assert_eq!(cars.put("car:1", "2").await, Ok(Revision(2)));
     assert_eq!(a.tried(), [Some("a".to_owned()), None, None], "the keyspace is remembered");
 
-    // Of another write no other site knows anything.
+    // Of another write no other site has a record.
     let lost = Node::start(&done, &[Step::LoseAnswer, Step::Refuse(Reason::Denied)]).await;
     let cars = two_sites(&lost, &b).session().keyspace("cars");
     let unknown = cars.delete("car:1").await;

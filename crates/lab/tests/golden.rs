@@ -1,7 +1,7 @@
 //! Orders of events that break causality if one rule is left out, on the cores as they are: each passes, and fails
 //! with the bug that leaves the rule out.
 //!
-//! Three sites, of one node if nothing else is said: `root` orders, at `a` the client begins, at `c` it must find what it has seen. Links
+//! Three sites, of one node if nothing else is stated: `root` orders, at `a` the client begins, at `c` it must find what it has seen. Links
 //! between sites are cut in one direction to hold up what the rule is about.
 
 #[path = "golden/fetched.rs"]
@@ -380,7 +380,7 @@ fn a_key_expires_where_the_order_says_so() {
             let mut reader = Session::begins();
             expect(&script.get(&mut reader, A, "p:x"), &[Found::Nothing], "x at a")?;
             let x = script.get(&mut Session::begins(), C, "p:x");
-            expect(&x, &[value("1")], "x at c, whose clock says that it is gone")?;
+            expect(&x, &[value("1")], "x at c, by whose clock it is gone")?;
             let x = script.get(&mut reader.clone(), C, "p:x");
             expect(&x, &[Found::Waits], "x at c, for who has seen that it is gone")?;
             // Behind the removal, as it turns out.

@@ -63,7 +63,7 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
 
 /// No world finds them within hundreds of seeds; other tests do.
 const SCRIPTED: [Bug; 25] = [
-    // The leader's disk has to be lost within the moment in which it alone knows: `protocol/tests/site/voters.rs`.
+    // The leader's disk has to be lost within the moment in which it alone has the entry committed: `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
     // A write that is sent to two sites: `golden/retries.rs`.
     Bug::RetryForgotten,

@@ -7,7 +7,7 @@ use crate::{
     SlotEpochs, Taken,
 };
 
-/// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
+/// The answer to a request. Which variant belongs to which request is stated at each [`crate::Query`]
 /// and each [`crate::Write`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -71,7 +71,7 @@ pub enum Answer {
     Staged {
         /// How many chunks it has.
         chunks: u64,
-        /// What the last of them said about where to go on.
+        /// What the last of them stated about where to resume.
         resume: Bytes,
     },
     /// The slots are the destination's.
@@ -87,12 +87,12 @@ pub enum Answer {
     Mirrored {
         /// How many chunks it has.
         chunks: u64,
-        /// What the last of them said about where to go on.
+        /// What the last of them stated about where to resume.
         resume: Bytes,
         /// The slots that are whole.
         whole: SlotEpochs,
     },
-    /// What a site knows of all slots.
+    /// What a site has recorded of all slots.
     Inventory(Box<Inventory>),
     /// What may be lost by a promotion, or was.
     Loss(Box<Loss>),
@@ -176,7 +176,7 @@ pub enum Expiring {
     Absent,
     /// It does not.
     Never,
-    /// At this log time (milliseconds since 1970): what a state says, and what earlier versions said.
+    /// At this log time (milliseconds since 1970): what a state contains, and what earlier versions answered.
     AtMs(u64),
     /// As the leader there sends it to other sites, which may have other clocks.
     At {

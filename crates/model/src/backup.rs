@@ -16,7 +16,7 @@ pub enum BackupChoice {
     Off,
 }
 
-/// What the registry says of backups.
+/// What the registry contains of backups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backups {
     /// The choices that operators made, ordered by site; [`BackupChoice::Next`] is not listed.
@@ -24,7 +24,7 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// Whether there is nothing to say.
+    /// Whether there is nothing to record.
     pub fn is_empty(&self) -> bool {
         *self == Backups::default()
     }
@@ -35,7 +35,7 @@ impl Backups {
         found.map_or(BackupChoice::Next, |(_, choice)| *choice)
     }
 
-    /// Says what is chosen for a site. Whether that is anything else than before.
+    /// Records what is chosen for a site. Whether that is anything else than before.
     pub(crate) fn choose(&mut self, site: SiteId, choice: BackupChoice) -> bool {
         if self.choice(site) == choice {
             return false;
@@ -122,7 +122,7 @@ pub struct Loss {
     pub by: SiteId,
     /// Whether it was done.
     pub done: bool,
-    /// How many slots the original held, by its last word.
+    /// How many slots the original held, by its last report.
     pub holds: u32,
     /// How many of them the mirror has whole.
     pub mirrored: u32,

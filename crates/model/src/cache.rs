@@ -1,4 +1,4 @@
-//! What a keyspace says of the copies that nodes may keep of keys that other sites hold.
+//! What a keyspace states about the copies that nodes may keep of keys that other sites hold.
 
 use crate::limits;
 use std::fmt;

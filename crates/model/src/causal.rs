@@ -18,9 +18,9 @@
 //! | [`Effect::SetExpiry`] | stays | stay | the moment, or none |
 //! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
-//! A [`Mark`] assigns no register. [`Mark::Numbered`], [`Mark::Retried`] and [`Mark::Matched`] say which request a write is,
+//! A [`Mark`] assigns no register. [`Mark::Numbered`], [`Mark::Retried`] and [`Mark::Matched`] name the request of a write,
 //! [`Mark::Fetched`] brings a site what keys hold. Of several regions ([`crate::Bridge`]) [`Mark::Stamped`], [`Mark::Keeps`],
-//! [`Mark::Held`] and [`Mark::Clock`] say by what their orders agree.
+//! [`Mark::Held`] and [`Mark::Clock`] state by what their orders agree.
 //!
 //! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
 //! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.

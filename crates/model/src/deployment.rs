@@ -122,7 +122,7 @@ impl SiteEntry {
     }
 
     /// The failure domain of a site that one of its nodes states. A node that states none leaves what is known; the name
-    /// `none` says that the site fails alone.
+    /// `none` states that the site fails alone.
     pub fn domain(stated: Option<&SiteName>, known: Option<&SiteName>) -> Option<SiteName> {
         stated.or(known).filter(|name| name.as_str() != "none").cloned()
     }

@@ -164,7 +164,7 @@ mod tests {
         assert!(!matches(&[&pattern[..], b"c"].concat(), &text));
     }
 
-    /// As the rules say it, length by length.
+    /// By the rules, length by length.
     fn slow(pattern: &[u8], text: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),

@@ -287,7 +287,7 @@ impl KeyspaceSpec {
         KeyspaceSpec { placement, was_adaptive, ..self.clone() }
     }
 
-    /// Whether its groups may be lent to a site, as far as it says so.
+    /// Whether its groups may be lent to a site, as far as it states that.
     pub fn may_lend_to(&self, site: SiteId) -> bool {
         self.lend_to.is_empty() || self.lend_to.contains(&site)
     }

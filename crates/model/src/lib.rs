@@ -1,7 +1,7 @@
 //! The vocabulary of all crates: ids, keys, keyspaces, requests, answers, errors, limits.
 //!
 //! Every other crate depends on this one and it depends on none of them. There is no I/O here, no
-//! clock and no async: only values and what may be said about a value by looking at it.
+//! clock and no async: only values and what follows from a value alone.
 //!
 //! The way of a request in these words: a front turns bytes into a [`Request`]; the site answers
 //! it with an [`Answer`] or a [`Failure`]. What must survive becomes a [`Command`] of the site's

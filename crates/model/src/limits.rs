@@ -176,7 +176,7 @@ pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
 pub const CAUSAL_QUESTIONS_WAITING_MAX: usize = 65_536;
 /// Clears of causal keyspaces whose places are not released, at a node of the root.
 pub const CAUSAL_CLEARS_WAITING_MAX: usize = 1_024;
-/// Of so many numbered writes with a place a site knows the numbers, and of as many of its own without one.
+/// Of so many numbered writes with a place a site keeps the numbers, and of as many of its own without one.
 pub const CAUSAL_NUMBERS_KEPT_MAX: usize = 65_536;
 /// Retried writes that some site has not imported, or whose first site has not come back: a resync brings them at once.
 pub const CAUSAL_RETRIES_OPEN_MAX: usize = 1_024;

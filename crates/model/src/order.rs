@@ -2,14 +2,14 @@
 
 use crate::{Epoch, MoveError, SiteId, SlotSet};
 
-/// What came of an operator's order at one site, and what that site knows of its slots.
+/// What came of an operator's order at one site, and what that site has recorded of its slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ordered {
     /// The moves that were begun for it, and how far they are.
     pub moves: Vec<OrderedMove>,
     /// Why nothing (more) was begun although the site holds slots of the order.
     pub refused: Option<MoveError>,
-    /// What the site's tokens say of the order's slots; not of those that it never had.
+    /// What the site's tokens state of the order's slots; not of those that it never had.
     pub holdings: Vec<Holding>,
 }
 
@@ -24,12 +24,12 @@ pub struct OrderedMove {
     pub gone: Option<SlotSet>,
 }
 
-/// Slots about which a site knows the same.
+/// Slots of which a site has the same record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Which.
     pub slots: SlotSet,
-    /// The highest epoch of them that the site knows of.
+    /// The highest epoch of them that the site has seen.
     pub epoch: Epoch,
     /// What they are to the site.
     pub held: Held,

@@ -1,6 +1,6 @@
 //! Questions about the state. They never change it and never enter the log.
 
-#![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
+#![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names state the rest")]
 
 use crate::{Bytes, Kind};
 

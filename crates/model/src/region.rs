@@ -1,6 +1,6 @@
 //! A region: the site that orders its writes, and the site that can take its place.
 //!
-//! The registry says which site is the root, in which epoch, and whether the standby is in sync. Each change of the standby
+//! The registry states which site is the root, in which epoch, and whether the standby is in sync. Each change of the standby
 //! has the version of the registry that made it ([`Standby::since`]); what the root or the standby asks for names that
 //! version and does nothing under another one. So of a root that goes on without its standby and a standby that takes
 //! the root's place, one has its way, and what is late has none.
@@ -56,7 +56,7 @@ pub struct Standby {
     pub site: SiteId,
     /// Whether nothing is released before it has it: then it may take over.
     pub in_sync: bool,
-    /// The version of the registry that says so. Whatever is asked for under another one is not done.
+    /// The version of the registry that states it. Whatever is asked for under another one is not done.
     pub since: Ballot,
 }
 
@@ -65,7 +65,7 @@ pub struct Standby {
 pub struct StandbyRule {
     /// Which site.
     pub choice: StandbyChoice,
-    /// Whether it takes over by an operator's word only.
+    /// Whether it takes over by an operator's command only.
     pub by_hand: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Rebuilt {
     pub until: u16,
     /// … behind this position is lost: no site that goes on has it. If there were several rebuilds, since the first.
     pub above: Position,
-    /// The sites say how far they are, and nothing is ordered until the end is known.
+    /// The sites report how far they are, and nothing is ordered until the end is known.
     pub is_open: bool,
 }
 
@@ -137,7 +137,7 @@ impl Region {
     }
 
     /// Its standby is in sync, or is not any more; `None`: that was asked for under another version. That it is not may
-    /// be said twice: what the root has committed to under the version before ends with it.
+    /// be stated twice: what the root has committed to under the version before ends with it.
     #[must_use]
     pub fn synced(
         &self,
@@ -456,7 +456,7 @@ impl Registry {
         Ok(Changed::Site(root))
     }
 
-    /// In another term of the registry no standby is in sync, and one may be the root: what is forgotten may say so. So
+    /// In another term of the registry no standby is in sync, and one may be the root: what is forgotten may state it. So
     /// the present epoch ends as that of a lost root does, and the site that recovers looks for its end.
     pub(crate) fn recover_regions(&mut self, version: Ballot) {
         let has_standby = |region: &Region| {
@@ -507,7 +507,7 @@ impl Registry {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
         self.check_can_order(site, region)?;
-        // The root gives its order to one site. That may have an epoch already, of which this registry knows nothing
+        // The root gives its order to one site. That may have an epoch already, of which this registry has nothing
         // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
         let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
         // There are no more positions than that.

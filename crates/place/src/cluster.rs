@@ -130,7 +130,7 @@ impl Survey {
         self.masters().flat_map(marked).collect()
     }
 
-    /// The masters that own a slot by their own word.
+    /// The masters that own a slot by their own report.
     pub fn owners(&self, slot: Slot) -> impl Iterator<Item = &NodeId> {
         let own = move |(id, view): &(&NodeId, &View)| {
             view.peers.get(*id).is_some_and(|me| me.slots.contains(slot))
@@ -152,7 +152,7 @@ impl Survey {
         SlotState { parts: self.masters().map(part).collect(), silent: self.silent() }
     }
 
-    /// A server's address, by its own word or another's.
+    /// A server's address, by its own report or another's.
     pub fn address(&self, id: &NodeId) -> Option<&Address> {
         let own = self.views.get(id).into_iter();
         own.chain(self.views.values()).find_map(|view| view.peers.get(id)?.address.as_ref())

@@ -247,7 +247,7 @@ impl<'a> Mover<'a> {
         Ok(rest)
     }
 
-    /// One order to a server; the owners afterwards say what came of it.
+    /// One order to a server; the owners afterwards show what came of it.
     async fn whole(
         &mut self,
         kind: Kind,

@@ -32,9 +32,9 @@ pub struct Part {
 /// A slot at all masters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotState {
-    /// The masters that answer, by their own word.
+    /// The masters that answer, by their own report.
     pub parts: BTreeMap<NodeId, Part>,
-    /// Masters, by the word of others, that do not.
+    /// Masters, by the report of others, that do not.
     pub silent: BTreeSet<NodeId>,
 }
 
@@ -173,7 +173,7 @@ impl SlotState {
             .flat_map(|part| part.owner.iter().chain(&part.migrating).chain(&part.importing))
     }
 
-    /// The masters that own it by their own word.
+    /// The masters that own it by their own report.
     fn owners(&self) -> Vec<&NodeId> {
         let own = self.parts.iter().filter(|(id, part)| part.owner.as_ref() == Some(*id));
         own.map(|(id, _)| id).collect()

@@ -164,7 +164,7 @@ impl View {
         self.peers.iter().find(|(_, peer)| peer.slots.contains(slot)).map(|(id, _)| id)
     }
 
-    /// Whether the server says of itself that it is a master.
+    /// Whether the server reports itself as a master.
     pub fn is_master(&self) -> bool {
         self.peers.get(&self.me).is_some_and(|me| me.replica_of.is_none())
     }

@@ -94,7 +94,7 @@ struct Node {
     child: Child,
     log: Receiver<String>,
     grpc: String,
-    /// What it said of its ports.
+    /// What it printed about its ports.
     ports: String,
     _office: TempDir,
 }
@@ -128,7 +128,7 @@ impl Node {
         after.split(',').next().unwrap().to_owned()
     }
 
-    /// What it says of its ports, once it does.
+    /// What it prints about its ports, once it does.
     fn wait_serving(&mut self) -> String {
         let mut before = Vec::new();
         while let Ok(line) = self.log.recv_timeout(LIMIT) {
@@ -186,7 +186,7 @@ fn keys_are_written_read_and_removed() {
     let found = json(&node.run(&["get", "car:7", "--json"]).out());
     assert_eq!(found, serde_json::json!({"key": "car:7", "value": "Pier 39", "version": version}));
 
-    assert_eq!(node.run(&["get", "absent"]).err(NO), "", "the code says it all");
+    assert_eq!(node.run(&["get", "absent"]).err(NO), "", "the code states it all");
     assert_eq!(node.run(&["del", "car:7", "absent"]).out(), "1\n");
     let again = node.run(&["del", "car:7"]);
     assert_eq!((again.code, again.out.as_str(), again.err.as_str()), (NO, "0\n", ""));
@@ -262,7 +262,7 @@ fn changes_are_told_as_they_happen() {
     let mut watch = node.command(&["watch", "car:", "--values", "--json", "--limit", "3"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
     let lines = lines_of(watch.stdout.take().unwrap());
-    // It says nothing when it begins, so it is given a reason to speak until it does.
+    // It prints nothing when it begins, so keys are written until it does.
     let first = (0..LIMIT.as_secs() * 10).find_map(|_| {
         node.run(&["put", "bus:1", "x"]).out();
         node.run(&["put", "car:1", "a"]).out();
@@ -347,13 +347,13 @@ fn a_node_in_another_region_is_refused_or_reported() {
     let ports = ["serve", "--redis", any, "--grpc", any, "--peer", any, "--admin", "off"];
     let mut other = portolan(&ports);
     other.arg("--data").arg(&data).args(["--site", "pier-39", "--region", "west"]);
-    // A node whose state lags behind its log knows its region a moment later, and reports it then.
+    // A node whose state lags behind its log learns its region a moment later, and reports it then.
     let mut child = other.stderr(Stdio::piped()).spawn().expect("the binary runs");
     let log = lines_of(child.stderr.take().unwrap());
     let mut lines = std::iter::from_fn(|| log.recv_timeout(LIMIT).ok());
     let said = lines.find(|line| line.contains("joined in the region east"));
     let (_, _) = (child.kill(), child.wait());
-    assert_says(&said.expect("it says so"), &["not with --region west"]);
+    assert_says(&said.expect("it reports that"), &["not with --region west"]);
     drop(start(&["--site", "pier-39"]));
 }
 
@@ -657,7 +657,7 @@ fn an_error_of_a_file_names_it_and_what_was_tried() {
     ] {
         let mut command = portolan(words);
         let reported = end(command.current_dir(&office)).err(code);
-        // Of --tls-ca the flag says which.
+        // Of --tls-ca the flag states which.
         let names_it = reported.contains(folder) || reported.contains("--tls-ca");
         assert!(names_it && reported.contains(says), "{words:?}: {reported}");
     }
@@ -691,7 +691,7 @@ fn what_is_wrong_with_a_configuration_is_named() {
         fs::write(&file, text).unwrap();
         let refused = run(&["check-config", "--config", name]).err(CANNOT_SERVE);
         let served = run(&["serve", "--config", name]).err(CANNOT_SERVE);
-        assert_eq!(refused, served, "both say the same");
+        assert_eq!(refused, served, "both report the same");
         refused
     };
     let unknown = refusal("site = \"a\"\n\n[raft]\nelction_timeout_ms = 3\n");

@@ -29,7 +29,7 @@ fn play(extra: &[&str]) -> Played {
     Played { stdout, report, _directory: directory }
 }
 
-/// How `lab verdict` ends for a file, and what it says.
+/// How `lab verdict` ends for a file, and what it prints.
 fn verdict(file: &Path) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_portolan"))
         .args(["lab", "verdict"])
@@ -125,7 +125,7 @@ impl Played {
         (name.to_owned(), cells[0].parse().unwrap(), cells[2].parse().unwrap())
     }
 
-    /// The file says what the summary says; with one value of the end changed it does not.
+    /// The file states what the summary states; with one value of the end changed it does not.
     fn assert_its_history_can_be_judged_and_spoiled(&self) {
         let file = self.report.join("history.jsonl");
         let (code, said) = verdict(&file);

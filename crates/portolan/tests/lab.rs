@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Says where two texts part, instead of printing both.
+/// Prints where two texts part, instead of printing both.
 #[track_caller]
 fn assert_same(what: &str, first: &str, second: &str) {
     if let Some(at) = (0..).zip(first.lines().zip(second.lines())).find(|(_, (a, b))| a != b) {

@@ -68,7 +68,7 @@ pub enum Bug {
     TrustOldDisks,
     /// A node that asks to be taken in replaces the member of its id, though that one answers.
     EvictTheLiving,
-    /// A leader shows a node that it has made a voter as one, while no other node knows of it.
+    /// A leader shows a node that it has made a voter as one, while no other node has that committed.
     ShowNewVoters,
     /// What another site answers is handed out without a read index of this node's own site.
     ForwardUnindexed,
@@ -127,7 +127,7 @@ pub enum Bug {
     RootForgetsOrdered,
     /// The root of causal keys releases what its standby, which is in sync, does not have.
     ReleasedEarly,
-    /// The root of causal keys says which position a write has before its standby has that.
+    /// The root of causal keys names the position of a write before its standby has that.
     ResolvedUnreleased,
     /// The root of causal keys answers a clear before its standby has the place of that.
     ClearedUnreleased,
@@ -156,7 +156,7 @@ pub enum Bug {
     CoveredHeld,
     /// A site answers reads of causal keyspaces that it does not hold.
     AnswersUnheld,
-    /// A site that passes a session's request on leaves out what its answer says that the session has seen and written.
+    /// A site that passes a session's request on leaves out what its answer states as seen and written by the session.
     ForwardedUnmerged,
     /// What a fetch of causal keys brings lacks what the root has ordered and not imported.
     FetchedUnfolded,

@@ -9,7 +9,7 @@
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
-//! the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 says why.
+//! the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 states why.
 
 use crate::causal::layout::Layout;
 use crate::deployment::failure_detector::FailureDetector;
@@ -57,7 +57,7 @@ pub(crate) enum Effect {
     Recover { without: Vec<SiteId> },
     /// The outcome of a request, for its origin.
     Settle(Origin, Result<Answer, Failure>),
-    /// Another site serves these slots: what waits for them need not wait for the state to say so.
+    /// Another site serves these slots: what waits for them need not wait for the state to show it.
     Owned { slots: SlotEpochs, by: SiteId },
     /// The state cannot be read: the node ends.
     Fail(String),

@@ -286,7 +286,7 @@ fn memory_loses_what_was_not_persisted() {
 #[test]
 fn damaged_memory_refuses_until_it_is_cleared() {
     let state = MemoryState::new();
-    state.damage("a test says so");
+    state.damage("a test asks for that");
     assert!(matches!(state.get(b"a"), Err(StateError::Damaged { .. })));
     assert!(matches!(state.commit(Batch::default()), Err(StateError::Damaged { .. })));
     state.clear().expect("clear");

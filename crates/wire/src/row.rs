@@ -16,7 +16,7 @@ pub fn encode(value: &impl Code) -> Vec<u8> {
     row
 }
 
-/// What a row says; `None`: it is no row of that type, or of another format.
+/// What a row contains; `None`: it is no row of that type, or of another format.
 pub fn decode<T: Code>(row: &Bytes) -> Option<T> {
     let mut input = Input::new(row.clone());
     let is_of_format = input.byte().ok()? == FORMAT;

@@ -1,6 +1,6 @@
 // Counters and values in all slots, through an unmodified go-redis ClusterClient, while slots move.
 //
-// The environment says what cluster.py describes. Nothing may go wrong but what the client repairs by
+// The environment contains what cluster.py describes. Nothing may go wrong but what the client repairs by
 // itself, and at the end every key holds what was written last and every counter what was added.
 package main
 

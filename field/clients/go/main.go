@@ -1,6 +1,6 @@
 // Every command of Portolan's Redis front, through an unmodified go-redis.
 //
-// Where the server is and how to come in is said by the environment: PORTOLAN_REDIS (host:port),
+// Where the server is and how to come in is in the environment: PORTOLAN_REDIS (host:port),
 // PORTOLAN_RESP (2 or 3), and, where they apply, PORTOLAN_CA, PORTOLAN_USER, PORTOLAN_PASSWORD.
 // The database must be empty, and is emptied at the end.
 package main

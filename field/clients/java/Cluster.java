@@ -1,7 +1,7 @@
 // Counters and values in all slots, through an unmodified JedisCluster or Lettuce RedisClusterClient
-// (the argument says which), while slots move.
+// (which one is the argument), while slots move.
 //
-// The environment says what cluster.py describes. Nothing may go wrong but what the client repairs by
+// The environment contains what cluster.py describes. Nothing may go wrong but what the client repairs by
 // itself, and at the end every key holds what was written last and every counter what was added.
 
 import io.lettuce.core.LettuceFutures;
@@ -50,7 +50,7 @@ public class Cluster {
       return cluster.get(key);
     }
 
-    /** A pipeline of Jedis follows no redirection (it says so), so it counts one by one. */
+    /** A pipeline of Jedis follows no redirection (its documentation states that), so it counts one by one. */
     public List<Long> addToAll(List<String> keys) {
       return keys.stream().map(cluster::incr).toList();
     }

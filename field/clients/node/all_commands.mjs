@@ -1,6 +1,6 @@
 // Every command of Portolan's Redis front, through an unmodified ioredis.
 //
-// Where the server is and how to come in is said by the environment: PORTOLAN_REDIS (host:port), and,
+// Where the server is and how to come in is in the environment: PORTOLAN_REDIS (host:port), and,
 // where they apply, PORTOLAN_CA, PORTOLAN_USER, PORTOLAN_PASSWORD. ioredis chooses the version of the
 // protocol by itself. The database must be empty, and is emptied at the end.
 
@@ -164,7 +164,7 @@ const parts = {
   async credentials() {
     if (!PORTOLAN_USER) return;
     const stranger = connect({ password: "wrong", lazyConnect: true, retryStrategy: null });
-    stranger.on("error", () => {}); // the rejection below says the same
+    stranger.on("error", () => {}); // the rejection below reports the same
     await assert.rejects(stranger.ping());
   },
 };

@@ -1,8 +1,8 @@
 // Counters and values in all slots, through an unmodified ioredis Cluster, while slots move.
 //
-// The environment says what cluster.py describes. Nothing may go wrong but what the client repairs by
+// The environment contains what cluster.py describes. Nothing may go wrong but what the client repairs by
 // itself, and at the end every key holds what was written last and every counter what was added.
-// With PORTOLAN_SKETCHES (a URL) the client is that of clients/ioredis, built where PORTOLAN_WRAPPER says.
+// With PORTOLAN_SKETCHES (a URL) the client is that of clients/ioredis, built at PORTOLAN_WRAPPER.
 
 import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 """Every command of Portolan's Redis front, through an unmodified redis-py.
 
-Where the server is and how to come in is said by the environment: PORTOLAN_REDIS (host:port),
+Where the server is and how to come in is in the environment: PORTOLAN_REDIS (host:port),
 PORTOLAN_RESP (2 or 3), and, where they apply, PORTOLAN_CA, PORTOLAN_USER, PORTOLAN_PASSWORD.
 The database must be empty, and is emptied at the end.
 """
@@ -34,7 +34,7 @@ def expect_error(text, call):
         answer = call()
     except redis.ResponseError as error:
         # redis-py takes some codes (ERR, EXECABORT) off the text and keeps others (WRONGTYPE).
-        assert text in str(error), f"{error} does not say {text!r}"
+        assert text in str(error), f"{error} does not contain {text!r}"
     else:
         raise AssertionError(f"{answer!r} instead of an error with {text!r}")
 

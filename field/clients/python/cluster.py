@@ -1,6 +1,6 @@
 """Counters and values in all slots, through an unmodified redis-py RedisCluster, while slots move.
 
-PORTOLAN_REDIS says where one node's cluster port is (host:port), PORTOLAN_RESP which protocol (2 or
+PORTOLAN_REDIS states where one node's cluster port is (host:port), PORTOLAN_RESP which protocol (2 or
 3), PORTOLAN_PREFIX what keys begin with. When it has gone over its keys once it makes the file
 PORTOLAN_STARTED, and goes on until the file PORTOLAN_STOP is there. Nothing may go wrong but what the
 client repairs by itself, and at the end every key holds what was written last and every counter what

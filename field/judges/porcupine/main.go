@@ -162,7 +162,7 @@ func operation(text []byte) (*porcupine.Operation, error) {
 	case "number":
 		err = json.Unmarshal(answered.Value, &out.number)
 	}
-	// What never returned may happen at the very end, where nobody sees whether it did.
+	// What never returned may happen at the very end, where no operation sees whether it did.
 	end := int64(math.MaxInt64)
 	if l.Return == nil {
 		out.got = "unknown"

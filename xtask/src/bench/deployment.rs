@@ -176,7 +176,7 @@ impl Deployment {
         for node in &self.sites[site].nodes {
             let (_, text) = node.admin("/metrics")?;
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            let line = line.ok_or_else(|| format!("/metrics does not say {name}"))?;
+            let line = line.ok_or_else(|| format!("/metrics does not contain {name}"))?;
             sum += line.trim().parse::<f64>().map_err(|e| format!("{name} {line}: {e}"))?;
         }
         Ok(sum)

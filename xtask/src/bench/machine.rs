@@ -65,5 +65,5 @@ pub(super) fn describe(data: &Path) -> Result<Machine, String> {
 pub(super) fn disk_bytes(folder: &Path) -> Result<u64, String> {
     let said = output("du", &["-s", "-B1", &folder.display().to_string()])?;
     let bytes = said.split_whitespace().next().and_then(|n| n.parse().ok());
-    bytes.ok_or_else(|| format!("du says {said:?}"))
+    bytes.ok_or_else(|| format!("du prints {said:?}"))
 }

@@ -13,7 +13,7 @@
 //! | `sites` | the sites, and the task that measures them |
 //! | `session` | what an application calls |
 //!
-//! A put that was sent and gets no answer is sent to other sites: the root knows whether it was made, by its number. Any other
+//! A put that was sent and gets no answer is sent to other sites: the root finds by its number whether it was made. Any other
 //! write is asked for again at the same site only, as no other one has a record of it. The rules and their numbers are those of
 //! the packages for other languages (docs/causal.md), except that their writes have no number.
 

@@ -1,6 +1,6 @@
 //! One request of a session to one site: to its nodes in turn, and what their answers mean for the session.
 //!
-//! A put may be of one site, or be sent to several ([`Elsewhere`]): then it has the number of the first one, and says in each
+//! A put may be of one site, or be sent to several ([`Elsewhere`]): then it has the number of the first one, and states in each
 //! attempt which one that is, and whether it may have been made there.
 
 use super::error::RoamingError;
@@ -55,7 +55,7 @@ pub(super) struct First<'a> {
     was_sent: bool,
 }
 
-/// What an attempt says of those before it.
+/// What an attempt states about those before it.
 #[derive(Clone, Copy)]
 struct Tried<'a> {
     /// The name of the site that is tried first.
@@ -65,7 +65,7 @@ struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    /// A later attempt says so at the first site, too: that may have left since, and be another one of this name.
+    /// A later attempt states that at the first site, too: that may have left since, and be another one of this name.
     fn tell(self, metadata: &mut MetadataMap) {
         metadata.insert(TRIED_KEY, self.first.clone());
         if self.was_sent {

@@ -30,7 +30,7 @@ pub(super) struct Inner {
     pub(super) callers: Vec<Caller>,
     pub(super) distances: Mutex<Distances>,
     pub(super) rule: Roaming,
-    /// The names as calls say them; fewer than sites: one of them cannot be a site's name.
+    /// The names as calls carry them; fewer than sites: one of them cannot be a site's name.
     pub(super) tried: Vec<MetadataValue<Ascii>>,
     /// Keyspaces whose puts are not sent elsewhere: they are not causal, or not at all sites.
     stay: Mutex<BTreeSet<String>>,

@@ -218,7 +218,7 @@ impl Callee {
         found.ok_or_else(|| status(&Refusal::NoKeyspace(name.to_owned()).into()))
     }
 
-    /// Waits until this node knows the keyspaces that there were when it started, within the call's time.
+    /// Waits until this node has the keyspaces that there were when it started, within the call's time.
     pub(crate) async fn know_keyspaces<T>(
         &self,
         request: &tonic::Request<T>,

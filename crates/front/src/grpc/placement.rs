@@ -18,12 +18,12 @@ const PINS_AT_ONCE: usize = 128;
 const STATES: Duration = Duration::from_secs(3);
 
 impl Callee {
-    /// The group of a key, by the keyspaces that this node knows.
+    /// The group of a key, by the keyspaces in this node's registry.
     fn group_of(&self, key: &Bytes) -> Group {
         Group::of_key(self.handle.catalog().of_key(key).id, key)
     }
 
-    /// The owner of a slot, as far as this node knows.
+    /// The owner of a slot, as far as this node has a record of it.
     async fn owner_of(&self, slot: Slot) -> Option<SiteId> {
         let map = self.handle.slot_map().await;
         map.into_iter().find(|(slots, _)| slots.contains(slot)).map(|(_, owner)| owner)

@@ -6,7 +6,7 @@ use model::{CausalCommand, Command, Condition, Expiry, Keyspace, NO_SITE, Positi
 use tonic::{Request, Status};
 use wire::grpc::{AGAIN_KEY, Invalid, TRIED_KEY};
 
-/// What a call says of the attempts of a put.
+/// What a call states about the attempts of a put.
 pub(super) struct Tried {
     /// The site that is tried first; empty: the asked one.
     first: String,
@@ -56,7 +56,7 @@ impl Callee {
         let status = self.handle.status();
         let first = match &status.deployment {
             _ if tried.first.is_empty() => None,
-            // At a later one the core knows whether this site has made the put, and the root if not.
+            // At a later one the core finds whether this site has made the put, and if not, the root does.
             Some(member) => Some(site_named(&member.registry, &tried.first)?)
                 .filter(|site| tried.again || *site != member.own),
             None => Some(NO_SITE),

@@ -72,7 +72,7 @@ fn every_command_answers_as_redis_does() {
 #[test]
 #[ignore = "needs a running Redis"]
 fn record() {
-    let address = std::env::var("RECORD_FROM").expect("RECORD_FROM says where Redis is");
+    let address = std::env::var("RECORD_FROM").expect("RECORD_FROM states where Redis is");
     let address = address.parse().expect("an address and a port");
     let mut connections = Connections { address, open: BTreeMap::new() };
     let mut recorded = String::new();

@@ -8,7 +8,7 @@
 //! be older than its past: it reads again, and in the end at the master. What it accepts brings the causal
 //! timestamp of the version along. A client that moves takes nothing but its timestamp.
 //!
-//! A shard here is a group of keys with the same holders, since a replica knows a shard's time only if it
+//! A shard here is a group of keys with the same replicas, since a replica has a shard's time only if it
 //! gets all of it. Heartbeats of the master keep the times of quiet shards going.
 //!
 //! *What shows:* a write takes the way to the datacenter, and a read after a write may, too.

@@ -129,7 +129,7 @@ fn cops_as_evaluated_loses_what_it_cannot_check() {
         ask(1, Ask::Write(1));
         assert!(ask(2, Ask::Read(1)).clock > 0);
         ask(2, Ask::Write(2));
-        // Site 3 knows nothing of key 1, by which key 2 depends on key 0.
+        // Site 3 has nothing of key 1, by which key 2 depends on key 0.
         let effect = ask(3, Ask::Read(2)).clock > 0;
         let cause = ask(3, Ask::Read(0)).clock > 0;
         assert_eq!((effect, cause), (lists == Lists::Direct, false), "{lists:?}");

@@ -144,7 +144,7 @@ pub enum Kind {
     /// Groups of the site's slots are lent to another site; after the span they stay there, are given
     /// back, or are lent on. Only where it is asked for.
     LendGroups,
-    /// An operator says which sites an adaptive keyspace is lent to, or that it is adaptive no more, or pins a group to a
+    /// An operator sets which sites an adaptive keyspace is lent to, or that it is adaptive no more, or pins a group to a
     /// site. Only where it is asked for.
     AlterRules,
 }

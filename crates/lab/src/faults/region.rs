@@ -28,7 +28,7 @@ pub(super) fn move_root<C>(
 }
 
 /// An operator chooses the standby of the root: mostly the nearest site, else the named one, or none; one time in five it
-/// takes over by an operator's word only.
+/// takes over by an operator's command only.
 pub(super) fn set_standby<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,

@@ -1,4 +1,4 @@
-//! An operator says where groups of keys may go: the sites that a keyspace is lent to, and pins.
+//! An operator sets where groups of keys may go: the sites that a keyspace is lent to, and pins.
 
 use model::{
     Alteration, Body, Group, KeyspaceSpec, Pin, Placement, Registry, RegistryChange, SiteId,

@@ -186,7 +186,7 @@ fn notes(world: &World, ran: &Ran, again: &str) -> Vec<String> {
     let mut notes = vec![
         "Time is virtual: links, disks and clocks take the times of the world, and computing takes \
          none. The sites run the code that a real node runs. Acknowledged means on disk at a \
-         majority of the site's nodes; reads are linearizable unless a group of clients says \
+         majority of the site's nodes; reads are linearizable unless a group of clients asks \
          otherwise. Each site keeps keys of its own."
             .to_owned(),
         format!(

@@ -203,7 +203,7 @@ pub fn run(world: &World, options: &Options) -> Ran {
     if let Err(panic) = ran {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        run.fail(format!("a core panicked: {}", text.unwrap_or("without a word")));
+        run.fail(format!("a core panicked: {}", text.unwrap_or("without a message")));
     }
     run.finish()
 }

@@ -1,4 +1,4 @@
-//! The causal keys of a run in the end: every site has imported the whole order, holds what it says, and what
+//! The causal keys of a run in the end: every site has imported the whole order, holds what that contains, and what
 //! sessions did is reported with the places of the writes.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -55,7 +55,7 @@ impl<C> Simulation<C> {
         self.nodes[node].process.as_ref()?.site.serves_group(group)
     }
 
-    /// Whether a node's site may have a group, by the rules of placement that the node knows.
+    /// Whether a node's site may have a group, by the rules of placement in the node's registry.
     #[must_use]
     pub fn may_have_group(&self, node: NodeIndex, group: &Group) -> bool {
         let process = self.nodes[node].process.as_ref();

@@ -67,7 +67,7 @@ impl<C> Simulation<C> {
             let name = self.label(asked.site);
             let what = format!(
                 "{name} held slot {slot} all the time, and an order to move it was answered for {name} \
-                 without a word of it"
+                 without a message of it"
             );
             self.failure.get_or_insert(what);
         }

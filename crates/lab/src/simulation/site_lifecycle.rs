@@ -236,7 +236,7 @@ impl<C> Simulation<C> {
             }
             entries.push(entry);
         }
-        // The latest registry that lists the site says how it went; one without it does not.
+        // The latest registry that lists the site states how it went; one without it does not.
         let plan = &mut self.sites[site].plan;
         plan.listed = plan.listed.max(latest);
         if entries.contains(&None) {

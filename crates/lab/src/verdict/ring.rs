@@ -34,12 +34,12 @@ pub fn judge(history: &History) -> Verdict {
                 "thinks that {first} comes next, and it is {} of {}",
                 next.point, next.site
             )),
-            (None, _) if !alone => Some("knows no site that comes next".to_owned()),
+            (None, _) if !alone => Some("has no site that comes next".to_owned()),
             (_, Some(known)) if *known != before.point => Some(format!(
                 "thinks that {known} is before it, and it is {} of {}",
                 before.point, before.site
             )),
-            (_, None) if !alone => Some("knows no site that is before it".to_owned()),
+            (_, None) if !alone => Some("has no site that is before it".to_owned()),
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -91,7 +91,7 @@ mod tests {
             broken(&[("1", Some("3"), &["3"]), ("2", Some("1"), &["3"]), ("3", Some("2"), &["1"])]);
         assert_eq!(passed, "point 1 of s1 thinks that 3 comes next, and it is 2 of s2.");
         let behind = broken(&[("1", Some("2"), &["2"]), ("2", None, &["1"])]);
-        assert_eq!(behind, "point 2 of s2 knows no site that is before it.");
+        assert_eq!(behind, "point 2 of s2 has no site that is before it.");
         // Two rings with no pointers to each other.
         let two = broken(&[
             ("1", Some("3"), &["3"]),

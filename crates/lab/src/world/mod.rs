@@ -572,6 +572,6 @@ site = \"a\"
 
     #[test]
     fn sites_have_as_many_nodes_as_are_allowed() {
-        assert_eq!(model::limits::NODES_MAX, 7, "the file's documentation says so");
+        assert_eq!(model::limits::NODES_MAX, 7, "the file's documentation states that");
     }
 }

@@ -184,7 +184,7 @@ impl TierFile {
         let [one] = given[..] else {
             let there = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
             return Err(Wrong::here(format!(
-                "link: exactly one of base_ms, uniform_ms, normal_ms, bands and matrix says how \
+                "link: exactly one of base_ms, uniform_ms, normal_ms, bands and matrix states how \
                  long a message travels; there is {there}"
             )));
         };

@@ -50,7 +50,7 @@ impl Script {
     }
 }
 
-/// What a key holds comes at a place of the order: whoever sees it there sees what comes before.
+/// What a key holds comes at a place of the order: a session that sees it there sees what comes before.
 #[test]
 fn what_is_fetched_does_not_show_before_its_place() {
     golden(

@@ -64,7 +64,7 @@ fn what_is_not_held_is_not_taken_for_absent() {
     );
 }
 
-/// One position says what a site has, whatever it holds: a session that has seen a place of what is not held is served, and
+/// One position states what a site has, whatever it holds: a session that has seen a place of what is not held is served, and
 /// what is held has its content.
 #[test]
 fn a_place_is_covered_only_where_its_keyspace_is_not_held() {

@@ -74,7 +74,7 @@ pub enum CausalCommand {
         pairs: Vec<(Bytes, Bytes)>,
     },
     /// What a root that has stopped has ordered of each site, at the site that is to be the root in its place, before
-    /// the order is given: a site that has imported the order may have kept less. What a site knows already stays.
+    /// the order is given: a site that has imported the order may have kept less. What a site has already stays.
     /// [`crate::Answer::Done`].
     Ordered {
         /// The epoch of the root that has stopped: in another one it is refused.
@@ -111,7 +111,7 @@ pub enum CausalCommand {
         /// The places.
         bridge: Bridge,
     },
-    /// What the root, or its standby, commits to while the registry says nothing else of the standby: under another
+    /// What the root, or its standby, commits to while the registry has nothing else of the standby: under another
     /// version it is refused, and ends. [`crate::Answer::Done`].
     Standby {
         /// The version ([`crate::Standby::since`]).
@@ -124,11 +124,11 @@ pub enum CausalCommand {
 /// What a root, or its standby, commits to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandbyStep {
-    /// The root releases nothing that the standby does not have, whether the registry says that it is in sync or not.
+    /// The root releases nothing that the standby does not have, whether the registry has it in sync or not.
     Hold,
     /// The standby takes nothing more of the order: what it has is what it goes on from, should it take over.
     Freeze,
-    /// A site that was restored from a backup gives positions, or is a standby, again: what the registry says was said since. `since`
+    /// A site that was restored from a backup gives positions, or is a standby, again: what the registry states was stated since. `since`
     /// is [`Ballot::FIRST`] if it is no standby.
     Rejoin {
         /// The epoch of its region: in another one it is refused.

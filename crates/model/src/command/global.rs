@@ -37,7 +37,7 @@ pub enum GlobalCommand {
     Lending(Lending),
 }
 
-/// A step of the loan of groups. The rules decide of each group by itself; what a command says of others counts
+/// A step of the loan of groups. The rules decide of each group by itself; what a command states about others counts
 /// all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lending {

@@ -81,7 +81,7 @@ pub enum RegistryChange {
     Registrar(SiteId),
     /// A site is to become the root of the region, as an operator wants it. The present root: it is to stay.
     MoveRoot(SiteId),
-    /// The root of a region is lost, as an operator says: its epoch ends without it. The site is to find out what there
+    /// The root of a region is lost, as an operator states: its epoch ends without it. The site is to find out what there
     /// is of the order. Nothing is changed if that epoch is over.
     Rebuild {
         /// The region.

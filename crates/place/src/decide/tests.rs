@@ -1,4 +1,4 @@
-//! One slot, three masters, and what clients say of them.
+//! One slot, three masters, and what clients report of them.
 
 use super::*;
 use crate::clients::{Latency, Sketches};

@@ -343,7 +343,7 @@ fn a_silent_server_is_left_alone_and_the_others_go_on() {
                     assert_eq!(trouble, Trouble::Silent(id(silent)));
                     assert_eq!(cluster, before);
                 }
-                // Only the silent server itself knows of the move, or has yet to learn of its end.
+                // Only the silent server itself has seen the move, or has yet to learn of its end.
                 (_, end) => {
                     assert_eq!(end, Next::Done);
                     assert_eq!(cluster.keys, before.keys);

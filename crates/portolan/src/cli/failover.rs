@@ -127,7 +127,7 @@ async fn forgotten(client: &Client, id: &str, json: bool) -> Result<(), Failed> 
     let lost = Lost::get(client, "", id).await?;
     if !lost.is_there() {
         return Err(Failed::usage(format!(
-            "there is no failover {id:?}, or every site knows of it and it is forgotten; `portolan failover \
+            "there is no failover {id:?}, or every site has recorded it and it is dropped; `portolan failover \
              list` shows those there are, and --at SITE the writes of a site that it lost"
         )));
     }

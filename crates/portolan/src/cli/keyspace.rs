@@ -171,7 +171,7 @@ pub(crate) struct Alter {
 pub(crate) struct Drop {
     /// Its name
     name: String,
-    /// Say again that everything in it may go
+    /// Confirm that everything in it may go
     #[arg(long, required = true)]
     yes: bool,
     #[command(flatten)]

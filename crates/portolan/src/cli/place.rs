@@ -252,7 +252,7 @@ fn listed(slots: &SlotSet) -> String {
     if slots.is_empty() { String::new() } else { slots.to_string() }
 }
 
-/// Slots by what is said of them.
+/// Slots by what is reported of them.
 fn grouped(slots: &[(Slot, String)]) -> Vec<(SlotSet, &str)> {
     let mut by_why: BTreeMap<&str, SlotSet> = BTreeMap::new();
     for (slot, why) in slots {

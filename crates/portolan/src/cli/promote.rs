@@ -105,11 +105,11 @@ impl Promote {
                 loss.silent.iter().filter(|site| !without.contains(*site)).collect();
             if let Some(site) = unasked.first() {
                 let what = format!("site {site} cannot be asked which slots it got from {name}");
-                let next = format!("bring it back, or say --without {site}");
+                let next = format!("bring it back, or give --without {site}");
                 return Err(Failed::no(Some(format!("{what}; {next}"))));
             }
             if !accept_loss && !prompt::agreed()? {
-                let what = "nothing was done; say --accept-loss to do it".to_owned();
+                let what = "nothing was done; give --accept-loss to do it".to_owned();
                 return Err(Failed::no(Some(what)));
             }
             // What was printed is accepted, and nothing that is worse.
@@ -152,7 +152,7 @@ impl Promote {
     }
 }
 
-/// The last failover of a site that the asked node knows of; `None` also if that cannot be asked.
+/// The last failover of a site that the asked node has a record of; `None` also if that cannot be asked.
 async fn failover_of(client: &Client, lost: &str) -> Option<v1::Failover> {
     let failovers = client.deployment().failovers().await.unwrap_or_default();
     failovers.into_iter().rfind(|one| one.lost == lost)

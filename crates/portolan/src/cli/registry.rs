@@ -87,7 +87,7 @@ impl Recover {
                  lost, both sides decide by themselves until they meet."
             ))?;
             if !yes && !prompt::agreed()? {
-                let what = "nothing was done; say --yes to do it".to_owned();
+                let what = "nothing was done; give --yes to do it".to_owned();
                 return Err(Failed::no(Some(what)));
             }
             let after = client.deployment().recover_registry(&without, true).await?;

@@ -153,7 +153,7 @@ impl Fronts {
         let cluster = redis::Options::of_cluster(config).map_err(Failed::cannot_serve)?;
         let cluster = cluster.map(|options| RedisFront::start(node, options));
         let redis_cluster = cluster.transpose().map_err(Failed::cannot_serve)?;
-        // The last one: where `/readyz` says that the node is ready, its other ports are open.
+        // The last one: once `/readyz` reports that the node is ready, its other ports are open.
         let admin = ports.admin.map(|address| Admin::open(node, address, tls.admin.as_ref()));
         let admin = admin.transpose().map_err(Failed::cannot_serve)?;
         Ok(Fronts { redis, redis_cluster, grpc, admin })

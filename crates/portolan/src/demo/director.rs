@@ -79,7 +79,7 @@ impl<'a> Director<'a> {
         }
     }
 
-    /// Goes on until the time is over and all has happened, or the user has seen enough. Says what
+    /// Goes on until the time is over and all has happened, or the user has seen enough. Reports what
     /// happened, and what was read back at a site that left.
     pub(super) async fn direct(mut self, args: &Args) -> Result<(Story, Audit), DemoError> {
         let terminal = DemoError::io("cannot draw on the terminal");

@@ -255,7 +255,7 @@ impl Outcome<'_> {
             writeln!(out, "{line}")?;
         }
         if !seen.failures.is_empty() {
-            writeln!(out, "attempts that failed, by what was said:")?;
+            writeln!(out, "attempts that failed, by their errors:")?;
         }
         for (why, count) in &seen.failures {
             writeln!(out, "  {count} × {why}")?;
@@ -542,7 +542,7 @@ fn slowest_after(kill: &Kill, measure: &Measure) -> f64 {
     seconds.map(|second| second.all.max_ms).fold(0.0, f64::max)
 }
 
-/// Says where the report is.
+/// Prints where the report is.
 pub(super) fn point_at(page: &Path, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "report: {}", page.display())
 }

@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(history.operations.len(), 3);
         let note = "of at most 3 operations: 2 reads and 1 attempts to write are left out";
         assert_eq!(history.marks[0].text, note);
-        // Nothing that was kept was read: of that no judge says that it is durable.
+        // Nothing that was kept was read: so no judge finds that durable.
         assert_eq!(verdicts(&history), ["holds", "undecided"]);
     }
 

@@ -243,7 +243,7 @@ mod tests {
         }
         assert!(trips.read(1, FOLLOWED, &shows(5, 0)));
         assert_eq!(trips.writing(1), (1, 5));
-        assert!(trips.read(0, CAUSE, &Reply::Null), "it knows of nothing");
+        assert!(trips.read(0, CAUSE, &Reply::Null), "it has a record of nothing");
         assert!(trips.read(0, FOLLOWED, &shows(1, 5)));
         assert!(!trips.read(0, CAUSE, &shows(4, 0)), "the one that it follows has seen the fifth");
         assert!(trips.read(0, CAUSE, &shows(5, 0)));

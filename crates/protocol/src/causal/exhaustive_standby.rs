@@ -61,7 +61,7 @@ enum Change {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Site {
-    /// What it knows of the registry.
+    /// What it has of the registry.
     region: Region,
     /// What it has imported, and where that ends.
     imported: Vec<u8>,
@@ -78,7 +78,7 @@ struct State {
     sites: [Site; SITES],
     /// The order of the root, and that of the standby once it is the root.
     orders: [Vec<u8>; 2],
-    /// The root: under which version it holds, since which end of its order; what it knows of the standby; how
+    /// The root: under which version it holds, since which end of its order; what it has from the standby; how
     /// much it has sent.
     held: Option<Ballot>,
     held_from: usize,
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// The site that orders, as a site knows: if that knows of no other one.
+    /// The site that orders, as a site has recorded: if it has no other one.
     fn root_of(&self, site: usize) -> Option<usize> {
         let region = &self.sites[site].region;
         let root = [ROOT, STANDBY].into_iter().find(|root| id(*root) == region.root)?;

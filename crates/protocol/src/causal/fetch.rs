@@ -44,7 +44,7 @@ struct Want {
     due: Duration,
 }
 
-/// What a site's leader knows of the keys that it holds on demand, beside the state.
+/// What a site's leader has about the keys that it holds on demand, beside the state.
 #[derive(Debug, Default)]
 pub(crate) struct Fetch {
     epoch: u16,

@@ -2,7 +2,7 @@
 //! places. A site asks for what it lacks, and needs nothing that it is sent in vain. So this may be lost, or wrong.
 //!
 //! A site holds a key once it has fetched it; or if it asks for the content of a write to it, after a change of leaders.
-//! What it says that it has evicted it holds no more.
+//! It no longer holds what it reports as evicted.
 
 use model::{CausalWrite, Effect, KeyspaceId, Mark, NO_SITE, SiteId, key_hash, limits};
 use std::collections::{BTreeMap, BTreeSet};

@@ -415,7 +415,7 @@ mod tests {
         let (mut import, region) = (Import::default(), region(3));
         let mut store = Store::of(3);
         let first = import.poll(AT(0), &store, &region);
-        assert_eq!(report(&first), Some((0, 0, true)), "a leader begins by saying where it is");
+        assert_eq!(report(&first), Some((0, 0, true)), "a leader begins by reporting where it is");
         import.take_places(&places(0, &[(2, 4), (3, 1), (2, 5)]), AT(10), &region);
         import.take_writes(SiteId(2), vec![write(5)]);
         let waits = import.poll(AT(20), &store, &region);

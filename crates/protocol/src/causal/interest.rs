@@ -9,7 +9,7 @@
 //! its write is waited for   is covered without one     applied: 32, which a token may name
 //! ```
 //!
-//! *Coverage.* Each site goes through the whole order, so that one position says what it has, whatever it holds. The root names the
+//! *Coverage.* Each site goes through the whole order, so that one position states what it has, whatever it holds. The root names the
 //! keyspace of each place as soon as any keyspace is held by some sites only ([`wire::causal::Places`]), and the site decides by
 //! that: the root cannot be wrong about what a site holds. Where the keyspace is not named, the write is waited for.
 //!

@@ -32,7 +32,7 @@
 //! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
 //! | [`roots`] | the root's leader | has another site go on with the order |
 //! | [`standby`] | the leaders of the root and of its standby | has the standby in sync, and take over when the root is lost |
-//! | [`rejoin`] | the leader of a restored site | has the registry say that it is neither root nor standby of its life before |
+//! | [`rejoin`] | the leader of a restored site | has the registry state that it is neither root nor standby of its life before |
 //! | [`fetch`] | each site's leader | has the root order what keys hold that are wanted here, and evicts others |
 //! | [`hints`] | the root's leader | which keys sites hold on demand, to send them writes unasked |
 //! | [`interest`] | all | which keyspaces a site holds; what it does not hold takes its place without content |
@@ -208,7 +208,7 @@ pub(crate) struct Region {
     pub(crate) epoch: u16,
     /// Whether this site, if it is the root, has all that it needs for that.
     pub(crate) has_begun: bool,
-    /// The root before is lost: the sites say how far they are, and nothing is ordered.
+    /// The root before is lost: the sites report how far they are, and nothing is ordered.
     pub(crate) is_rebuilding: bool,
     /// Its sites.
     pub(crate) layout: Arc<Layout>,

@@ -1,8 +1,8 @@
 //! The order goes on without the site that had it: at the leader of the site that is to be the root.
 //!
-//! An operator says that the root is lost, and which site is to look after the order. The registry ends the root's
-//! epoch at once ([`model::RegistryChange::Rebuild`]): a site that knows of that imports nothing of it any more, so
-//! that how far it says it is does not change ([`Reached`], in the new epoch). Once every site has said so, or was not
+//! An operator states that the root is lost, and which site is to look after the order. The registry ends the root's
+//! epoch at once ([`model::RegistryChange::Rebuild`]): a site that has that version imports nothing of it any more, so
+//! that the position that it reports does not change ([`Reached`], in the new epoch). Once every site has reported, or was not
 //! seen for ten seconds, the farthest one has the longest part of the order that any site has:
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! is lost if its origin has imported it with its place, and ordered again if not.
 //!
 //! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that gets its keys anew
-//! while the root is lost has dropped own writes for what it does not show yet. So it is never the farthest: it says that
+//! while the root is lost has dropped own writes for what it does not show yet. So it is never the farthest: it reports that
 //! it has nothing.
 
 use super::reports::{Ask, Reports};
@@ -30,7 +30,7 @@ const SILENT: Duration = Duration::from_secs(10);
 /// A change of the registry without effect is asked for again after this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the leader of a root in the place of a lost one knows.
+/// What the leader of a root in the place of a lost one has.
 #[derive(Debug, Default)]
 pub(super) struct Rebuild {
     reports: Reports,
@@ -111,7 +111,7 @@ impl Rebuild {
     /// What it waits for, for people.
     pub(super) fn waits_for(&self) -> Option<&'static str> {
         self.waits_for.map(|what| match what {
-            Waits::Reports => "waits for each site's word how far it has the order, ten seconds at most",
+            Waits::Reports => "waits for each site's report how far it has the order, ten seconds at most",
             Waits::Another => {
                 "waits for a site that holds all causal keyspaces and has them whole: this one got them anew when the root \
                  was lost"
@@ -166,7 +166,7 @@ mod tests {
         let (asks, change) = rebuild.poll(AT(0), &store, &region);
         assert_eq!((asks.len(), change), (2, None), "both are asked");
         report(&mut rebuild, 2, 5, AT(1));
-        assert_eq!(rebuild.poll(AT(1), &store, &region).1, None, "one has said nothing");
+        assert_eq!(rebuild.poll(AT(1), &store, &region).1, None, "one has reported nothing");
         assert!(rebuild.waits_for().is_some());
         report(&mut rebuild, 3, 7, AT(1));
         let to_third = RegistryChange::Rebuild { region: ID, epoch: 65, to: SiteId(3) };

@@ -1,12 +1,12 @@
 //! A site that was restored from a backup takes its part in the region again: at its leader.
 //!
-//! Since the backup was made it may have been the root, and the standby in sync; and what it knows of the registry is as old. What
-//! the registry says of it counts again once that was said since it was restored. So it has the registry read by most of the
+//! Since the backup was made it may have been the root, and the standby in sync; and its copy of the registry is as old. What
+//! the registry states about it counts again once that was written since it was restored. So it has the registry read by most of the
 //! registrars first, by a change without effect. If that names this site as
 //!
 //! - *the root*, the epoch ends as that of a lost root does ([`super::rebuild`]): the site that is farthest goes on, this one
-//!   perhaps. It waits until all others say how far they are, or the standby that is in sync does, which has all that was released.
-//! - *the standby*, the registry is made to say that it is not in sync, under another version. What the root knew of it
+//!   perhaps. It waits until all others report how far they are, or the standby in sync does, which has all that was released.
+//! - *the standby*, the registry is changed to state that it is not in sync, under another version. What the root knew of it
 //!   before counts no more then ([`super::standby`]).
 //!
 //! From there on it is a site like the others, and commits to that ([`model::StandbyStep::Rejoin`]). Until then it gives no
@@ -33,7 +33,7 @@ pub(super) enum Step {
     Propose(CausalCommand),
 }
 
-/// What the leader of a restored site knows.
+/// What the leader of a restored site has.
 #[derive(Debug, Default)]
 pub(super) struct Rejoin {
     reports: Reports,
@@ -131,7 +131,7 @@ impl Rejoin {
     pub(super) fn waits_for(&self) -> &'static str {
         match self.waits_for_others {
             true => {
-                "the site was restored from a backup, and is the root: it waits until all others say how far they have the \
+                "the site was restored from a backup, and is the root: it waits until all others report how far they have the \
                  order. `portolan region rebuild --force` does not wait for those that are lost"
             }
             false => "the site was restored from a backup: most of the registrars must answer",

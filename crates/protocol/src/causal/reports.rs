@@ -1,8 +1,8 @@
 //! How far each site is in the order, as its leader has reported: asked for once a second while it is needed, as
 //! nothing flows in a region without writes.
 //!
-//! A report is durable where it comes from, and a site has no less than it said: old ones do no harm. One that was restored from a
-//! backup does: it says less for longer than a new leader, which has not applied all of its log yet.
+//! A report is durable where it comes from, and a site has no less than it reported: old ones do no harm. One that was restored from a
+//! backup does: it reports less for longer than a new leader, which has not applied all of its log yet.
 
 use super::{AGAIN, Region};
 use model::{Position, SiteId};
@@ -21,17 +21,17 @@ pub(super) struct Ask {
     pub(super) again: bool,
 }
 
-/// A site that has said less for so long has less.
+/// A site that has reported less for so long has less.
 const LESS_FOR: Duration = Duration::from_secs(2);
 
-/// Since when a site says less than before.
+/// Since when a site reports less than before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
     less_since: Option<Duration>,
 }
 
 impl Heard {
-    /// How far a site is that was known to be somewhere, by what it says now.
+    /// How far a site is that was known to be somewhere, by what it reports now.
     pub(super) fn hear(&mut self, known: Position, says: Position, now: Duration) -> Position {
         if says >= known {
             self.less_since = None;
@@ -42,7 +42,7 @@ impl Heard {
     }
 }
 
-/// What the sites of a region have said in one epoch.
+/// What the sites of a region have reported in one epoch.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     epoch: u16,
@@ -83,7 +83,7 @@ impl Reports {
         }
     }
 
-    /// What a site has said counts no more.
+    /// What a site has reported counts no more.
     pub(super) fn forget(&mut self, site: SiteId) {
         self.known.remove(&site);
     }

@@ -164,7 +164,7 @@ pub(crate) struct Sizes {
     pub(crate) chunk_bytes_max: usize,
 }
 
-/// What a root's leader knows of the sites, for trimming and resyncs.
+/// What a root's leader has about the sites, for trimming and resyncs.
 #[derive(Debug)]
 pub(crate) struct Resync {
     planted: Planted,
@@ -470,7 +470,7 @@ impl Place {
         let is_there = self.sent <= state.applied() || planted.is(Bug::ResyncSwitchedEarly);
         if !has_all && is_there && bytes <= bytes_max {
             if self.records == Left::All {
-                // What is on its way of the order says what became of them since.
+                // What is on its way of the order contains what became of them since.
                 items.splice(0..0, state.retries());
             }
             let after = match &self.records {

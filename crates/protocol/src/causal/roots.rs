@@ -15,7 +15,7 @@
 //! epoch, and one that is not gets its keys anew.
 //!
 //! Whatever fails, one of two things is left to do, and both are right. Before the order is given, the root goes on, as
-//! no other site was asked anything. Afterwards only the registry can say who goes on: the change names the epoch
+//! no other site was asked anything. Afterwards only the registry decides which site goes on: the change names the epoch
 //! that ends, so that the first one counts and all others do nothing. If the other site cannot be the root any more
 //! (it leaves, or has not reported that it has all), the root takes the next epoch itself.
 //!
@@ -25,7 +25,7 @@
 //! The order is given to one site, and that is kept: a registry that was recovered may have forgotten that this site
 //! is the root already. So no other site is asked to go on, in the epoch that it has or gets, or the root
 //! itself, in an epoch that none of the forgotten ones is ([`model::EPOCHS_SKIPPED`]). A root that has imported more
-//! than it ordered knows that the other one was the root, and waits for it.
+//! than it ordered finds that the other one was the root, and waits for it.
 //!
 //! A leader that takes over finds all of it in the state, and asks the sites how far they are.
 
@@ -73,7 +73,7 @@ struct Hand {
     is_there: bool,
 }
 
-/// What a root's leader knows, to let another site go on.
+/// What a root's leader needs to let another site go on.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     planted: Planted,

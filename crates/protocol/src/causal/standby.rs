@@ -11,7 +11,7 @@
 //!      └── no answer for 3 s ────┴─────────────────────────────────────────┘              the standby is the root
 //! ```
 //!
-//! *Held*: the root has committed that it releases nothing without the standby, before it asks the registry to say that the
+//! *Held*: the root has committed that it releases nothing without the standby, before it asks the registry to state that the
 //! standby is in sync. So no leader of the root releases on without it while that is under way. What was released before lies
 //! in the order that the leader sees then, and the standby must have all of it.
 //!
@@ -86,7 +86,7 @@ struct Handed {
     is_there: bool,
 }
 
-/// What the leader of a root, or of its standby, knows.
+/// What the leader of a root, or of its standby, has.
 #[derive(Debug, Default)]
 pub(crate) struct Standbys {
     planted: Planted,
@@ -134,7 +134,7 @@ impl Standbys {
         let since = region.standby.map(|standby| standby.since);
         if (self.epoch, self.since) != (region.epoch, since) {
             self.begin(region.epoch, since);
-            // It may have been restored to less than it had said.
+            // It may have been restored to less than it had reported.
             let unsynced = region.standby.filter(|standby| !standby.in_sync);
             unsynced.into_iter().for_each(|standby| self.reports.forget(standby.site));
         }
@@ -213,7 +213,7 @@ impl Standbys {
         steps
     }
 
-    /// How long a place has waited for the standby by now, without a word of it.
+    /// How long a place has waited for the standby by now, without a report of it.
     fn waited(&mut self, now: Duration, last: Position, region: &Region) -> Option<Duration> {
         if !region.holds() || self.acknowledged >= last {
             self.waits = None;
@@ -256,7 +256,7 @@ impl Standbys {
         Some(Step::Hand { id, to, command: CausalCommand::Ordered { epoch: region.epoch, sites } })
     }
 
-    /// The registry is to say that the standby is in sync, or that it is not.
+    /// The registry is to state that the standby is in sync, or that it is not.
     fn sync(
         &mut self,
         now: Duration,

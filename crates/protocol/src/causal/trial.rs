@@ -25,7 +25,7 @@ pub enum Bug {
     RootUndrained,
     /// A root releases what its standby, which is in sync, does not have.
     ReleasedEarly,
-    /// A root says which position a write has before that is released.
+    /// A root names the position of a write before that is released.
     ResolvedUnreleased,
     /// A standby is in sync before it has what was released without it.
     InSyncEarly,

@@ -162,7 +162,7 @@ mod tests {
         }
         let choice = RegistryChange::Backup(SiteId(1), BackupChoice::At(next));
         registry.change(&choice).unwrap();
-        assert_eq!(backup_of(&registry, SiteId(1)), Some(next), "an operator knows better");
+        assert_eq!(backup_of(&registry, SiteId(1)), Some(next), "an operator's choice goes first");
         registry.change(&RegistryChange::Backup(SiteId(1), BackupChoice::Next)).unwrap();
         registry.sites.iter_mut().for_each(|site| site.failure_domain = domain("hall"));
         assert_eq!(backup_of(&registry, SiteId(1)), Some(next), "there is no other domain");

@@ -175,7 +175,7 @@ mod tests {
         registry.change(&pin(BESIDE)).unwrap();
         let pinned = Some(PlacementBar::Pinned);
         assert_eq!(bars(&registry), [pinned, None, elsewhere, pinned]);
-        // An operator who names the site knows of its failure domain.
+        // An operator who names the site has regarded its failure domain.
         registry.change(&RegistryChange::Backup(HOME, BackupChoice::Off)).unwrap();
         assert_eq!(bars(&registry), [pinned, None, elsewhere, pinned]);
         // What users of the data are promised goes before a pin.

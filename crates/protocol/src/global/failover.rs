@@ -81,7 +81,7 @@ pub(crate) struct Wanted {
     pub(crate) by: SiteId,
     pub(crate) without: Vec<SiteId>,
     pub(crate) accept: bool,
-    /// What the operator was shown would be taken; `None`: whatever the reports before it is opened say is
+    /// What the operator was shown would be taken; `None`: whatever the reports before it is opened contain is
     /// accepted.
     pub(crate) reported: Option<Vec<Taken>>,
     /// The operator's number for it: a repetition under it returns the outcome.

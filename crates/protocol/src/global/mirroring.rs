@@ -101,7 +101,7 @@ pub struct Progress {
     pub whole: u32,
     /// Revisions that the backup does not have yet.
     pub behind: u64,
-    /// How long ago it was in step; `None`: never as far as this leader knows.
+    /// How long ago it was in step; `None`: never since this leader began.
     pub in_step_ago: Option<Duration>,
     /// Bytes that were sent by this leader.
     pub sent_bytes: u64,
@@ -366,7 +366,7 @@ impl Transfer {
         }
     }
 
-    /// The last chunk after which the backup was caught up, if it has said since then which slots are
+    /// The last chunk after which the backup was caught up, if it has reported since then which slots are
     /// complete.
     fn safe(&self) -> Option<CaughtUp> {
         self.safe.filter(|safe| safe.sequence >= self.source.complete_since)

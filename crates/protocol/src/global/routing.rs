@@ -535,7 +535,7 @@ impl Routing {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(_))
                 if group.as_ref().is_some_and(|group| self.borrowers.drop_at(group, site)) =>
             {
-                // The owner of its slot knows better, once the loan has come to its end there.
+                // The owner of its slot has a newer record, once the loan has come to its end there.
                 one.silent_borrower = None;
                 self.rest(id, now);
                 None

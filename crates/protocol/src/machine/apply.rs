@@ -200,7 +200,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         Ok(Answer::Steps(outcomes))
     }
 
-    /// Whether the keys of a transaction are as its guards say.
+    /// Whether the keys of a transaction are as its guards require.
     pub(crate) fn guards_hold(&mut self, place: Place, guards: &[Guard]) -> Result<bool, Stopped> {
         for guard in guards {
             check_key(&guard.key)?;

@@ -2,7 +2,7 @@
 //!
 //! Changes are kept for a keyspace while it has a cursor, behind which its consumer has seen
 //! everything. They are trimmed behind the slowest cursor, and past
-//! [`limits::CHANGES_RETAINED_MAX`] from the longest log whatever its cursors say: a dead consumer
+//! [`limits::CHANGES_RETAINED_MAX`] from the longest log wherever its cursors are: a dead consumer
 //! must not fill the disk. Trimming is done piece by piece with the entries that follow; what a
 //! consumer may ask for is decided at once, by `kept_after`.
 //!
@@ -201,7 +201,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         Ok(())
     }
 
-    /// Removes the oldest changes of a log. Says how many, and up to which revision.
+    /// Removes the oldest changes of a log. Returns how many, and up to which revision.
     fn trim(
         &mut self,
         id: KeyspaceId,

@@ -141,7 +141,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         self.overlay.put(cell.at, row);
     }
 
-    /// Removes a key, and leaves an expiry that sites agree on, or none. Says whether the key was there.
+    /// Removes a key, and leaves an expiry that sites agree on, or none. Returns whether the key was there.
     pub(crate) fn erase_agreed(
         &mut self,
         cell: Cell,
@@ -200,7 +200,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         version
     }
 
-    /// Removes a key. Says whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(crate) fn erase(&mut self, cell: &mut Cell, change: ChangeKind) -> bool {
         let Some(record) = cell.record.take() else { return false };
         let key = cell.key();

@@ -19,7 +19,7 @@
 //! | `query` | questions, on any thread |
 //! | `tables`, `records`, `head`, `overlay` | where it all lies in the state |
 //!
-//! It knows no mode and no deployment: what a site knows of those is a [`ModeState`], composed by
+//! It names no mode and no deployment: what a site has of those is a [`ModeState`], composed by
 //! `site`.
 //!
 //! Left out: what is linearizable. The replica decides whether a state is new enough to answer

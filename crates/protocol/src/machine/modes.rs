@@ -1,7 +1,7 @@
 //! What the machine needs of the modes of its site, whichever those are.
 //!
 //! A mode owns its rows, its family of commands and what readers may see of both. The machine hands it the
-//! batch under way where it has a say: before an entry, at a command of its own, where a key of a slot lies,
+//! batch under way where it takes part: before an entry, at a command of its own, where a key of a slot lies,
 //! when a keyspace begins, is cleared or ends. `site` composes the modes in one closed type; there is no
 //! list of plugins.
 
@@ -14,7 +14,7 @@ use model::{Answer, Command, Epoch, KeyspaceId, KeyspaceSpec, Refusal, Revision,
 use std::fmt;
 use storage::state::{Read, State};
 
-/// What a site knows of its modes, and what they do to the state.
+/// What a site has of its modes, and what they do to the state.
 pub trait ModeState: Sized + fmt::Debug {
     /// What readers see of the machine and of the modes.
     type Published: Publish<Self>;
@@ -34,7 +34,7 @@ pub trait ModeState: Sized + fmt::Debug {
     /// Whether the writes to such a keyspace are applied by the mode: by [`ModeState::execute`].
     fn owns_writes(spec: &KeyspaceSpec) -> bool;
 
-    /// Time has come to where the entry under way says: what of the mode's own is due by then.
+    /// Log time is at that of the entry under way: what of the mode's own is due by then.
     ///
     /// # Errors
     /// When the state fails.
@@ -58,7 +58,7 @@ pub trait ModeState: Sized + fmt::Debug {
     /// [owns](ModeState::owns_writes).
     ///
     /// # Errors
-    /// As the command says.
+    /// Those of the command.
     fn execute<S: State>(
         at: &mut Applying<'_, S, Self>,
         command: &Command,

@@ -179,7 +179,7 @@ pub(crate) fn answer<R: Read>(
 
 /// A page over several slots of a global keyspace, in the order of the slots.
 ///
-/// The next page's first key says by its own slot, and its tag, where to go on.
+/// The next page's first key shows by its slot and its tag where to resume.
 pub(crate) fn scan_slots<R: Read>(
     read: &R,
     log_time_ms: u64,
@@ -252,7 +252,7 @@ impl<R: Read> ReadContext<'_, R> {
     fn is_there(&self, record: &Record) -> Result<bool, Stopped> {
         let Some(ms) = record.expires_ms else { return Ok(true) };
         if record.expiry_of.is_some() {
-            // It goes when the order of the sites says so.
+            // It goes when the order of the sites contains that.
             return Ok(!record.is_vacant);
         }
         if ms <= self.log_time_ms {
@@ -295,7 +295,7 @@ impl<R: Read> ReadContext<'_, R> {
 
     /// A page ends after so many keys were looked at, or so many bytes of them: matching or not,
     /// returned or not, so that no filter makes it long.
-    /// Says how many keys it looked at, too.
+    /// Returns how many keys it looked at, too.
     fn scan(&self, page: &Page<'_>, answer_bytes: &mut usize) -> Result<(usize, Answer), Stopped> {
         let glob = page.filter.glob.as_deref();
         let prefix = glob.map(literal_prefix).unwrap_or_default();

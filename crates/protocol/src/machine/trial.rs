@@ -1,6 +1,6 @@
 //! Bugs of the state machine that are put in on purpose, for trials.
 
-/// A bug to be found. What each does is said where a site's are named.
+/// A bug to be found. What each does is described where a site's are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     ApplyTwice,

@@ -6,7 +6,7 @@
 //! want its place. 2^18 profiles and the slots are 18 MB.
 //!
 //! An access is counted once. One that another site forwards is that site's. A client that asks the owner
-//! directly says by its sketch where it is, else its address may; otherwise nothing is known of its place, and
+//! directly states by its sketch where it is, else its address may; otherwise nothing is known of its place, and
 //! nothing is counted. (As the owner's own it would hold the group where it is for ever.)
 
 use super::latencies::Site;

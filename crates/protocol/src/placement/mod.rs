@@ -6,7 +6,7 @@
 //! that its users wait, in milliseconds per second. The solver finds the site where that is least, and the
 //! moves that are worth making.
 //!
-//! Pure and deterministic: values in, values out. Nothing here knows a mode, a clock, a message or a server.
+//! Pure and deterministic: values in, values out. Nothing here uses a mode, a clock, a message or a server.
 //! Time comes in as numbers, and so does how much work a call may do.
 //!
 //! # The way of a decision

@@ -5,7 +5,7 @@
 //! time in which they were counted, as a count without it is no rate.
 //!
 //! A client can send anything. A sketch with a value that cannot be is refused as a whole and counted: what it
-//! says otherwise is worth nothing.
+//! states otherwise is worth nothing.
 //!
 //! DDSketch: Masson, Rim, Lee: *`DDSketch`: a fast and fully-mergeable quantile sketch*, VLDB 2019.
 

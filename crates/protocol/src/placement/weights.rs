@@ -1,6 +1,6 @@
 //! One vote for each client of a group, against liars.
 //!
-//! What clients say of their own accesses can be false, and one that names a group a million times would have
+//! What clients state about their own accesses can be false, and one that names a group a million times would have
 //! it. With equal weights each authenticated client of a group counts as much as any other, so where half of a
 //! group's clients are, is an optimal place (in a metric): liars cannot move a group away from a site that has
 //! as many honest clients of it.

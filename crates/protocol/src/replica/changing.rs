@@ -5,13 +5,13 @@
 //! leaves nodes behind of which only a majority of the voters of before elects. A site of a node and a
 //! witness that has just been given its second node would stand still; so would a site of four of which one
 //! that is dead was removed: two of four. So a leader shows the list of before, and does not answer that the change
-//! is done, until a majority of the voters has answered that it knows. An operator who waits for that may take away
+//! is done, until a majority of the voters has answered that it has it committed. An operator who waits for that may take away
 //! as many machines as the list can spare.
 //!
 //! A later leader cannot tell whether a majority knew. It waits for the same answers; one that has started since, or
 //! got a snapshot, has not the list of before, and shows no other voter until then. A leader proposes no further change meanwhile.
 //!
-//! Left out on purpose: what a node knows to be committed it may forget when it loses power within a few
+//! Left out on purpose: what a node has as committed it may forget when it loses power within a few
 //! milliseconds. That and the loss of the leader's disk at the same moment are two failures. A node that does not
 //! lead shows the list that it goes by.
 
@@ -68,7 +68,7 @@ impl<R: LogReader> Replica<R> {
         }
     }
 
-    /// Whether a majority of the voters has answered this leader that it knows of a change.
+    /// Whether a majority of the voters has answered this leader that it has a change committed.
     fn is_known(&self, last: &LastChange) -> bool {
         let voters = &self.members.voters;
         let knows = |node: &&u64| self.raft.committed_at(NodeId(**node)) >= last.index;

@@ -265,7 +265,7 @@ mod tests {
         assert!(matches!(outcome(None), Err(Failure::Unknown { .. })));
         let request = RequestId { client: ClientId(8), sequence: 1, acknowledged_below: 0 };
         let reported = Err(Failure::Refused(Refusal::RequestForgotten));
-        assert_eq!(outcome(Some(request)), reported, "who numbered it knows what that means");
+        assert_eq!(outcome(Some(request)), reported, "the client that numbered it can judge it");
     }
 
     #[test]

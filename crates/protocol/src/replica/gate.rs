@@ -28,7 +28,7 @@ pub trait Readable {
     /// The keyspaces.
     fn catalog(&self) -> Arc<Catalog>;
 
-    /// How the clocks of this site go, as its core said last.
+    /// How the clocks of this site go, as its core last reported.
     fn pace(&self) -> Pace;
 
     /// Answers a query; a key that is due by this log time stops it.
@@ -118,7 +118,7 @@ impl ReadGate {
                 reader.note_read(asker, keyspace, query);
                 Some(answer)
             }
-            // The core meets the same and knows what is next: another site is asked, a key is fetched, an entry is
+            // The core meets the same and decides what is next: another site is asked, a key is fetched, an entry is
             // waited for, or the request is refused.
             Err(_) => None,
         }

@@ -50,7 +50,7 @@ pub(crate) enum Wanted {
         /// Also a voter that answers, while others do not.
         force: bool,
         asked_at_tick: u64,
-        /// A voter that answers waits until this tick of the leader's for a word of each of the others, unless one is
+        /// A voter that answers waits until this tick of the leader's for a message of each of the others, unless one is
         /// known to be lost.
         refuse_at_tick: u64,
         id: Option<RequestId>,
@@ -304,7 +304,7 @@ pub(crate) fn check_remove(members: &Members, node: NodeId) -> Result<(), Member
     }
 }
 
-/// Whether the voters that remain without a node have all sent a word since it was asked. Without that a voter that
+/// Whether the voters that remain without a node have all sent a message since it was asked. Without that a voter that
 /// answers stays, unless its removal is forced: each such step brings the site nearer to having no majority, and often
 /// it is another one that was meant. Earlier words do not count: one that died a moment ago is missed soon.
 fn remaining(

@@ -11,7 +11,7 @@
 //! - [`snapshots`]: for a log that is long and for nodes that lag;
 //! - [`recovery`]: what a replica does with its disk before it starts.
 //!
-//! The replica knows no mode: it orders commands, and reads what they do to the state, whatever they
+//! The replica names no mode: it orders commands, and reads what they do to the state, whatever they
 //! are. `cargo xtask verify` proves that nothing here names a mode or the site above.
 //!
 //! Left out on purpose: what one of these asks of another, and what leaves the node, is composed in
@@ -75,7 +75,7 @@ pub(crate) struct Replica<R: LogReader> {
     pub(crate) leader_transfer: LeaderTransfer,
     pub(crate) heard: Heard,
     pub(crate) removed: bool,
-    /// The log index since which this life is a member, as the last list with it says.
+    /// The log index since which this life is a member, as the last list with it states.
     pub(crate) member_since: Option<u64>,
 
     pub(crate) log_clock: LogClock,
@@ -156,7 +156,7 @@ impl<R: LogReader> Replica<R> {
         self.raft.role() == Role::Leader
     }
 
-    /// Whether all that this node knows to be committed is applied here. A leader may lag: the others'
+    /// Whether all that this node has as committed is applied here. A leader may lag: the others'
     /// disks are enough to commit, and it applies what its own has.
     pub(crate) fn has_applied_all(&self, options: &Options) -> bool {
         self.applied >= self.raft.committed_index() || options.planted.is(Bug::LeaseBehindCommit)

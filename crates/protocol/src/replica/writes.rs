@@ -286,7 +286,7 @@ impl Writes {
 pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<Answer, Failure> {
     match outcome {
         Err(Failure::Refused(Refusal::RequestForgotten)) => {
-            Err(unknown("it was sent again, and the site no longer knows whether it was applied"))
+            Err(unknown("it was sent again, and the site has no record any more of whether it was applied"))
         }
         outcome => outcome,
     }
@@ -335,7 +335,7 @@ mod tests {
         };
         assert!(matches!(outcome(NODE), Err(Failure::Unknown { .. })));
         let reported = Err(Failure::Refused(Refusal::RequestForgotten));
-        assert_eq!(outcome(ClientId(8)), reported, "who numbered it knows what that means");
+        assert_eq!(outcome(ClientId(8)), reported, "the client that numbered it can judge it");
     }
 
     fn proposed_twice_at_one_index() -> Writes {

@@ -147,7 +147,7 @@ pub(super) fn region_in<S: State>(view: &View<'_, S>) -> Option<Region> {
     region_of(view.machine, view.standby_has, view.layout)
 }
 
-/// How far the order is released, as every node of a site knows it.
+/// How far the order is released, as every node of a site has it.
 fn released<S: State>(machine: &Machine<S>) -> Position {
     let (Some(member), Some(region)) = (machine.membership(), machine.region()) else {
         return Position(0);
@@ -230,7 +230,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let of = SiteId(question.site);
                 // One that has just joined is not listed here yet.
                 let has_left = registry.is_some_and(|registry| registry.has_left(of));
-                // Only the root knows that nothing more is on its way.
+                // Only at the root it is certain that nothing more is on its way.
                 let orders = self.region_here().is_some_and(|region| region.orders());
                 let rebuilt = registry.and_then(|registry| {
                     registry

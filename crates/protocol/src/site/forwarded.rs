@@ -40,7 +40,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let settled = match is_void {
                 true => self.global.routing.void(id, now),
                 false => {
-                    // A group's borrower says nothing of its slot.
+                    // A group's borrower reports nothing of its slot.
                     let is_of_slot = answer.is_ok && !self.global.routing.is_of_group(id);
                     if is_of_slot {
                         self.learn_by_detour(answer.slot, answer.site);

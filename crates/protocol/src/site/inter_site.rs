@@ -177,7 +177,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let to_borrower = matches!(group, Some(GroupAt::At(to, _)) if to == site);
         let is_silent = || self.deployment.failure_detector.is_silent(site, now);
         if to_borrower && self.global.routing.explains(id) && is_silent() {
-            // That the group is lent there is what can be said without it.
+            // That the group is lent there is what can be answered without it.
             let name = name_of(&self.machine, site);
             let outcome = self.global.routing.borrower_unreachable(id, name);
             return self.settle(outcome.into_iter().collect());

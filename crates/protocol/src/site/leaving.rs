@@ -427,7 +427,7 @@ fn holdings(own: SiteId, reported: &BTreeMap<SiteId, Inventory>) -> BySlot<Vec<(
     all
 }
 
-/// Notes what a site knows of slots; the sites come one after the other.
+/// Notes what a site reports of slots; the sites come one after the other.
 fn note(
     all: &mut BySlot<Vec<(SiteId, Holding)>>,
     run: SlotRun,

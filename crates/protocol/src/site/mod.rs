@@ -18,7 +18,7 @@
 //!   `release`, `standby`, `stranded` are its jobs that see more of the site than one mode;
 //! - [`status`](Status): what can be seen of it.
 //!
-//! Still here, though they are no composition: the machine, which knows the tables of the modes, and the
+//! Still here, though they are no composition: the machine, which has the tables of the modes, and the
 //! files of the deployment and of global keys, which act on all of the site at once.
 //!
 //! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next

@@ -293,7 +293,7 @@ fn a_failover_is_not_forgotten_while_a_site_does_not_know_it() {
 
 #[test]
 fn what_a_lost_site_had_refused_is_served_again_where_it_is_frozen() {
-    // b knows that c refused; a does not, and can no longer ask.
+    // b has seen that c refused; a does not, and can no longer ask.
     let steps = ["freeze a>c", "refuse c", "hear b", "suspend c", "learn a", "learn b"];
     for inventories in [["inventory a", "inventory b"], ["inventory b", "inventory a"]] {
         let more = ["decide", "learn a"];

@@ -299,7 +299,7 @@ impl Scene {
             let is_news = taken_before.token.epoch() < decided;
             if taker == id(at)
                 && is_news
-                // One without it takes nothing, and says so: a recovery may have closed the failover
+                // One without it takes nothing, and reports that: a recovery may have closed the failover
                 // for some of the sites before its decision is handed in.
                 && (self.global.recoveries == 0
                     || matches!(self.sites[at].holding.token, Token::Held(_)))

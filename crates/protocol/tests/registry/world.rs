@@ -347,7 +347,7 @@ impl World {
             }
         }
         if !learned {
-            self.step(state, at, (Step::Chosen, own), "a proposer knows its value chosen", emit);
+            self.step(state, at, (Step::Chosen, own), "a proposer has its value chosen", emit);
         } else {
             for (_, site) in self.sites() {
                 self.step(state, at, (Step::Learn, site), "a site takes a copy over", emit);

@@ -169,7 +169,7 @@ fn a_lost_home_is_failed_over_and_its_borrower_serves_on() {
         lent.put(EAST, "2");
         lent.is_reported();
         lent.sites.lab.part_site(WEST);
-        // The site that has the slot's next owner knows nothing of this one.
+        // The site that has the slot's next owner has no record of this one.
         lent.put(EAST, "3");
         lent.is_lost(WEST, OF_WEST);
         let taker = if backup == OF_NORTH { NORTH } else { EAST };

@@ -1,4 +1,4 @@
-//! A leader that has just made a node a voter, and is cut off before another node knows of that: the script
+//! A leader that has just made a node a voter, and is cut off before another node has that committed: the script
 //! `a_voter_that_only_the_leader_knows`.
 
 use crate::world::World;

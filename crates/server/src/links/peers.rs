@@ -83,7 +83,7 @@ mod tests {
     use tokio::net::TcpListener;
     use wire::peer::ForwardedRequest;
 
-    /// A node of a deployment of which it knows nothing but what a joining site asks.
+    /// A node of a deployment of which it has nothing but what a joining site asks.
     struct Joins;
 
     impl Inbound for Joins {

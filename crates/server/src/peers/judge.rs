@@ -51,12 +51,12 @@ pub(crate) enum NotProved {
     )]
     NothingToCheckWith { who: String, to: String },
     #[error(
-        "{who} shows a certificate that does not say that it is a node: it needs {uri} among its \
+        "{who} shows a certificate that does not state that it is a node: it needs {uri} among its \
          alternative names (URI), or all nodes need a secret ([peers] secret_file)"
     )]
     NoRole { who: String, uri: String },
-    #[error("{who} shows the certificate of another: it says {says}")]
-    OtherRole { who: String, says: String },
+    #[error("{who} shows the certificate of another: it states {states}")]
+    OtherRole { who: String, states: String },
     #[error(
         "{who} speaks an older protocol, which has no proofs: start the new version there; until all nodes \
          have it, accept_unproved in [peers] lets it in"

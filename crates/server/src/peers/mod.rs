@@ -59,7 +59,7 @@ pub enum PeersError {
     Token(#[from] TokenError),
     /// The certificate of the peer port does not name a node.
     #[error(
-        "[tls.peer] cert {cert}: it does not say that it is a node of this site, so no other node would \
+        "[tls.peer] cert {cert}: it does not state that it is a node of this site, so no other node would \
          accept it: it needs {uri} among its alternative names (URI), or all nodes need a secret \
          ([peers] secret_file)",
         cert = cert.display()

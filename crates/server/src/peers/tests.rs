@@ -146,7 +146,7 @@ fn which_configurations_require_a_proof() {
     assert!(resolve(&format!("data = \"/nonexistent\"\n{user}")).asks());
     let open = "data = \"/nonexistent\"\ninsecure = \"allow-remote-without-credentials\"\n\
                 [listen]\npeer = \"0.0.0.0:1\"";
-    assert!(!resolve(open).asks(), "as it was said in so many words");
+    assert!(!resolve(open).asks(), "as the file states");
     assert!(resolve(&format!("{open}\n{user}")).asks());
     let tls = "data = \"/nonexistent\"\n[tls.peer]\ncert = \"c\"\nkey = \"k\"\nca = \"a\"";
     assert!(resolve(tls).asks());

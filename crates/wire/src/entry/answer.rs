@@ -120,7 +120,7 @@ code_enum!(PlacementReason as "reason of a placement" {
     11 => Pinned { to },
 });
 
-/// An earlier version knows one reason why a site is excluded, as a truth value.
+/// An earlier version has one reason why a site is excluded, as a truth value.
 impl Code for Option<PlacementBar> {
     fn put(&self, out: &mut Vec<u8>) {
         out.push(match self {

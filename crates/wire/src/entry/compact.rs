@@ -2,7 +2,7 @@
 //!
 //! Numbers are varints (seven bits a byte, lowest first; signed ones zigzag), strings and lists
 //! carry their length or count before them, a variant is one byte. Nothing is named and nothing is
-//! padded: the version byte in front of everything says which shape follows.
+//! padded: the version byte in front of everything states which shape follows.
 //!
 //! Reading trusts nothing. A count is never turned into an allocation: a list grows as its items
 //! are really there, so that memory stays within a constant factor of the bytes that came.
@@ -105,7 +105,7 @@ pub fn varint_bytes(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads a number from the beginning of `bytes` and says how many bytes it took. `None`: there is
+/// Reads a number from the beginning of `bytes` and returns how many bytes it took. `None`: there is
 /// no whole number, or none of the shortest form.
 pub fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0u64;

@@ -10,7 +10,7 @@
 //!
 //! There is no count: an entry's commands end where it ends, which lets the leader gather them as
 //! they come ([`BatchEncoder`]). There is no checksum either: the log and the peer links have
-//! theirs. How values are written is said in `compact`; which byte stands for which variant, in
+//! theirs. How values are written is described in `compact`; which byte stands for which variant, in
 //! `command` and `answer`.
 //!
 //! A later format gets the next version byte; this one goes on being read.
@@ -238,7 +238,7 @@ pub fn encode_request(request: &Request) -> Bytes {
     encode_with(request, bulk_bytes)
 }
 
-/// Whether an encoded request is a read, as its first bytes say.
+/// Whether an encoded request is a read, by its first bytes.
 pub fn is_read(request: &[u8]) -> bool {
     request.first_chunk() == Some(&[FORMAT, READ])
 }

@@ -56,7 +56,7 @@ fn priority(number: u32) -> Result<Option<u16>, Invalid> {
     Ok(Some(number).filter(|number| *number != 0))
 }
 
-/// A placement by its word.
+/// A placement by its keyword.
 fn placement(word: &str) -> Result<Placement, Invalid> {
     let what = |what| Invalid::Value { field: "placement", what };
     word.parse().map_err(what)
@@ -104,7 +104,7 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
     }
 }
 
-/// A cache by its word and its numbers, of which 0 means the default.
+/// A cache by its keyword and its numbers, of which 0 means the default.
 fn cache(word: &str, bytes_max: u64, age_ms_max: u64) -> Result<Cache, Invalid> {
     let stated = |number: u64| (number != 0).then_some(number);
     let word = if word.is_empty() { "off" } else { word };
@@ -112,7 +112,7 @@ fn cache(word: &str, bytes_max: u64, age_ms_max: u64) -> Result<Cache, Invalid> 
     cache.map_err(|what| Invalid::Value { field: "cache", what })
 }
 
-/// The value of a word, or the default where there is none.
+/// The value of a keyword, or the default where there is none.
 fn word<T>(field: &'static str, text: &str, default: T) -> Result<T, Invalid>
 where
     T: std::str::FromStr<Err = String>,

@@ -161,7 +161,7 @@ pub fn was_put(answer: Answer) -> v1::PutResponse {
         Answer::Put { applied, version, old } => {
             v1::PutResponse { applied, version: version.0, old }
         }
-        // Made again at another site, which knows no version of it.
+        // Made again at another site, which has no version of it.
         Answer::Placed(_) => v1::PutResponse { applied: true, version: 0, old: None },
         _ => unreachable!("a put is answered with its outcome"),
     }

@@ -201,7 +201,7 @@ impl Asker {
                 return Ok(Self { client, key });
             }
         }
-        Err(format!("{address} knows no key of slots {SLOTS}"))
+        Err(format!("{address} has no key of slots {SLOTS}"))
     }
 
     /// When it did.

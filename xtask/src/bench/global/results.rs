@@ -296,7 +296,7 @@ impl Results {
             "20,000 keys of 100 B altogether, spread over the slots, and no load. Both are timed \
              alike, from outside: from\nthe command (ours is a process to be started, Valkey's is \
              sent on an open connection) until the node that\nreceives answers a GET of such a key \
-             itself. The rest is what each says of itself.\n",
+             itself. The rest is what each reports of itself.\n",
         );
         line(page, "| | ms |");
         line(page, "| --- | --: |");

@@ -54,7 +54,7 @@ const ROOMS: &[Room] = &[
     ("origin", &["admission", "placement"]),
     ("placement", &["trial"]),
     ("replica", &["admission", "bugs", "machine", "options", "origin"]),
-    // The state with all modes knows nothing of the node around it, and one mode's tables nothing of another's.
+    // The state with all modes names nothing of the node around it, and one mode's tables nothing of another's.
     (
         "site/machine",
         &[

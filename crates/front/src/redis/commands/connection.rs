@@ -29,7 +29,7 @@ pub(super) static FAMILY: Family = Family {
         CommandSpec::local("select", 2, LOADING | STALE | FAST, "1.0.0", "Chooses a database, of which there is one", select),
         CommandSpec::own("quit", -1, FLAGS, "1.0.0", "Ends the connection", Own::Quit),
         CommandSpec::own("reset", 1, FLAGS, "6.2.0", "Makes the connection as new", Own::Reset),
-        CommandSpec::local("client", -2, 0, "2.4.0", "What a client says of itself", client),
+        CommandSpec::local("client", -2, 0, "2.4.0", "What a client states about itself", client),
         CommandSpec::local("readonly", 1, LOADING | STALE | FAST, "3.0.0", "Lets this connection's reads be stale", readonly),
         CommandSpec::local("readwrite", 1, LOADING | STALE | FAST, "3.0.0", "Makes this connection's reads linearizable", readwrite),
         CommandSpec::local("asking", 1, FAST, "3.0.0", "Lets the next command be done through this node", asking),

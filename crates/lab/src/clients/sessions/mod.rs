@@ -83,7 +83,7 @@ struct Doing {
     is_placed: bool,
     call: Duration,
     deadline: Duration,
-    /// It is refused as the rule of its keyspace says: nothing is to be judged.
+    /// It is refused as the rule of its keyspace requires: nothing is to be judged.
     is_by_rule: bool,
 }
 

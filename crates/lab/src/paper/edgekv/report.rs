@@ -172,7 +172,7 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
     let findings = findings::of(figure, results, size);
     let tables = Card::Tables {
         title: format!("Figure {}, beside what was published", figure.number()),
-        about: format!("{y}; below it what the paper says in words, and the same from these runs."),
+        about: format!("{y}; below it what the paper states in words, and the same from these runs."),
         wide: false,
         tables: std::iter::once(measured)
             .chain((across == Across::Rate).then(|| rates_table(figure, results, size)))
@@ -288,7 +288,7 @@ fn hops_cards(size: Size) -> Vec<Card> {
         chart(
             "hops",
             "Hops by the number of gateways",
-            "Gateways that are asked until it is known whose a key is. The paper says O(log m).",
+            "Gateways that are asked until it is known whose a key is. The paper states O(log m).",
             "asked, mean",
             vec![
                 line("Chord, one point each (the paper's)", |one| one.chord.mean),
@@ -299,7 +299,7 @@ fn hops_cards(size: Size) -> Vec<Card> {
         chart(
             "state",
             "State by the number of gateways",
-            "Pointers that each keeps for it. The paper says O(log m).",
+            "Pointers that each keeps for it. The paper states O(log m).",
             "pointers, mean",
             vec![
                 line("Chord, one point each (the paper's)", |one| one.chord.pointers),
@@ -320,7 +320,7 @@ fn hops_cards(size: Size) -> Vec<Card> {
 
 fn notes(again: &str) -> Vec<String> {
     vec![
-        "Time is virtual: links take what Table 3 says, an fsync takes 10 ms (the paper's machines have \
+        "Time is virtual: links take what Table 3 states, an fsync takes 10 ms (the paper's machines have \
          hard disks) and is shared by the writes that wait for it, and a node works 0.1 ms on each \
          request of its clients. Nothing else takes any time. So the throughput of a machine is that \
          of its threads asking one after the other, until its group is busy all the time."

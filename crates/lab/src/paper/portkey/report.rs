@@ -82,7 +82,7 @@ impl Outcome<'_> {
     }
 
     fn bars_card(&self) -> Card {
-        let about = "Medians over the seeds; ours against the optimum of the same world, which knows places and \
+        let about = "Medians over the seeds; ours against the optimum of the same world, which is given places and \
                      rates of the future and pays for its moves.";
         bar::card(self.bars, about)
     }
@@ -106,7 +106,7 @@ impl Outcome<'_> {
         ]);
         Card::Tables {
             title: "Sites with little room".to_owned(),
-            about: "all-RW. The auditor knows where clients are; its bound is of the very second, and what a \
+            about: "all-RW. The auditor is given where clients are; its bound is of the very second, and what a \
                     strategy has not yet learned counts against it."
                 .to_owned(),
             wide: true,
@@ -239,7 +239,7 @@ fn notes(again: &str) -> Vec<String> {
          strategies alike."
             .to_owned(),
         "The oracle is the paper's optimal: each second it sees the accesses to come and moves for nothing. The \
-         optimal that pays knows places and rates of the future, not the moments of accesses. Windows of \
+         optimal that pays is given places and rates of the future, not the moments of accesses. Windows of \
          heuristics and of Portkey's greedy are of 10 s, and they know latencies exactly; ours decides each \
          second by profiles of four clients, or nine sites, a key, and by published latencies."
             .to_owned(),

@@ -194,7 +194,7 @@ impl<'h> Key<'h> {
                 }
             }
         } else {
-            what += "It cannot have found what it says";
+            what += "It cannot have found what it reports";
         }
         let could: Vec<String> = could_find.iter().map(|held| held.shown()).collect();
         if !could.is_empty() {

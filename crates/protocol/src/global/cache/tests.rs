@@ -78,7 +78,7 @@ fn a_copy_answers_stale_reads_while_it_is_young() {
     let asked = asked(&mut cache, &query, ms(60));
     assert_eq!(cache.stale(&asked.place, ms(110)), Some(answer.clone()));
     assert_eq!(cache.stale(&asked.place, ms(111)), None);
-    // The owner says that it is still right: as of when it was asked.
+    // The owner confirms that it is still right: as of when it was asked.
     assert_eq!(cache.confirmed(&asked, at(2, 7)), Some(answer.clone()));
     assert_eq!(cache.stale(&asked.place, ms(160)), Some(answer));
     assert_eq!(cache.stale(&asked.place, ms(161)), None);

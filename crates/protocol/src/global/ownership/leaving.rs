@@ -45,7 +45,7 @@ pub fn may_receive(own: &Holding, (site, other): (SiteId, &Holding)) -> bool {
     !other.token.is_own() && known_owner(own) != Some(site)
 }
 
-/// Whether a site may go, as far as one slot is concerned: `own` is what it knows of it, `others` are
+/// Whether a site may go, as far as one slot is concerned: `own` is its own record of it, `others` are
 /// other sites, as many as can be reached. No failover is open, none of them freezes towards it any more.
 pub fn may_leave(
     leaver: SiteId,

@@ -24,7 +24,7 @@ impl Holding {
         let (owner, frozen) = match self.token {
             Token::Never => (None, None),
             Token::Held(epoch) => (Some((epoch, own)), None),
-            // Only that site knows whether the slot has arrived.
+            // Only that site can report whether the slot has arrived.
             Token::Frozen { epoch, to } if is_away(to) => {
                 (Some((epoch.next(), to)), Some(SlotCopy::retained(epoch, own)))
             }

@@ -20,7 +20,7 @@ pub enum Violation {
     #[error("no site of the ring is alive")]
     NoRing,
     /// A member has no live member in its successor list.
-    #[error("{0:?} knows no living member that comes after it")]
+    #[error("{0:?} has no living member that comes after it")]
     NoSuccessor(Member),
     /// The living members go around in more than one ring; one of each.
     #[error("{0:?} and {1:?} are on different rings")]

@@ -57,7 +57,7 @@ fn that_a_number_is_forgotten_says_nothing_to_who_did_not_give_it() {
     let client = ClientId(8);
     let request = RequestId { client, sequence: 1, acknowledged_below: 0 };
     let reported = Err(Failure::Refused(Refusal::RequestForgotten));
-    assert_eq!(outcome(Some(request)), reported, "who numbered it knows what that means");
+    assert_eq!(outcome(Some(request)), reported, "the client that numbered it can judge it");
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub struct Raft<R: LogReader> {
     released: Vec<peer::Raft>,
     last_persisting_index: u64,
     /// The members are others than before. That this is committed is to be durable, too, and soon:
-    /// elections go by the members that a node knows of when it starts, and one that was replaced
+    /// elections go by the members that a node has when it starts, and one that was replaced
     /// since cannot vote for those that the others have forgotten again.
     must_keep_commit: bool,
     /// The shortest silence, in ticks, after which this node stands for election.
@@ -505,7 +505,7 @@ impl<R: LogReader> Raft<R> {
         NodeId(self.node.raft.id)
     }
 
-    /// For a leader: up to which index `node` knows that entries are committed, by its answers.
+    /// For a leader: up to which index `node` has entries committed, by its answers.
     pub fn committed_at(&self, node: NodeId) -> u64 {
         match node.0 == self.node.raft.id {
             true => self.committed_index(),

@@ -73,7 +73,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// A write is to be made in the place of a site that did not answer: the root does that, under the token of the request.
-    /// If that is this site and it knows the write, it answers by itself, also while the root is away.
+    /// If that is this site and it has a record of the write, it answers by itself, also while the root is away.
     pub(in crate::site) fn take_retry(
         &mut self,
         origin: Origin,

@@ -1,5 +1,5 @@
-//! What a site knows of its modes: the deployment, global keys and causal keys. `Modes` composes it for
-//! the state machine (`crate::machine`), which knows none of them.
+//! What a site has of its modes: the deployment, global keys and causal keys. `Modes` composes it for
+//! the state machine (`crate::machine`), which names none of them.
 //!
 //! | file | idea |
 //! | --- | --- |

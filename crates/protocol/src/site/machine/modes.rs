@@ -29,7 +29,7 @@ use model::{
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 
-/// What a site knows of its modes. All of it can be read from the state again.
+/// What a site has of its modes. All of it can be read from the state again.
 #[derive(Debug)]
 pub struct Modes {
     pub(super) deployment: Deployment,

@@ -357,12 +357,12 @@ impl<S: State> Reader<S> {
         self.published.log_time_ms.load(Ordering::Acquire)
     }
 
-    /// How the clocks of this site go, as its core said last.
+    /// How the clocks of this site go, as its core last reported.
     pub fn pace(&self) -> Pace {
         *self.published.pace.read().expect("the writer does not panic with the lock")
     }
 
-    /// Says how the clocks of this site go.
+    /// Reports how the clocks of this site go.
     pub(crate) fn set_pace(&self, pace: Pace) {
         *self.published.pace.write().expect("no reader panics with the lock") = pace;
     }

@@ -1,6 +1,6 @@
 //! The rules of keyspaces and failure domains as the solver has them: by kinds of groups.
 //!
-//! A count knows the class of a group's keyspace, and not the group. So the stricter rules of all keyspaces of a class
+//! A count has the class of a group's keyspace, and not the group. So the stricter rules of all keyspaces of a class
 //! hold for each: the sites that all of them are lent to, and the highest priority. Which sites are beside all other
 //! copies depends on the home. That of the groups which this site has borrowed is known by their names.
 

@@ -349,7 +349,7 @@ impl Moves {
                     ledger.made(one.bytes, one.gain_ms_per_s.into(), one.waits_ms.into());
                     counting.leaves(view.now, one.key);
                 }
-                // Not if it must not have the group by now, which says nothing of others.
+                // Not if it must not have the group by now, which means nothing for others.
                 Shown::Refused if is_barred(group, one.to) => {}
                 Shown::Refused => drop(refused.insert(one.to, view.now + REST)),
                 Shown::Over => {}

@@ -23,7 +23,7 @@ use wire::inter_site::{InterSite, LatenciesMessage};
 const ROW_AGE: Duration = Duration::from_secs(10);
 /// Sites that are asked for their round trips in a second: one question is left for a probe.
 const ASKED_MAX: usize = QUESTIONS_PER_S_MAX - 1;
-/// After so long an answer says nothing about the way.
+/// After so long an answer shows nothing about the way.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Sites near to an origin that are looked at when operations are short.
 const NEAR: usize = 8;
@@ -348,7 +348,7 @@ mod tests {
         let same = LatenciesMessage { number: 2, version: 5, ..LatenciesMessage::default() };
         assert!(sites.take_answer(FAR, &same, at(13)).is_some());
         assert_eq!((known(&sites, FAR, SiteId(2)), sites.rows[&FAR].at), (Some(20.0), at(13)));
-        // A site that has begun anew knows nothing.
+        // A site that has begun anew has no answers.
         sites.question(at(23), FAR, false);
         let none = LatenciesMessage { number: 3, version: 9, ..LatenciesMessage::default() };
         sites.take_answer(FAR, &none, at(24));

@@ -230,7 +230,7 @@ fn a_root_that_its_registry_has_forgotten_shares_no_epoch_with_the_next_one() {
     world.settle(3).unwrap();
 }
 
-/// It is back before the root of before has waited for long enough, or that knows of its order: nothing is lost.
+/// It is back before the root of before has waited for long enough, or has seen its order: nothing is lost.
 #[test]
 fn a_root_that_its_registry_has_forgotten_goes_on() {
     for is_imported in [false, true] {

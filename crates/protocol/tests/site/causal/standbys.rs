@@ -21,7 +21,7 @@ impl World {
         self.must(by, change(RegistryChange::SetStandby(StandbyRule { choice, by_hand })));
     }
 
-    /// The root's own site knows that its standby is in sync.
+    /// The root's own site has the registry in which its standby is in sync.
     fn wait_in_sync(&mut self) -> Result<Region, String> {
         let is_done = |lab: &Simulation| {
             let region = |node: &NodeIndex| Some(*lab.registry(*node)?.regions.last()?);
@@ -246,7 +246,7 @@ fn a_registry_that_is_recovered_has_no_standby_in_sync() {
     assert_eq!((region.root, region.epoch), (standby, 1 + model::EPOCHS_FORGOTTEN));
 }
 
-/// A registry that is recovered without the sites of a takeover knows nothing of it. No position is of two orders all the
+/// A registry that is recovered without the sites of a takeover has nothing of it. No position is of two orders all the
 /// same, sessions that have seen what is gone learn of that, and the sites agree when they meet.
 #[test]
 fn a_takeover_that_a_registry_forgets_shares_no_epoch_with_what_comes() {

@@ -341,9 +341,9 @@ async fn a_certificate_is_a_nodes_only_if_it_names_the_role() {
     let second = office.issue("second", Some("portolan://node/pier/2"));
     let fifth = peer_with("pier", 5, nothing(), second).await;
     for (dialler, words) in [
-        (&client, "does not say that it is a node: it needs portolan://node/pier "),
-        (&liar, "the certificate of another: it says portolan://node/quay"),
-        (&fifth, "the certificate of another: it says portolan://node/pier/2"),
+        (&client, "does not state that it is a node: it needs portolan://node/pier "),
+        (&liar, "the certificate of another: it states portolan://node/quay"),
+        (&fifth, "the certificate of another: it states portolan://node/pier/2"),
     ] {
         let refused = dial(dialler, &a).await.unwrap_err();
         assert!(refused.contains("refuses this node") && refused.contains(words), "{refused}");

@@ -15,7 +15,7 @@ import java.util.List;
 
 /**
  * A connection to one node, in RESP2: a command is an array of strings, and so is every answer one of
- * {@link Reply}. After an {@link IOException} nobody knows which answer belongs to what, so the connection
+ * {@link Reply}. After an {@link IOException} it is unknown which answer belongs to what, so the connection
  * must be closed.
  */
 final class Connection implements AutoCloseable {
@@ -155,7 +155,7 @@ final class Connection implements AutoCloseable {
       throw new EOFException("the server closed the connection within a value");
     }
     if (in.read() != '\r' || in.read() != '\n') {
-      throw new ProtocolException("a value longer than it was said to be");
+      throw new ProtocolException("a value longer than its stated length");
     }
     return value;
   }
@@ -167,7 +167,7 @@ final class Connection implements AutoCloseable {
         return number;
       }
     } catch (NumberFormatException notANumber) {
-      // Told below, as a number out of its range is.
+      // Reported below, as a number out of its range is.
     }
     throw new ProtocolException("not a number from " + least + " to " + most + ": " + text);
   }

@@ -5,16 +5,16 @@ import java.util.concurrent.ConcurrentHashMap;
 import site.ycsb.Status;
 
 /**
- * What YCSB is told about an operation that did not succeed.
+ * What YCSB gets for an operation that did not succeed.
  *
- * <p>YCSB has no word for a write of which nobody knows whether it was done. Portolan never calls that a
+ * <p>YCSB has no status for a write of which it is unknown whether it was done. Portolan never calls that a
  * failure, so it gets a status of its own.
  */
 final class Outcome {
   static final Status UNKNOWN =
-      new Status("UNKNOWN_OUTCOME", "Nobody knows whether the write was done.");
+      new Status("UNKNOWN_OUTCOME", "It is unknown whether the write was done.");
 
-  /** So many kinds of trouble are told in words, each once; all are counted. */
+  /** So many kinds of trouble are reported in words, each once; all are counted. */
   private static final int TOLD_MAX = 20;
 
   private static final Set<String> TOLD = ConcurrentHashMap.newKeySet();

@@ -8,7 +8,7 @@ final class ServerError extends Exception {
     super(text);
   }
 
-  /** The first word, which says what kind of error it is. */
+  /** The first word, which states what kind of error it is. */
   String code() {
     String text = getMessage();
     int space = text.indexOf(' ');

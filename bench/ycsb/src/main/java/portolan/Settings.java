@@ -6,7 +6,7 @@ import java.util.Properties;
 import java.util.Set;
 import site.ycsb.DBException;
 
-/** What the properties say, checked. README.md tells what each means. */
+/** The properties, checked. README.md describes each. */
 record Settings(
     List<Address> nodes,
     String localPrefix,
@@ -35,7 +35,7 @@ record Settings(
           return new Address(host, port);
         }
       } catch (NumberFormatException noPort) {
-        // Told below.
+        // Reported below.
       }
       throw new DBException("portolan.hosts: not HOST:PORT: '" + text + "'");
     }
@@ -85,7 +85,7 @@ record Settings(
         user,
         password,
         (int) number(properties, "portolan.connect_timeout_ms", 2_000, 1, 600_000),
-        // A node gives a request up after 10 s and says so; whoever waits less does not hear it.
+        // A node gives a request up after 10 s and reports that; a client that waits less gets no report.
         (int) number(properties, "portolan.timeout_ms", 12_000, 1, 600_000),
         properties.getProperty("insertorder", "hashed").equals("ordered"),
         (int) number(properties, "zeropadding", 1, 0, 100),
@@ -117,7 +117,7 @@ record Settings(
         return number;
       }
     } catch (NumberFormatException notANumber) {
-      // Told below.
+      // Reported below.
     }
     throw new DBException(name + ": not a number from " + least + " to " + most + ": " + text);
   }

@@ -13,7 +13,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Function;
 
 /**
- * A server in this process that reads commands strictly and answers with whatever bytes it is told to: a
+ * A server in this process that reads commands strictly and answers with whatever bytes the test sets: a
  * command's words joined by spaces go in, the answer comes out. {@code null} closes the connection.
  */
 final class FakeServer implements AutoCloseable {

@@ -83,7 +83,7 @@ pub fn card(all: &[Measured], results: &Results, size: Size) -> Card {
         title: "Throughput in real time".to_owned(),
         about: format!(
             "Real nodes with real disks, all in one process on the machine that made this page; links \
-             take as long as Table 3 says, requests go straight to the holder. {THREADS} threads at \
+             take as long as in Table 3, requests go straight to the owner. {THREADS} threads at \
              each group, half of them reads, uniform keys. Fsyncs are those of this disk, in virtual \
              time they take 10 ms; virtual cloud goes over gateways, which are next to nothing there. \
              The processors are shared by all nodes and clients: compare the settings."

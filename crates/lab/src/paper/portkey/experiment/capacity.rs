@@ -1,6 +1,6 @@
 //! Sites with little room: how far from the optimum keys are, and how many of them move for nothing.
 //!
-//! At the end of each window an auditor that knows where all clients are compares what accesses cost with a
+//! At the end of each window an auditor with the places of all clients compares what accesses cost with a
 //! bound that no placement within the capacities is below (the dual value of its own auction). A key moved for
 //! nothing if it moved in a window at whose ends its users were at the same places.
 //!
@@ -34,7 +34,7 @@ pub struct Tight {
     pub churn_percent: f64,
 }
 
-/// What the auditor knows.
+/// What the auditor has.
 struct Audit<'a> {
     world: &'a World,
     load: &'a Load,

@@ -1,11 +1,11 @@
 //! Strategies that know the future.
 //!
-//! *Optimal* knows where each client will be and how often it accesses each key, but not the moments: per key
+//! *Optimal* is given where each client will be and how often it accesses each key, but not the moments: per key
 //! the cheapest way over sites and seconds (Viterbi's algorithm), with the waiting that its moves make. For the
 //! tail it takes the least threshold at which at most 5 % of the accesses are slower, found by bisection; by
 //! latencies of pairs, so that by what single accesses take more or less another can come out lower by a little.
 //!
-//! *Oracle* is the paper's (§3.2): in each second each key is where the accesses of that second, which it knows
+//! *Oracle* is the paper's (§3.2): in each second each key is where the accesses of that second, which it is given
 //! one by one, wait least; its moves cost nothing. No strategy that has to move keys can reach it.
 
 use super::play::{COMMIT_MS, Decide};

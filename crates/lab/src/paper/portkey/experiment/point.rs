@@ -53,9 +53,9 @@ pub enum Strategy {
     OursBySite,
     /// Ours, and all clients of a key are counted in place of four.
     OursWhole,
-    /// It knows places and rates of the future, and pays for its moves.
+    /// It is given places and rates of the future, and pays for its moves.
     Optimal,
-    /// It knows each access of the future, and moves for nothing.
+    /// It is given each access of the future, and moves for nothing.
     Oracle,
 }
 
@@ -125,7 +125,7 @@ impl fmt::Display for Point {
 pub const CLIENTS: usize = 32;
 /// Recorded clients, at most.
 const CABS: usize = 64;
-/// Megabits a second where nothing else is said.
+/// Megabits a second where nothing else is stated.
 const MBPS: f64 = 1_000.0;
 
 /// What a point runs in.

@@ -557,7 +557,7 @@ impl Runs<'_> {
             ours: times(ours[place]),
             in_value: near(portkey[place], published),
             in_shape: portkey[place] > 1.5,
-            why: "Its latencies are not in the paper: these are assumed, so the value says little.",
+            why: "Its latencies are not in the paper: these are assumed, so the value shows little.",
         };
         Shown {
             title: "Figure 14: two small deployments, emulated",

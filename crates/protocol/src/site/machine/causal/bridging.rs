@@ -8,7 +8,7 @@
 //!
 //! A region's own write has the highest stamp so far when it gets its place: it is above the clock of the order, and what
 //! is taken from elsewhere moves that clock beyond its stamp. So only a write of another region can have less effect
-//! than its own region gave it: the root knows the stamps of the registers that were written lately ([`Recent`]), and
+//! than its own region gave it: the root has the stamps of the registers that were written lately ([`Recent`]), and
 //! notes with the write which registers stay as they are ([`Mark::Keeps`]). No other site compares stamps.
 //!
 //! | | where |
@@ -69,7 +69,7 @@ pub(super) struct Bridging {
     others: BTreeMap<RegionId, Other>,
 }
 
-/// What the root knows of another region beside what is ordered.
+/// What the root has of another region beside what is ordered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Other {
     /// The epoch of this region in which that is so.

@@ -1,4 +1,4 @@
-//! Writes that depend on the value that they overwrite, where the keyspace says `rmw` local: this site decides by
+//! Writes that depend on the value that they overwrite, where the keyspace has `rmw` local: this site decides by
 //! what it shows, and what comes of it is an assignment.
 //!
 //! No other site is asked. Of two sites that do so at the same time one overwrites what the other has made: a

@@ -4,7 +4,7 @@
 //! removes ([`Agreed`]), and is kept without a key, too: what another site writes to the key next may have been ordered
 //! behind it. `K e` has the moments in order.
 //!
-//! The root looks for what is due as it applies an entry, and orders that it goes ([`Effect::Expire`]), if it knows
+//! The root looks for what is due as it applies an entry, and orders that it goes ([`Effect::Expire`]), if it is certain
 //! that no other write to the key's expiry comes before that place:
 //!
 //! - its own writes to the expiry all have positions that are imported, so that the record shows the order;

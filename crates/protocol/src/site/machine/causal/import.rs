@@ -43,7 +43,7 @@ impl<S: State> Applying<'_, S> {
         let own_site = self.member()?.own;
         let mut ordered = BTreeMap::new();
         let mut retried = Vec::new();
-        // The root knows since it has ordered it.
+        // The root has it recorded since it ordered it.
         let known_upto = self.modes.causal.head.order_last;
         let own = entries.iter().filter(|entry| matches!(entry, Import::Own(_))).count();
         let is_lacked =
@@ -150,7 +150,7 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::NotCausal("be imported without the content of its writes"));
             }
             if write.keyspace.0 >= next {
-                // It was made, as a client has written to it: the registry that says so is on its way.
+                // It was made, as a client has written to it: the registry that contains it is on its way.
                 return Err(Refusal::NoKeyspace(write.keyspace.to_string()));
             }
         }

@@ -257,7 +257,7 @@ impl<S: State> Machine<S> {
 
 /// What a request is answered where it cannot be carried out whole.
 pub(in crate::site) const NOT_HELD: Refusal = Refusal::NotCausal(
-    "be read or written at a site that does not hold it: `portolan keyspace show` says which sites do",
+    "be read or written at a site that does not hold it: `portolan keyspace show` lists the sites that do",
 );
 
 /// The keyspaces of this mode, ordered by id.

@@ -2,7 +2,7 @@
 //!
 //! A site offers its writes in chains: each offer names the revision before its first one, so that nothing
 //! between two of them is missing. What has a position is skipped, so that an offer may come twice; after a
-//! gap nothing is done, and the answer says where the next offer must begin.
+//! gap nothing is done, and the answer states where the next offer must begin.
 
 use super::super::Applying;
 use super::{Stopped, rows};

@@ -1,5 +1,5 @@
 //! Which registers of keys were written lately, and with which stamps: what a write of another region, or an expiry, is compared
-//! with (`bridging`). All of it is made from the order that is kept, so that a node which reads that again knows the same.
+//! with (`bridging`). All of it is made from the order that is kept, so that a node which reads that again has the same.
 
 use model::{Bytes, CausalWrite, Effect, KeyStamps, KeyspaceId, Mark, Position, Registers, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -25,12 +25,12 @@ pub(super) struct Restored {
     pub(super) after: Revision,
     /// … up to this one are of the life before.
     pub(super) upto: Revision,
-    /// Whether the life before may have been root or standby, by what the registry says.
+    /// Whether the life before may have been root or standby, by what the registry states.
     pub(super) is_open: bool,
 }
 
 const NOT_OPEN: Refusal = Refusal::NotCausal(
-    "take its part in the region again: the registry has gone on, or says that the site is the standby in sync",
+    "take its part in the region again: the registry has gone on, or states that the site is the standby in sync",
 );
 
 /// Marks a state that was restored from a backup.

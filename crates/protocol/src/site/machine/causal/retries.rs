@@ -16,7 +16,7 @@
 //! site, when it imports the retry, shows it over the same writes, takes no late attempt, and writes that it has imported it: a
 //! mark, which closes the retry at the root.
 //!
-//! All of this is in the order, so every site knows of it what it has imported: another root goes on with it.
+//! All of this is in the order, so every site has of it what it has imported: another root goes on with it.
 //!
 //! The numbers are kept of the last numbered writes. What a session has seen when it is asked again bounds where the first
 //! attempt can be: if numbers from there on are forgotten, the retry is refused.
@@ -108,7 +108,7 @@ impl Retries {
         }
     }
 
-    /// As what is kept says, once own writes without a place are noted.
+    /// What is kept takes effect once own writes without a place are noted.
     pub(super) fn cover(&self, pending: &mut BTreeMap<(KeyspaceId, Bytes), Pending>) {
         for open in self.open.values().filter(|open| open.over > Revision(0)) {
             for key in &open.keys {
@@ -323,7 +323,7 @@ impl<S: State> Applying<'_, S> {
         Some((void(), Vec::new()))
     }
 
-    /// A write has a place: what that says of numbers. At the root when it is ordered, elsewhere when it is imported.
+    /// A write has a place: what follows for numbers. At the root when it is ordered, elsewhere when it is imported.
     pub(super) fn follow_retries(&mut self, at: Position, site: SiteId, write: &CausalWrite) {
         let is_own = self.member().is_ok_and(|member| member.own == site);
         let version = if is_own { write.revision } else { Revision(0) };

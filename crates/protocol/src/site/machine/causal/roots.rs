@@ -72,7 +72,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let (region, own) = (*self.region()?, self.member()?.own);
         let causal = &self.modes.causal;
-        // A resync has such a list of its own. What follows is a site's word that it has the order: see `restored`.
+        // A resync has such a list of its own. What follows is a site's report that it has the order: see `restored`.
         let is_unready = causal.resync.is_some() || causal.is_restored() || !causal.is_whole();
         if region.epoch != epoch || region.root == own || is_unready {
             return Err(NOT_HERE.into());
@@ -109,12 +109,12 @@ impl<S: State> Applying<'_, S> {
         let is_forgotten = !is_rebuilt
             && (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
             && causal.head.applied.count() == cut.count();
-        // Who has ordered beyond the end knows of places that are void. It gets its keys anew, and what has a place.
+        // A site that has ordered beyond the end has places that are void. It gets its keys anew, and what has a place.
         let is_at_end = causal.head.applied == cut || is_forgotten;
         if is_at_end && causal.head.order_last <= cut && causal.resync.is_none() {
             let ended = std::mem::replace(&mut causal.head.applied, begin);
             causal.is_dirty = true;
-            // What cannot be read now cannot be read when the next entry is applied either, which says so.
+            // What cannot be read now cannot be read when the next entry is applied either, which reports it.
             let _ = self.drop_void(ended, begin);
         }
         let causal = &mut self.modes.causal;

@@ -4,7 +4,7 @@
 //! K h           → row of the [`Head`]   (wire::row)
 //! K u revision  → an own write without a position (wire::entry)
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
-//! K e moment generation key → nothing: a key expires then, if the order says so (`expires`)
+//! K e moment generation key → nothing: a key expires then, if the order contains that (`expires`)
 //! K s site      → row of its last revision with a position, and that
 //! K g keyspace key → bytes that a key counts which is held on demand (varint)
 //! K r           → row of the [`Resync`] under way

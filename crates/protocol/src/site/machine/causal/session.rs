@@ -194,7 +194,7 @@ impl<R: Read> Read for Noting<'_, R> {
         let row = self.read.get(key)?;
         if key.first() == Some(&RECORDS) {
             let mut noted = self.noted.get();
-            // Of one that cannot be read the answer says so.
+            // The answer reports one that cannot be read.
             match row.as_deref().and_then(|row| Record::decode_head(row).ok()) {
                 Some(record) if record.kind == Kind::String => match record.position {
                     0 => noted.own = noted.own.max(record.version),

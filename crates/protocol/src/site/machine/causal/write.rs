@@ -3,7 +3,7 @@
 //! A transaction is one write. What its steps read is what the records show; what they are answered does not
 //! matter to other sites. A step that is refused does not undo the others, as everywhere.
 //!
-//! What depends on the value that it overwrites is refused, unless the keyspace says `rmw` local: then it is
+//! What depends on the value that it overwrites is refused, unless the keyspace has `rmw` local: then it is
 //! decided here, and its result is an assignment (`decided`).
 
 use super::super::Applying;

@@ -1,13 +1,13 @@
-//! What a site knows of its deployment: who it is there, the registry, the ring's pointers.
+//! What a site has of its deployment: its identity there, the registry, the ring's pointers.
 //!
-//! Of the registry every site has a copy: the newest version that it knows to be chosen. It takes over
-//! what is newer, and makes and drops keyspaces as that says. So a site that is cut off still has all
-//! definitions and knows all sites. How it is changed is another matter ([`registrar`]).
+//! Of the registry every site has a copy: the newest version that it has seen chosen. It takes over
+//! what is newer, and makes and drops keyspaces as that states. So a site that is cut off still has all
+//! definitions and a list of all sites. How it is changed is another matter ([`registrar`]).
 //!
 //! ```text
 //! d d     → format 1 ‖ own id (varint) ‖ whether it began the deployment ‖ registry (wire::entry)
 //! d f     → nothing, if this site began the deployment
-//! d p     → ranges of slots (varints: first, last): they stay here whatever the hash says
+//! d p     → ranges of slots (varints: first, last): they stay here wherever the hash puts them
 //! d r     → the ring's pointers (protocol::global::ring)
 //! d u     → nothing, if the site was restored from a backup and its slots are not confirmed
 //! d x     → nothing, if the site is fenced: an open failover takes it for lost, or it is restored
@@ -46,11 +46,11 @@ pub struct Membership {
     pub own: SiteId,
     /// Whether it began the deployment, and so held every slot at first.
     pub founder: bool,
-    /// The latest registry it knows of.
+    /// The latest registry it has.
     pub registry: Arc<Registry>,
 }
 
-/// What a site knows of its deployment.
+/// What a site has of its deployment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Deployment {
     pub(super) member: Option<Membership>,
@@ -112,7 +112,7 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
 }
 
 /// Marks a state that was restored from a backup: the site serves none of its slots until all other sites
-/// have stated what they own ([`DeploymentCommand::ConfirmAbove`]), and is no root of causal keys until it knows how far the order
+/// have stated what they own ([`DeploymentCommand::ConfirmAbove`]), and is no root of causal keys until it is certain how far the order
 /// is. A site without others is not marked. Returns
 /// whether it was.
 ///
@@ -288,7 +288,7 @@ impl<S: State> Applying<'_, S> {
         self.done_now()
     }
 
-    /// Slots stay here whatever the hash says, or no longer.
+    /// Slots stay here wherever the hash puts them, or no longer.
     pub(super) fn pin(&mut self, slots: &SlotSet, pinned: bool) {
         let before = self.modes.deployment.pinned.clone();
         for run in slots.runs() {

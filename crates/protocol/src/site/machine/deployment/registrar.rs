@@ -28,7 +28,7 @@ pub(in crate::site::machine) const NOT_ALONE: Refusal = Refusal::NotHeld(Slot::F
 /// What a site keeps of the registry.
 pub type OwnAcceptor = Acceptor<Arc<Registry>>;
 
-/// What the state says. A site that was never a registrar has nothing but the copy.
+/// What the state contains. A site that was never a registrar has nothing but the copy.
 pub(super) fn load(
     state: &impl Read,
     member: Option<&Membership>,
@@ -83,7 +83,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A state that was restored from a backup has forgotten what the site promised and accepted since. Until all
-    /// other sites have answered, by which it has what any of them knows to be chosen, it takes part in later terms
+    /// other sites have answered, by which it has what any of them has seen chosen, it takes part in later terms
     /// only: a recovery, if one of them is lost.
     fn check_remembers(&mut self, step: &RegistrarStep) -> Result<(), Stopped> {
         let (RegistrarStep::Prepare(ballot) | RegistrarStep::Accept(ballot, _)) = step else {

@@ -194,7 +194,7 @@ impl<S: State> Applying<'_, S> {
             let (loan, part) = (report.loan, report.part);
             let borrowed = Borrowed { loan, part, ..Borrowed::default() };
             let from = FromBorrower { site: by, borrowed, slot: report.slot };
-            // An answer says what is so between two sites that may do without a third one.
+            // An answer states what holds between two sites that may do without a third one.
             if epoch < report.slot || self.by_rule(|fences| fences.part_from(by))? {
                 continue;
             }

@@ -446,7 +446,7 @@ impl<S: State> Applying<'_, S> {
         self.modes.loans.put_part((group.slot(), group.clone()), part);
     }
 
-    /// Takes in what another site has said of the loans of a slot's records.
+    /// Takes in what another site has reported of the loans of a slot's records.
     pub(super) fn take_loan_item(&mut self, whose: Whose, item: &StagedItem) {
         match item {
             StagedItem::Lent { group, row, fed, keys } => {

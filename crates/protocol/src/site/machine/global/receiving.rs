@@ -2,7 +2,7 @@
 //! ([`super::destination`]) and for those whose copy is fed ([`super::mirrors`]).
 //!
 //! Answers and loans are remembered with the records that they are about; of a record the caller is returned where it
-//! belongs, as only that knows where it keeps it. Times of the other site follow its clock in the stream.
+//! belongs, as only the caller has the place where it keeps it. Times of the other site follow its clock in the stream.
 
 use super::Owner;
 use super::elsewhere::Elsewhere;

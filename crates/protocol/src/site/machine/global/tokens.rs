@@ -1,4 +1,4 @@
-//! The right to serve a slot, as a site knows it.
+//! The right to serve a slot, as a site has it recorded.
 //!
 //! Exactly one site holds a slot at an epoch (DESIGN of global keys: ARCHITECTURE.md). What is here
 //! is that site's own record of it, replicated among its nodes: a token changes hands by commands
@@ -9,7 +9,7 @@ use super::tables;
 use model::{BySlot, Epoch, SiteId, Slot, SlotRun};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
-/// What a site knows of its right to serve a slot.
+/// What a site has recorded of its right to serve a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Token {
     /// It never had it.
@@ -49,7 +49,7 @@ impl Token {
         }
     }
 
-    /// The highest epoch that this site knows of.
+    /// The highest epoch that this site has seen.
     pub fn epoch(self) -> Epoch {
         match self {
             Token::Never => Epoch::default(),

@@ -309,7 +309,7 @@ fn slots_come_into_a_mirror_and_leave_it() {
     three.give("x", A, C, "released");
     three.mirror();
     let kept = three.sites[&B].machine.copy_of(slot("x")).unwrap();
-    assert_eq!(kept.tag.epoch, Epoch::counted(1), "nobody has said that another copy is safe");
+    assert_eq!(kept.tag.epoch, Epoch::counted(1), "no report that another copy is safe");
     assert!(!three.sites[&B].machine.mirrors()[&A].whole.contains(slot("x")));
     three.at(C).write_in(CARS, put("x", "at c")).unwrap();
     let number = three.at(C).machine.revision().0;

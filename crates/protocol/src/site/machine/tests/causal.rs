@@ -254,7 +254,7 @@ fn each_write_has_one_position() {
         after: if from == 0 { Revision(0) } else { revisions[from - 1] },
         writes: all.writes[from..until].to_vec(),
     };
-    // After a gap nothing is done, and the answer says where to go on.
+    // After a gap nothing is done, and the answer states where to resume.
     assert_eq!(a.take_offer(part(1, 3)), Ok(Answer::Done(Revision(0))));
     assert_eq!(a.take_offer(part(0, 2)), Ok(Answer::Done(revisions[1])));
     assert_eq!(a.machine.causal().order_last(), at(2));
@@ -459,7 +459,7 @@ fn a_token_names_what_was_read() {
         panic!("not answered")
     };
     assert_eq!(of_hash, token(at(2), Some((B, own))));
-    // A refusal says what is there, too.
+    // A refusal states what is there, too.
     let refused = a.read_in_session(CARTS, &Query::Get { key: "h".into() }, begins);
     assert_eq!(refused, SessionRead::Answered(Err(Refusal::WrongType), of_hash));
     for query in [Query::Count, Query::Exists { keys: vec!["x".into(), "q".into()] }] {

@@ -1,4 +1,4 @@
-//! Causal keys that expire: by the root's log time, where the order says so, and at no site before that.
+//! Causal keys that expire: by the root's log time, where the order contains that, and at no site before that.
 
 use super::super::causal::session::SessionRead;
 use super::causal::{CARTS, delete, order, order_own, set, three_sites, unset};
@@ -115,7 +115,7 @@ fn what_was_put_or_prolonged_since_stays() {
     order(a, c);
     a.wait(1_000);
     let count = a.machine.causal().order_last().count();
-    assert_eq!(count, 4 + 3 + 1, "of `keep` nobody has set the expiry");
+    assert_eq!(count, 4 + 3 + 1, "of `keep` no site has set the expiry");
     settle(&mut sites);
     sites[0].wait(1);
     settle(&mut sites);
@@ -154,7 +154,7 @@ fn an_expiry_without_its_key_is_kept_alike() {
     sites[1].write_in(CARTS, set("h", "f", "1")).unwrap();
     settle(&mut sites);
     let [a, b, c] = &mut sites;
-    // None of the three knows of the others.
+    // None of the three has seen the others.
     c.write_in(CARTS, unset("h", "f")).unwrap();
     b.write_in(CARTS, expire("h", Expiry::AfterMs(500))).unwrap();
     a.write_in(CARTS, set("h", "g", "2")).unwrap();

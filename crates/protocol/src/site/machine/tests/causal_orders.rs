@@ -573,7 +573,7 @@ fn name(field: usize) -> Bytes {
     ["f", "g", "h"][field].into()
 }
 
-/// A key shows what the model says, and a token of a session that reads it names all that was seen.
+/// A key shows what the model shows, and a token of a session that reads it names all that was seen.
 fn check_key(
     site: &Site,
     keyspace: KeyspaceId,

@@ -111,7 +111,7 @@ fn what_cannot_be_retried_is_refused() {
     }
     let full = a.causal(retry(max + 1, B, "x", "u"));
     assert!(matches!(full, Err(Refusal::TooMany { .. })), "{full:?}");
-    // The site is back: it has imported all, and says so. What all have imported is trimmed.
+    // The site is back: it has imported all, and reports that. What all have imported is trimmed.
     import(&mut a);
     b.import_from(&a).unwrap();
     order(&mut a, &b);
@@ -191,7 +191,7 @@ fn a_first_attempt_after_a_resync_is_not_a_new_write() {
 fn a_late_attempt_after_a_resync_is_not_a_new_write() {
     let mut sites = three_sites();
     let [a, b, c] = &mut sites;
-    // The first attempt is on its way to B. The root makes the put, B says that it knows, and gets its keys anew.
+    // The first attempt is on its way to B. The root makes the put, B reports that it has it, and gets its keys anew.
     a.causal(retry(1, B, "x", "u")).unwrap();
     import(a);
     b.import_from(a).unwrap();

@@ -94,7 +94,7 @@ fn a_root_that_goes_on_without_its_standby_and_a_takeover_exclude_each_other() {
     a.run(take_over(since, 2)).unwrap();
     a.run(sync(since, true)).unwrap();
     assert_eq!(a.copy_of_registry(), registry);
-    // It is frozen until it knows.
+    // It is frozen until it has that version.
     b.import_upto(&order, at(1, 3));
     assert_eq!(b.machine.causal().applied(), at(1, 2));
     report(&a, &mut [&mut b, &mut c]);

@@ -232,7 +232,7 @@ fn of_a_part_that_is_over_any_site_is_asked_once_its_owner_has_left() {
     assert_eq!(b.part_of("x{7}"), Part::Never);
 }
 
-/// The owner that is known gave the slot to a site that has left by now, and knows no later one.
+/// The owner that is known gave the slot to a site that has left by now, and has no record of a later one.
 #[test]
 fn now_and_then_any_site_is_asked_instead_of_the_owner() {
     let (mut a, mut b, _) = sites();

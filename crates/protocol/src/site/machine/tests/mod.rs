@@ -249,7 +249,7 @@ fn check_state(state: &impl Read) {
         }
     }
     for generation in counted.keys() {
-        assert!(garbage.contains(generation), "generation {generation} belongs to nobody");
+        assert!(garbage.contains(generation), "generation {generation} belongs to no keyspace");
     }
 
     let mut changes = BTreeMap::<KeyspaceId, u64>::new();
@@ -260,7 +260,7 @@ fn check_state(state: &impl Read) {
         let (_, len) = take_varint(&row[1..]).unwrap();
         let (count, _) = take_varint(&row[1 + len..]).unwrap();
         let there = changes.remove(&tables::parse_keyspace(key).unwrap()).unwrap_or(0);
-        assert_eq!(count, there, "a log knows its changes");
+        assert_eq!(count, there, "a log counts its changes");
     }
     assert!(changes.is_empty(), "changes of no log: {changes:?}");
 }

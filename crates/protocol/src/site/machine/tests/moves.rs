@@ -500,7 +500,7 @@ fn what_has_expired_at_its_source_does_not_come_back_at_its_destination() {
     // It is frozen all the same: more was due when the entry came than when it was proposed.
     a.give(number, SourceStep::Freeze).unwrap();
     assert!(!a.machine.has_expired_due());
-    assert_eq!(carry(&mut driver, &a, &mut b, 32), [], "what is due is not told yet");
+    assert_eq!(carry(&mut driver, &a, &mut b, 32), [], "what is due is not sent yet");
     a.tick();
     a.tick();
     let mut proposed = Vec::new();

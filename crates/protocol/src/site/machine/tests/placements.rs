@@ -94,7 +94,7 @@ fn a_site_that_gets_loans_before_it_learns_of_the_placement_knows_that_they_are_
     c.run(mirror(chunk)).unwrap();
     assert!(spec(&c).lends() && !spec(&c).is_adaptive());
     assert!(spec(&c.reopened()).lends());
-    // The registry says what is true of all of it.
+    // The registry states what is true of all of it.
     b.learns(&registry);
     assert!(spec(&b).is_adaptive() && !spec(&b).was_adaptive);
     b.learns(&altered(registry, Placement::Off));
@@ -133,7 +133,7 @@ fn rules_hold_when_a_group_is_lent_whatever_was_decided() {
     a = a.reopened();
     assert_eq!(lends(&mut a, B, "7"), 0, "it may not be there");
     assert_eq!(lends(&mut a, C, "7"), 1);
-    // A pin says where it goes, and that it stays at home.
+    // A pin states where it goes, and that it stays at home.
     let pin = |site| RegistryChange::Pin(Pin { keyspace: CARS, tag: "8".into(), site });
     let at_home = changed(lend_to(&registry, &[]), &pin(A));
     a.learns(&at_home);

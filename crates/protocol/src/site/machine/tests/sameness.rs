@@ -1,4 +1,4 @@
-//! The same entries lead to the same bytes, however they come; and to what a simple map says.
+//! The same entries lead to the same bytes, however they come; and to what a simple map gives.
 
 use super::simple::Simple;
 use super::*;

@@ -117,12 +117,12 @@ fn there_is_a_limit_on_steps_and_on_what_they_answer() {
     assert_eq!(answers[2], Ok(Answer::Integer(1)), "what is refused changes nothing");
 }
 
-/// What a read of these keys says for a transaction's guards.
+/// What a read of these keys gives for a transaction's guards.
 fn watch(site: &mut Site, keys: &[&'static str]) -> Vec<Guard> {
     let names: Vec<Bytes> = keys.iter().map(|key| Bytes::from(*key)).collect();
     let Ok(Answer::Watched { versions, point }) = site.ask(Query::Watch { keys: names.clone() })
     else {
-        panic!("a watch says what it saw")
+        panic!("a watch returns what it saw")
     };
     let guard = |(key, version)| Guard {
         key,

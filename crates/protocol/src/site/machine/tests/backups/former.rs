@@ -114,7 +114,7 @@ fn a_former_stream_that_cannot_go_on_ends() {
             three.driver = MirrorDriver::new(0);
             three.put("x", "2");
         },
-        // A version that knows no former streams has ended its own.
+        // A version without former streams has ended its own.
         |three| {
             let number = three.former().unwrap().number;
             let end = GlobalCommand::EndMirror { of: A, number };

@@ -104,7 +104,7 @@ fn a_late_piece_of_an_earlier_leader_is_not_taken_for_one_of_the_next() {
     three.mirror();
     let all: SlotSet = Slot::all().collect();
     let safe = three.driver.safe(&three.sites[&A].machine, &all);
-    assert!(safe.is_some_and(|(slots, ..)| slots.slots().len() == 16_384), "said to be safe");
+    assert!(safe.is_some_and(|(slots, ..)| slots.slots().len() == 16_384), "reported as safe");
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
     assert_eq!(three.mirrored("y"), Ok(Some("acknowledged".into())));
 }
@@ -178,7 +178,7 @@ fn a_stream_shows_a_stale_owner_that_it_is_one() {
     // B takes this for: A has a complete copy, others may go.
     three.at(A).run(mirror(step)).unwrap();
     let copy = three.sites[&A].machine.copy_of(slot("x"));
-    assert_eq!(copy.map(|copy| copy.tag.epoch), Some(epoch), "B says so");
+    assert_eq!(copy.map(|copy| copy.tag.epoch), Some(epoch), "B reports that");
     assert_eq!(who_serves(&three, "x"), [B], "A has learned of a higher epoch");
 }
 
@@ -237,7 +237,7 @@ fn a_mirror_begins_anew_when_its_copies_were_discarded() {
     let safe = three.driver.safe(&three.sites[&A].machine, &all);
     let safe = safe.map_or(0, |(slots, ..)| slots.slots().len());
     let copies = three.sites[&B].machine.copies().count();
-    assert_eq!((safe, copies), (16_384, 16_384), "what is said to be safe is there");
+    assert_eq!((safe, copies), (16_384, 16_384), "what is reported as safe is there");
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
 }
 
