@@ -8,7 +8,7 @@ use field::deployment::{json, start};
 use field::resp::Client;
 use field::{Node, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Between two requests of a user.
 const APART: Duration = Duration::from_millis(20);
@@ -18,10 +18,10 @@ fn sites(folder: &std::path::Path) -> [Node; 3] {
     let nodes = start(folder, ["a", "b", "c"]);
     let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
     let create = [&create[..], &["--placement", "adaptive"]].concat();
-    eventually(PATIENCE, || nodes[0].cli(&create)).expect("an adaptive keyspace");
+    eventually(TIMEOUT, || nodes[0].cli(&create)).expect("an adaptive keyspace");
     for node in &nodes {
         let knows = || json(node, &["keyspace", "show", "cars", "--json"]);
-        let shown = eventually(PATIENCE, knows).expect("a keyspace gets about");
+        let shown = eventually(TIMEOUT, knows).expect("a keyspace gets about");
         assert_eq!(shown["placement"], "adaptive");
     }
     nodes
@@ -41,7 +41,7 @@ fn key_at(node: &Node, site: &str) -> String {
 }
 
 fn wait_served_at(asked: &Node, key: &str, site: &str) {
-    let there = eventually(PATIENCE, || match place(asked, key)? {
+    let there = eventually(TIMEOUT, || match place(asked, key)? {
         (at, _) if at == site => Ok(()),
         other => Err(format!("{other:?}")),
     });
@@ -79,7 +79,7 @@ fn a_key_follows_its_user_from_site_to_site() {
             wait_served_at(&nodes[1], &key, name);
         }
         // What the sites show of it.
-        let ledger = eventually(PATIENCE, || {
+        let ledger = eventually(TIMEOUT, || {
             let ledger = json(&nodes[2], &["placement", "ledger", "--json"])?;
             let saved = ledger["loans"]["windows"].as_array().is_some_and(|windows| {
                 windows.iter().any(|window| window["saved_ms"].as_f64().is_some_and(|ms| ms > 0.0))
@@ -121,9 +121,9 @@ fn a_keyspace_becomes_adaptive_and_is_it_no_more_while_a_user_counts() {
     let nodes = sites(folder.path());
     let alter = |node: &Node, placement: &str| {
         let words = ["keyspace", "alter", "cars", "--placement", placement];
-        eventually(PATIENCE, || node.cli(&words)).expect("a change of the placement");
+        eventually(TIMEOUT, || node.cli(&words)).expect("a change of the placement");
         for node in &nodes {
-            let shown = eventually(PATIENCE, || match node.cli(&["keyspace", "list"])? {
+            let shown = eventually(TIMEOUT, || match node.cli(&["keyspace", "list"])? {
                 list if list.contains(placement) => Ok(()),
                 list => Err(list),
             });
@@ -142,7 +142,7 @@ fn a_keyspace_becomes_adaptive_and_is_it_no_more_while_a_user_counts() {
         let steps = [("adaptive", 1), ("advise", 0), ("adaptive", 1), ("off", 0)];
         let outcome = steps.map(|(placement, expected)| {
             alter(&nodes[1], placement);
-            eventually(PATIENCE, || match lent(&nodes[0])? {
+            eventually(TIMEOUT, || match lent(&nodes[0])? {
                 count if count == expected => Ok(()),
                 count => Err(format!("{count} groups are lent while the placement is {placement}")),
             })
@@ -191,7 +191,7 @@ fn killed(which: usize) {
         let user_at_c = which == 0;
         let at_c = if user_at_c { user.options.redis } else { killed.options.redis };
         let mut asks_at_c = Client::connect(at_c, DEADLINE).expect("a client");
-        let lent = eventually(PATIENCE, || {
+        let lent = eventually(TIMEOUT, || {
             asks_at_c.call(&["INCR", &key]).map_err(|error| error.to_string())?;
             answered.fetch_add(1, Ordering::Relaxed);
             match place(b, &key)? {
@@ -210,7 +210,7 @@ fn killed(which: usize) {
             assert!(since > 20, "the borrower serves on while the home is away: {since}");
         }
         killed.restart();
-        let goes_on = eventually(PATIENCE, || {
+        let goes_on = eventually(TIMEOUT, || {
             let since = answered.load(Ordering::Relaxed) - before;
             if since > 100 { Ok(()) } else { Err(format!("{since} since then")) }
         });
@@ -220,7 +220,7 @@ fn killed(which: usize) {
     });
     let answered = answered.load(Ordering::Relaxed);
     for node in &nodes {
-        let found = eventually(PATIENCE, || {
+        let found = eventually(TIMEOUT, || {
             let client = Client::connect(node.options.redis, DEADLINE);
             let mut client = client.map_err(|error| error.to_string())?;
             client.call(&["GET", &key]).map_err(|error| error.to_string())

@@ -13,7 +13,7 @@ use field::deployment::json;
 use field::resp::{Client, Value};
 use field::{Node, NodeOptions, Site, eventually, number_from_env, ports, toolchain};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Slots of one move.
 const SLOTS: usize = 1_500;
 
@@ -46,7 +46,7 @@ impl Deployment {
                 // This works once there is a deployment, and no site can join before that.
                 let make = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
                 let make = [&make[..], &["--placement", placement]].concat();
-                eventually(PATIENCE, || site.nodes[0].cli(&make)).unwrap();
+                eventually(TIMEOUT, || site.nodes[0].cli(&make)).unwrap();
             }
             deployment.sites.push(site);
             deployment.ports.push(port);
@@ -54,7 +54,7 @@ impl Deployment {
         let shows_itself = placement == "adaptive" && view == "auto";
         let with_slots = if shows_itself { 1 } else { NAMES.len() };
         for port in &deployment.ports {
-            eventually(PATIENCE, || knows_all(*port, with_slots)).unwrap();
+            eventually(TIMEOUT, || knows_all(*port, with_slots)).unwrap();
         }
         deployment
     }
@@ -145,7 +145,7 @@ impl Clients {
             clients.programs.push((name, started, client));
         }
         for (name, started, client) in &mut clients.programs {
-            let works = eventually(PATIENCE, || {
+            let works = eventually(TIMEOUT, || {
                 let ended = client.try_wait().unwrap();
                 assert!(ended.is_none(), "{name} ended before its time: {ended:?}");
                 if started.exists() { Ok(()) } else { Err(format!("{name} has not started")) }
@@ -182,7 +182,7 @@ impl Deployment {
             let mut client = Client::connect(*port, Duration::from_secs(20)).unwrap();
             client.call(&["DBSIZE"]).unwrap().int().unwrap()
         };
-        let all_there = eventually(PATIENCE, || {
+        let all_there = eventually(TIMEOUT, || {
             let there: Vec<i64> = self.ports.iter().map(count).collect();
             let is_right = there.iter().sum::<i64>() == keys;
             if is_right { Ok(()) } else { Err(format!("{there:?} keys instead of {keys}")) }

@@ -134,7 +134,7 @@ fn a_site_that_is_cut_off_keeps_its_map() {
 }
 
 #[test]
-fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
+fn a_site_is_lost_for_good_its_backup_takes_over_and_the_stale_owner_is_fenced() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     b.cli(&["site", "backup", "c", "--at", "b"]).unwrap();

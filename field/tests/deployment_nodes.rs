@@ -201,7 +201,7 @@ fn a_move_is_braked_rests_and_goes_on() {
 }
 
 fn holder(listed: &Value, slot: u64) -> Option<String> {
-    let ranges = listed["holders"].as_array()?.iter();
+    let ranges = listed["owners"].as_array()?.iter();
     let mut found = ranges.filter(|range| {
         range["first"].as_u64() <= Some(slot) && range["last"].as_u64() >= Some(slot)
     });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use field::resp::{Client, Value};
 use field::{Node, NodeOptions, eventually, ports, toolchain};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const DEADLINE: Duration = Duration::from_secs(15);
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Between two starts: the first site has given slots to the second when the third comes.
@@ -78,7 +78,7 @@ fn check(ports: &[SocketAddr]) {
         return;
     }
     for port in ports {
-        let checked = eventually(PATIENCE, || {
+        let checked = eventually(TIMEOUT, || {
             let output = Command::new("redis-cli")
                 .args(["--cluster", "check", &port.to_string()])
                 .output()
@@ -109,7 +109,7 @@ fn sites_that_start_one_after_the_other_agree_and_a_failed_one_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let (mut nodes, ports) = started_apart(folder.path());
     let begun = Instant::now();
-    eventually(PATIENCE, || agree(&ports, 3)).unwrap();
+    eventually(TIMEOUT, || agree(&ports, 3)).unwrap();
     eprintln!("three sites agree {:?} after the last one was ready", begun.elapsed());
     check(&ports);
 
@@ -117,15 +117,15 @@ fn sites_that_start_one_after_the_other_agree_and_a_failed_one_is_shown() {
         nodes[1].cli(&["slot", "move", slots, "--to", to]).unwrap();
     }
     let moved = Instant::now();
-    eventually(PATIENCE, || agree(&ports, 3)).unwrap();
+    eventually(TIMEOUT, || agree(&ports, 3)).unwrap();
     eprintln!("and {:?} after the last move", moved.elapsed());
     check(&ports);
 
     // The asked site's own slots are confirmed, and the rest are hints.
-    let listed = eventually(PATIENCE, || {
+    let listed = eventually(TIMEOUT, || {
         let listed = nodes[0].cli(&["slot", "list", "--json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).map_err(|e| e.to_string())?;
-        let ranges = listed["holders"].as_array().cloned().unwrap_or_default();
+        let ranges = listed["owners"].as_array().cloned().unwrap_or_default();
         let is_aged = |range: &serde_json::Value| match range["site"] == "a" {
             true => range["confirmed"] == true && range["age_ms"].is_null(),
             false => range["confirmed"] == false && range["age_ms"].is_u64(),
@@ -139,7 +139,7 @@ fn sites_that_start_one_after_the_other_agree_and_a_failed_one_is_shown() {
     nodes[2].kill();
     let state = |flags: &str, link: &str| {
         let expect = (flags.to_owned(), link.to_owned());
-        eventually(PATIENCE, || match line(ports[0], ports[2])? {
+        eventually(TIMEOUT, || match line(ports[0], ports[2])? {
             state if state == expect => Ok(()),
             state => Err(format!("{state:?}")),
         })
@@ -149,9 +149,9 @@ fn sites_that_start_one_after_the_other_agree_and_a_failed_one_is_shown() {
     let sites = nodes[0].cli(&["site", "list"]).unwrap();
     assert!(sites.contains("unreachable"), "{sites}");
     // The others agree without it, and show what it owns.
-    eventually(PATIENCE, || agree(&ports[..2], 3)).unwrap();
+    eventually(TIMEOUT, || agree(&ports[..2], 3)).unwrap();
     nodes[2].restart();
     state("master", "connected");
-    eventually(PATIENCE, || agree(&ports, 3)).unwrap();
+    eventually(TIMEOUT, || agree(&ports, 3)).unwrap();
     check(&ports);
 }

@@ -7,7 +7,7 @@ use field::deployment::{json, start};
 use field::resp::Client;
 use field::{Node, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Between two reads.
 const APART: Duration = Duration::from_millis(20);
@@ -30,10 +30,10 @@ fn a_key_that_is_read_elsewhere_is_explained() {
     assert!(refused.contains("placement off"), "{refused}");
     let create = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
     let create = [&create[..], &["--placement", "advise"]].concat();
-    eventually(PATIENCE, || a.cli(&create)).expect("a keyspace with advice");
+    eventually(TIMEOUT, || a.cli(&create)).expect("a keyspace with advice");
     for node in &nodes {
         let knows = || json(node, &["keyspace", "show", "cars", "--json"]);
-        let shown = eventually(PATIENCE, knows).expect("a keyspace gets about");
+        let shown = eventually(TIMEOUT, knows).expect("a keyspace gets about");
         assert_eq!(shown["placement"], "advise");
     }
     let key = key_at(c, "a");
@@ -48,14 +48,14 @@ fn a_key_that_is_read_elsewhere_is_explained() {
             }
         });
         // Asked anywhere, the owner answers.
-        let advised = eventually(PATIENCE, || {
+        let advised = eventually(TIMEOUT, || {
             let explained = json(c, &["placement", "explain", &key, "--json"])?;
             match explained["reason"].as_str() {
                 Some("advised") => Ok(explained),
                 _ => Err(explained.to_string()),
             }
         });
-        let ledger = eventually(PATIENCE, || {
+        let ledger = eventually(TIMEOUT, || {
             let ledger = json(a, &["placement", "ledger", "--json"])?;
             let windows = ledger["windows"].as_array().map_or(0, Vec::len);
             if windows > 0 { Ok(ledger) } else { Err(ledger.to_string()) }

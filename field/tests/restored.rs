@@ -6,7 +6,7 @@ use field::{binary, eventually, keys};
 use std::time::Duration;
 
 /// How long a request is waited for that must not be served.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[test]
 fn a_restored_site_serves_no_slot_before_the_others_have_stated_what_they_own() {
@@ -32,7 +32,7 @@ fn a_restored_site_serves_no_slot_before_the_others_have_stated_what_they_own() 
     ];
     binary::run(binary::portolan(), &restore).unwrap();
     let a = options.start();
-    let ask = |words: &[&str]| Client::connect(a.options.redis, PATIENCE).unwrap().call(words);
+    let ask = |words: &[&str]| Client::connect(a.options.redis, TIMEOUT).unwrap().call(words);
     let (read, written) = (ask(&["GET", &names[0]]), ask(&["SET", "ledger:unknown", "late"]));
     assert!(read.is_err(), "read as it was when the backup was made: {read:?}");
     assert!(written.is_err(), "acknowledged, though b may own it: {written:?}");

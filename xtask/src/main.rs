@@ -30,7 +30,7 @@ enum Task {
 enum Bench {
     /// One site: throughput and latency beside etcd and Valkey, memory, start, a killed leader.
     Site(bench::Options),
-    /// Global keys: slots that move, beside Valkey's; forwarding; how often holders are known.
+    /// Global keys: slots that move, beside Valkey's; forwarding; how often owners are known.
     Global(bench::Options),
     /// Placement: what it costs to count accesses, and the bars that the lab measures.
     Placement(bench::placement::PlacementOptions),

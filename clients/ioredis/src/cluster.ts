@@ -44,7 +44,7 @@ const WAITING = new Set(
 );
 const REDIRECT = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN) /;
 
-/** An ioredis `Cluster`; `options.placement` says where sketches go. */
+/** An ioredis `Cluster`; `options.placement` sets where sketches go. */
 export class Cluster extends Base {
   readonly #reporter: Reporter | undefined;
   /** Addresses as the cluster has them, where the client reaches them by others. */

@@ -1,6 +1,6 @@
 // What a session with causal keyspaces fails with, and what the application can do about it.
 
-/** A site lacks what the session has seen or written. Nothing was done. `code` says which case it is. */
+/** A site lacks what the session has seen or written. Nothing was done. `code` is the case. */
 export class SessionError extends Error {
   override name = "SessionError";
   constructor(

@@ -199,7 +199,7 @@ test("thousands of servers and tens of thousands of keys take less than 1 MB", (
   for (let low = 0; low < 50_000; low++) sketch.used(low % 16_384, id(low), 100);
   const body = sketch.take(1_000);
   const bytes = buffers() - before;
-  // Buffers of before may be freed meanwhile, so only the upper bound says something.
+  // Buffers of before may be freed meanwhile, so only the upper bound shows something.
   assert.ok(bytes < 1_000_000, `${bytes} bytes, ${body.length} of them packed`);
   assert.ok(body.length < 1 << 20);
   console.log(`counters and one packed sketch: ${bytes} bytes`);

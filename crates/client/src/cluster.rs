@@ -184,7 +184,7 @@ impl Backup {
         };
         let Some(chunk) = chunk else { return Ok(None) };
         if chunk.offset != self.position {
-            let what = format!("a piece at {} came where {} was due", chunk.offset, self.position);
+            let what = format!("a chunk at {} came where {} was due", chunk.offset, self.position);
             return Err(Error::Unavailable(what));
         }
         self.position += chunk.bytes.len() as u64;

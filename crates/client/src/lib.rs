@@ -28,8 +28,8 @@
 //! // All changes from now on, across broken connections.
 //! let mut watch = cars.watch("car:").await?;
 //! loop {
-//!     let news = watch.next().await?;
-//!     for change in news.changes {
+//!     let update = watch.next().await?;
+//!     for change in update.changes {
 //!         println!("{} {:?} {:?}", change.revision, change.kind, change.key);
 //!     }
 //! }
@@ -92,7 +92,7 @@ pub use roaming::{
     SitesError,
 };
 pub use session::Session;
-pub use stream::{Change, News, Scan, ScanRange, Watch};
+pub use stream::{Change, Scan, ScanRange, Watch, WatchUpdate};
 pub use tries::Trying;
 pub use wire::grpc::v1;
 

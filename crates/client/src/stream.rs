@@ -133,7 +133,7 @@ pub struct Watch {
 
 /// A message of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct WatchUpdate {
     /// In order; may be empty.
     pub changes: Vec<Change>,
     /// All changes up to this revision have been returned: the position to resume from later.
@@ -168,7 +168,7 @@ impl Watch {
 
     /// Waits for changes. A connection that breaks is opened again at the last progress, so a
     /// change may be returned twice and none is missed.
-    pub async fn next(&mut self) -> Result<News, Error> {
+    pub async fn next(&mut self) -> Result<WatchUpdate, Error> {
         loop {
             let stream = match &mut self.stream {
                 Some(stream) => stream,
@@ -182,11 +182,11 @@ impl Watch {
                 }
             };
             match stream.message().await {
-                Ok(Some(news)) => {
-                    self.request.after_revision = Some(news.progress);
-                    return Ok(News {
-                        changes: news.changes.into_iter().filter_map(change).collect(),
-                        progress: Revision(news.progress),
+                Ok(Some(update)) => {
+                    self.request.after_revision = Some(update.progress);
+                    return Ok(WatchUpdate {
+                        changes: update.changes.into_iter().filter_map(change).collect(),
+                        progress: Revision(update.progress),
                     });
                 }
                 Ok(None) => self.stream = None,

@@ -256,8 +256,8 @@ fn a_backup_is_restored_as_it_was() {
             let mut backup = client.cluster().backup().await.unwrap();
             let mut bytes = Vec::new();
             let mut total = 0;
-            while let Some((piece, total_bytes)) = backup.next().await.unwrap() {
-                bytes.extend_from_slice(&piece);
+            while let Some((chunk, total_bytes)) = backup.next().await.unwrap() {
+                bytes.extend_from_slice(&chunk);
                 total = total_bytes;
             }
             assert_eq!(bytes.len() as u64, total);

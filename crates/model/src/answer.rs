@@ -80,8 +80,8 @@ pub enum Answer {
     FromBackup {
         /// The answer.
         outcome: Box<Result<Answer, Refusal>>,
-        /// When the mirror was last known to be in step, milliseconds since 1970.
-        in_step_ms: u64,
+        /// When the mirror was last known to be caught up, milliseconds since 1970.
+        caught_up_ms: u64,
     },
     /// How far a mirror has come.
     Mirrored {

@@ -97,12 +97,12 @@ pub enum MirrorStep {
         gone: SlotSet,
         /// What it brings.
         items: Vec<StagedItem>,
-        /// The mirror is in step after it.
+        /// The mirror is caught up after it.
         reached: Option<Reached>,
     },
 }
 
-/// What a mirror is of when it is in step.
+/// What a mirror is of when it is caught up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// The original's revision.
@@ -130,8 +130,8 @@ pub struct Loss {
     pub keys: u64,
     /// The original's revision that the mirror is of.
     pub revision: Revision,
-    /// When the mirror was last known to be in step, milliseconds since 1970; 0: never.
-    pub in_step_ms: u64,
+    /// When the mirror was last known to be caught up, milliseconds since 1970; 0: never.
+    pub caught_up_ms: u64,
     /// Whether the original answers: then it is not lost.
     pub answers: bool,
     /// Other sites that do not answer: they may hold slots that the lost site gave them.
@@ -151,7 +151,7 @@ impl Loss {
             mirrored: 0,
             keys: 0,
             revision: Revision(0),
-            in_step_ms: 0,
+            caught_up_ms: 0,
             answers: false,
             silent: Vec::new(),
             empty: 0,

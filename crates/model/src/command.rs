@@ -3,7 +3,10 @@
 //! The machine's own commands are here, those of the deployment and of each mode in a file of their own. A
 //! family has three things beside its enum: what a command's [`Properties`] are, and how traces write it.
 
-#![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names state the rest")]
+#![expect(
+    missing_docs,
+    reason = "a variant's doc speaks of its fields; their names state the rest"
+)]
 
 mod causal;
 mod deployment;

@@ -88,9 +88,9 @@ pub use placement::{
     PlacementWindow,
 };
 pub use query::{Query, ScanFilter};
-pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
+pub use recovery::{RegistrarView, RegistryView, Retained, TermBegan, TermIds};
 pub use region::{
-    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, HOLDERS_MIN, Rebuilt, Region, RegionId, Standby,
+    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, REPLICAS_MIN, Rebuilt, Region, RegionId, Standby,
     StandbyChoice, StandbyRule,
 };
 pub use request::{Body, BodyProperties, ReadConsistency, Request};

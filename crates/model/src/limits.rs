@@ -43,9 +43,9 @@ pub const SITES_MAX: usize = 10_000;
 pub const REGIONS_MAX: usize = 16;
 /// Sites that hold the registry.
 pub const REGISTRARS_MAX: usize = 5;
-/// Changes of the registry whose outcome it remembers, for askers that ask again.
+/// Changes of the registry whose outcome it remembers, for clients that ask again.
 pub const REGISTRY_OUTCOMES_MAX: usize = 128;
-/// Operators' commands about a site's members that it remembers, for askers that ask again.
+/// Operators' commands about a site's members that it remembers, for clients that ask again.
 pub const MEMBER_COMMANDS_REMEMBERED_MAX: usize = 64;
 /// Ends of terms that the registry remembers, for sites that were away in all of them.
 pub const TERMS_BEGAN_MAX: usize = 16;
@@ -165,7 +165,7 @@ pub const CAUSAL_PAYLOAD_BYTES_MAX: usize = 256 << 10;
 pub const CAUSAL_PULLED_MAX: usize = 1_024;
 /// Bytes of writes in one import (the write that exceeds the limit ends it).
 pub const CAUSAL_IMPORT_BYTES_MAX: usize = 512 << 10;
-/// Bytes of the order in one piece of a resync, and of records (what exceeds the limit ends it).
+/// Bytes of the order in one chunk of a resync, and of records (what exceeds the limit ends it).
 pub const CAUSAL_RESYNC_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a site's writes without a position that are made again on top of what a resync has brought, by one
 /// command; while there are more it goes on behind the order.
@@ -331,7 +331,7 @@ pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
 /// is sent after a later comparison.
 pub const MAP_FACTS_PER_MESSAGE_MAX: usize = 4_096;
 /// Facts that wait to be pushed to other sites; what finds no room is found by comparison.
-pub const MAP_NEWS_MAX: usize = 1_024;
+pub const MAP_UNSENT_MAX: usize = 1_024;
 
 /// Points of the ring that one site takes, by its capacity.
 pub const RING_VIRTUALS_MAX: u32 = 64;
@@ -422,7 +422,7 @@ const _: () = {
     assert!(CACHE_BYTES_MIN <= CACHE_BYTES_DEFAULT && CACHE_BYTES_DEFAULT <= CACHE_BYTES_MAX);
     assert!(CACHE_BYTES_MAX <= CACHES_BYTES_MAX);
     assert!(CACHE_AGE_MS_DEFAULT <= CACHE_AGE_MS_MAX);
-    assert!(MAP_NEWS_MAX <= MAP_FACTS_PER_MESSAGE_MAX);
+    assert!(MAP_UNSENT_MAX <= MAP_FACTS_PER_MESSAGE_MAX);
     // 40 bytes each at most.
     assert!(64 * MAP_FACTS_PER_MESSAGE_MAX < PEER_FRAME_BYTES_MAX);
     assert!(RING_SUCCESSORS < RING_LIST_MEMBERS_MAX);

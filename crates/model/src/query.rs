@@ -1,6 +1,9 @@
 //! Questions about the state. They never change it and never enter the log.
 
-#![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names state the rest")]
+#![expect(
+    missing_docs,
+    reason = "a variant's doc speaks of its fields; their names state the rest"
+)]
 
 use crate::{Bytes, Kind};
 

@@ -80,7 +80,7 @@ impl TermBegan {
 
 /// What a site has to hand in: what was chosen in its term beyond the end of that term.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retained {
     /// Sites that joined.
     pub joins: Vec<SiteEntry>,
     /// Keyspaces that were created.
@@ -91,15 +91,15 @@ pub struct Kept {
     pub choices: Vec<(SiteId, BackupChoice)>,
 }
 
-impl Kept {
+impl Retained {
     /// Whether there is nothing to hand in.
     pub fn is_empty(&self) -> bool {
-        *self == Kept::default()
+        *self == Retained::default()
     }
 
     /// How many things there are to hand in.
     pub fn len(&self) -> usize {
-        let Kept { joins, keyspaces, failovers, choices } = self;
+        let Retained { joins, keyspaces, failovers, choices } = self;
         joins.len() + keyspaces.len() + failovers.len() + choices.len()
     }
 }
@@ -173,7 +173,7 @@ impl Registry {
 
     /// Collects what a site has to hand in when it replaces its copy `self` with `next`, of another
     /// term.
-    pub fn keep(&self, next: &Registry, kept: &mut Kept) {
+    pub fn keep(&self, next: &Registry, kept: &mut Retained) {
         // The first recovery with a term that is not in this copy ended the copy's own term; others
         // may have followed.
         let known: Vec<Term> = self.terms().collect();
@@ -221,7 +221,7 @@ impl Registry {
         begun.map(|((began, term), end)| (began, term, began.first(term, end)))
     }
 
-    fn dedup(&self, kept: &mut Kept) {
+    fn dedup(&self, kept: &mut Retained) {
         kept.joins.sort_by_key(|site| site.id);
         kept.joins.dedup_by_key(|site| site.id);
         kept.keyspaces.sort_by_key(|keyspace| keyspace.id);
@@ -236,7 +236,7 @@ impl Registry {
 
     /// Removes from `kept` what the registry has, or has had, and keyspaces with a name that another one
     /// uses.
-    pub fn has_kept(&self, kept: &mut Kept) {
+    pub fn has_kept(&self, kept: &mut Retained) {
         kept.joins.retain(|one| !(self.site(one.id).is_some() || self.handed_in.contains(&one.id)));
         let joins = |id: SiteId| kept.joins.iter().any(|one| one.id == id);
         kept.choices.retain(|(of, choice)| match choice {
@@ -259,7 +259,7 @@ impl Registry {
 
     /// Adds what another term had and this one lacks. A site with a name that another one has by now is not
     /// listed, and counts as one that has left.
-    pub fn hand_in(&mut self, kept: &Kept) {
+    pub fn hand_in(&mut self, kept: &Retained) {
         for joined in &kept.joins {
             if self.site_named(joined.name.as_str()).is_none() {
                 self.sites.push(joined.clone());
@@ -378,14 +378,14 @@ mod tests {
         own.version = at(0, 2);
         let joined = own.sites[2].id;
         let mut next = recovered(&first, 1);
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         own.keep(&next, &mut kept);
         next.hand_in(&kept);
         assert!(next.site(joined).is_some() && !next.has_left(joined));
         next.change(&RegistryChange::Remove(joined)).unwrap();
         assert!(next.has_left(joined), "what is frozen for it would wait for ever");
         // Another site has kept the same join.
-        let mut again = Kept::default();
+        let mut again = Retained::default();
         own.keep(&next, &mut again);
         assert!(again.is_empty(), "it would be listed again: {again:?}");
         // As long as the end of that term is known.
@@ -407,13 +407,13 @@ mod tests {
         entry(&mut second);
         second.version = at(1, 1);
         let third = recovered(&second, 2);
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         own.keep(&third, &mut kept);
         assert_eq!((&kept.joins, &kept.keyspaces), (&vec![own.sites[2].clone()], &own.keyspaces));
         // The same for a copy that is one term behind; a copy with nothing beyond the end of its
         // term keeps nothing.
         for (copy, has_any) in [(&own, true), (&first, false)] {
-            let mut kept = Kept::default();
+            let mut kept = Retained::default();
             copy.keep(&second, &mut kept);
             assert_eq!(!kept.is_empty(), has_any);
         }
@@ -423,10 +423,10 @@ mod tests {
         other.version = Ballot { term: Term { number: 1, site: SiteId(2) }, ..at(1, 1) };
         other.sites[2].id = SiteId(9_000);
         other.sites[2].name = SiteName::new("other").unwrap();
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         other.keep(&second, &mut kept);
         assert_eq!(kept.joins, [other.sites[2].clone()]);
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         second.keep(&third, &mut kept);
         assert!(kept.is_empty(), "{kept:?}");
     }
@@ -449,7 +449,7 @@ mod tests {
         let own = recovered(&with(2), 1);
         let mut next = recovered(&with(3), 1);
         next.version.term.site = SiteId(2);
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         own.keep(&next, &mut kept);
         assert_eq!(kept.failovers, [decided(2)]);
     }
@@ -466,7 +466,7 @@ mod tests {
             returned: false,
         };
         let failovers = vec![decided(SiteId(2), 3), decided(SiteId(2), 5), decided(SiteId(99), 7)];
-        registry.hand_in(&Kept { failovers, ..Kept::default() });
+        registry.hand_in(&Retained { failovers, ..Retained::default() });
         for round in [3, 5, 7] {
             assert!(registry.failovers.forget(at(0, round)));
         }
@@ -482,19 +482,19 @@ mod tests {
         keyspace(&mut beyond);
         beyond.version = at(0, 2);
         let second = recovered(&first, 1);
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         beyond.keep(&second, &mut kept);
         let mut own = second.clone();
         own.hand_in(&kept);
         own.version = at(1, 1);
         // It goes on from before that.
         let third = recovered(&second, 2);
-        let mut again = Kept::default();
+        let mut again = Retained::default();
         own.keep(&third, &mut again);
         assert_eq!(again, kept);
         let mut third = recovered(&own, 2);
         third.sites.pop();
-        let mut none = Kept::default();
+        let mut none = Retained::default();
         own.keep(&third, &mut none);
         assert!(none.is_empty(), "it was removed since: {none:?}");
     }
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!((&next.sites, &next.keyspaces), (&first.sites, &Vec::new()));
         assert!(!next.has_left(SiteId(3)));
         for copy in [&chosen, &accepted] {
-            let mut kept = Kept::default();
+            let mut kept = Retained::default();
             copy.keep(&next, &mut kept);
             assert_eq!(kept.joins, [copy.sites[2].clone()], "whichever was chosen is handed in");
         }
@@ -542,8 +542,8 @@ mod tests {
             id: KeyspaceId(900_000_000),
             spec: KeyspaceSpec::linearizable_global("late", "late:"),
         });
-        let kept = Kept { joins: vec![own.sites[2].clone()], ..Kept::default() };
-        let kept = Kept { keyspaces: own.keyspaces.clone(), ..kept };
+        let kept = Retained { joins: vec![own.sites[2].clone()], ..Retained::default() };
+        let kept = Retained { keyspaces: own.keyspaces.clone(), ..kept };
         let mut second = recovered(&first, 1);
         assert!(second.site_next < 900_000_000);
         second.hand_in(&kept);
@@ -556,7 +556,7 @@ mod tests {
         third.recover(at(2, 0), &recovered(&first, 1));
         third.version = at(2, 0);
         assert!(third.site(SiteId(900_000_000)).is_none());
-        let mut again = Kept::default();
+        let mut again = Retained::default();
         second.keep(&third, &mut again);
         assert_eq!((again.joins, again.keyspaces), (kept.joins, kept.keyspaces));
     }
@@ -631,7 +631,7 @@ mod tests {
         let mut next = removed.clone();
         next.recover(at(1, 0), &first);
         next.version = at(1, 0);
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         joined.keep(&next, &mut kept);
         assert!(kept.is_empty(), "{kept:?}");
         // What the recovery dropped is handed in by those that know it chosen.
@@ -656,7 +656,7 @@ mod tests {
         next.recover(at(1, 0), &first);
         next.version = at(1, 0);
         assert!(next.backups.is_empty());
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         own.keep(&next, &mut kept);
         // Chosen since.
         choose(&mut next, 2, BackupChoice::At(SiteId(1)));
@@ -679,7 +679,7 @@ mod tests {
         entry(&mut next);
         next.sites[2].name = own.sites[2].name.clone();
         let joined = own.sites[2].id;
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         own.keep(&next, &mut kept);
         assert_eq!(kept.joins.len(), 1);
         assert!(!next.has_left(joined), "it does not know it yet");

@@ -16,7 +16,7 @@ pub const EPOCHS_FORGOTTEN: u16 = 1_024;
 
 /// So many sites of a region that stay hold all causal keyspaces, once a keyspace names its sites: the root, and one that can
 /// take its place.
-pub const HOLDERS_MIN: usize = 2;
+pub const REPLICAS_MIN: usize = 2;
 
 /// A region of a deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -210,13 +210,13 @@ impl Registry {
     }
 
     /// The sites of a region that stay and hold all causal keyspaces.
-    pub fn holders(&self, region: &Region) -> impl Iterator<Item = &SiteEntry> {
+    pub fn full_replicas(&self, region: &Region) -> impl Iterator<Item = &SiteEntry> {
         self.staying_of(region).filter(|site| self.holds_all_causal(site.id))
     }
 
     /// A site stays if no other one of its region could be the root: what others lack of causal keyspaces would go with it. So
     /// does the last one of a region beside others.
-    pub(crate) fn check_not_last_holder(&self, id: SiteId) -> Result<(), RegistryError> {
+    pub(crate) fn check_not_last_replica(&self, id: SiteId) -> Result<(), RegistryError> {
         let Some(site) = self.site(id).filter(|site| !site.leaving) else { return Ok(()) };
         let others = self.staying().filter(|one| one.id != id && one.region == site.region);
         let others: Vec<SiteId> = others.map(|one| one.id).collect();
@@ -225,7 +225,7 @@ impl Registry {
             false => self.holds_all_causal(id),
         };
         match is_last && !others.into_iter().any(|one| self.holds_all_causal(one)) {
-            true => Err(RegistryError::LastHolder(site.name.clone())),
+            true => Err(RegistryError::LastReplica(site.name.clone())),
             false => Ok(()),
         }
     }
@@ -276,9 +276,9 @@ impl Registry {
         }
         let staying = self.staying_of(region).count();
         // The order of a region of one site ends with that site, whatever it holds.
-        let min = if self.has_regions() { HOLDERS_MIN.min(staying) } else { HOLDERS_MIN };
-        let holders = self.holders(region).filter(|site| spec.is_held_by(site.id)).count();
-        match !spec.sites.is_empty() && holders < min {
+        let min = if self.has_regions() { REPLICAS_MIN.min(staying) } else { REPLICAS_MIN };
+        let replicas = self.full_replicas(region).filter(|site| spec.is_held_by(site.id)).count();
+        match !spec.sites.is_empty() && replicas < min {
             true => Err(RegistryError::TooFewHold),
             false => Ok(()),
         }
@@ -467,9 +467,9 @@ impl Registry {
             if let Some(standby) = &mut region.standby {
                 (standby.in_sync, standby.since) = (false, version);
             }
-            let mut holders = self.holders(&region).map(|site| site.id);
+            let mut replicas = self.full_replicas(&region).map(|site| site.id);
             let by = self.can_order(version.term.site, &region).then_some(version.term.site);
-            let by = by.filter(|by| self.stays(*by)).or_else(|| holders.next());
+            let by = by.filter(|by| self.stays(*by)).or_else(|| replicas.next());
             let rebuilt = by.and_then(|by| region.rebuilding(by, EPOCHS_FORGOTTEN, version));
             rebuilt.unwrap_or(region)
         };

@@ -171,7 +171,7 @@ pub(crate) trait Context {
         GroupAt::Slot
     }
     /// Whether there is a fact or a guess about the owner of a slot.
-    fn knows(&self, slot: Slot) -> bool;
+    fn locates(&self, slot: Slot) -> bool;
     /// The other site to ask about a slot, by a request that came back so often.
     fn owner_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId>;
     /// Whether a failover is open that takes a site for failed.
@@ -277,7 +277,7 @@ pub(crate) fn admit(arrival: &Arrival, context: &impl Context) -> Admission {
     if context.serves(slot) {
         return own();
     }
-    if by_client && !arrival.is_looked_up && !context.knows(slot) {
+    if by_client && !arrival.is_looked_up && !context.locates(slot) {
         return Admission::Wait(Wait::Lookup(slot));
     }
     match context.owner_elsewhere(slot, arrival.returns) {
@@ -336,7 +336,7 @@ mod tests {
         fn serves(&self, of: Slot) -> bool {
             of == slot("here")
         }
-        fn knows(&self, of: Slot) -> bool {
+        fn locates(&self, of: Slot) -> bool {
             of != slot("unknown")
         }
         fn owner_elsewhere(&self, of: Slot, returns: u32) -> Option<SiteId> {

@@ -50,7 +50,7 @@ pub enum Bug {
     /// A copy of a remote key is the answer, without its owner's confirmation.
     TrustCopies,
     /// A site that was lost and comes back goes on serving what its backup has taken over.
-    GhostServes,
+    StaleOwnerServes,
     /// A read by lease, and what passes the core by, is answered from a state that lags behind what is
     /// committed.
     LeaseBehindCommit,
@@ -192,7 +192,7 @@ impl Bug {
         Bug::ForgetMovedAnswers,
         Bug::KeepToken,
         Bug::TrustCopies,
-        Bug::GhostServes,
+        Bug::StaleOwnerServes,
         Bug::LeaseBehindCommit,
         Bug::WitnessPriority,
         Bug::GateLast,
@@ -273,7 +273,7 @@ impl Bug {
             Bug::ForgetMovedAnswers => "forget-moved-answers",
             Bug::KeepToken => "keep-token",
             Bug::TrustCopies => "trust-copies",
-            Bug::GhostServes => "ghost-serves",
+            Bug::StaleOwnerServes => "stale-owner-serves",
             Bug::LeaseBehindCommit => "lease-behind-commit",
             Bug::WitnessPriority => "witness-priority",
             Bug::GateLast => "gate-last",

@@ -22,7 +22,7 @@ pub enum Entry {
 
 /// Where a request comes from, for those that count accesses.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct Caller<'a> {
     /// By which site.
     pub entry: Entry,
     /// Of which client.

@@ -17,7 +17,7 @@ use model::{
     NodeId, Query, ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot,
     SlotSet, limits,
 };
-use protocol::global::accesses::{Asker, Entry};
+use protocol::global::accesses::{Caller, Entry};
 use protocol::placement::Sampler;
 use protocol::site::machine::Reader;
 use protocol::site::machine::causal::session::{CausalPoint, SessionRead};
@@ -59,7 +59,7 @@ impl Shared {
     /// Answers a query on the calling thread if that is allowed now.
     pub(crate) fn answer(
         &self,
-        asker: Asker<'_>,
+        caller: Caller<'_>,
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
@@ -67,7 +67,7 @@ impl Shared {
         let now = || self.clock.monotonic();
         let closings = self.gate.closings();
         let gate = self.gate.get();
-        let answer = gate.answer(now, &self.reader, keyspace, query, consistency, asker);
+        let answer = gate.answer(now, &self.reader, keyspace, query, consistency, caller);
         // The state may have been replaced during the query; the core answers from a complete one.
         answer.filter(|_| self.gate.closings() == closings).map(Ok)
     }
@@ -95,8 +95,8 @@ impl Handle {
         (direct, client): (bool, ClientName),
     ) -> Option<Outcome> {
         let entry = if direct { Entry::Unknown } else { Entry::Here };
-        let asker = Asker { entry, client, sampler: &self.sampler };
-        self.shared.answer(asker, keyspace, query, consistency)
+        let caller = Caller { entry, client, sampler: &self.sampler };
+        self.shared.answer(caller, keyspace, query, consistency)
     }
 
     /// Answers a query of a causal keyspace in a session, with the session's token from here on, if what this
@@ -158,10 +158,10 @@ impl Handle {
     /// Unwraps an answer that is marked as from a backup.
     fn unmark(&self, outcome: Outcome) -> (Outcome, Option<Duration>) {
         match outcome {
-            Ok(Answer::FromBackup { outcome, in_step_ms }) => {
+            Ok(Answer::FromBackup { outcome, caught_up_ms }) => {
                 self.shared.metrics.read_from_backup();
                 let now_ms = self.shared.clock.now().wall_ms;
-                let age = Duration::from_millis(now_ms.saturating_sub(in_step_ms));
+                let age = Duration::from_millis(now_ms.saturating_sub(caught_up_ms));
                 ((*outcome).map_err(Failure::Refused), Some(age))
             }
             outcome => (outcome, None),
@@ -283,8 +283,8 @@ impl Handle {
     /// The same, with how certain each owner is, the leaders of the sites that have sent a message,
     /// and the sites that do not answer.
     pub async fn map_view(&self) -> MapView {
-        let (asker, answer) = tokio::sync::oneshot::channel();
-        match self.shared.events.send(Event::SlotMap(asker)) {
+        let (caller, answer) = tokio::sync::oneshot::channel();
+        match self.shared.events.send(Event::SlotMap(caller)) {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => MapView::default(),
         }

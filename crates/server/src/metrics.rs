@@ -197,7 +197,7 @@ impl ReplicaGauges {
                 &self.mirror_behind,
             ),
             (
-                "mirror_in_step_age_milliseconds",
+                "mirror_caught_up_age_milliseconds",
                 "On the leader: since when the backup site has not had everything; -1: it never had",
                 &self.mirror_age_ms,
             ),
@@ -307,7 +307,8 @@ impl Metrics {
         }
         let mirror = status.mirror.as_ref();
         replica.mirror_behind.set(mirror.map_or(0, |mirror| mirror.behind as i64));
-        let age = mirror.map(|mirror| mirror.in_step_ago.map_or(-1, |ago| ago.as_millis() as i64));
+        let age =
+            mirror.map(|mirror| mirror.caught_up_ago.map_or(-1, |ago| ago.as_millis() as i64));
         replica.mirror_age_ms.set(age.unwrap_or(0));
         replica.mirrors_kept.set(status.mirrors_kept.len() as i64);
         let mirrored: u64 = status.mirrors_kept.iter().map(|kept| kept.keys).sum();

@@ -9,7 +9,7 @@ use crate::handle::Shared;
 use crate::links::{Peers, Remote};
 use crate::node::{Batchers, Event};
 use model::{NodeId, Request};
-use protocol::global::accesses::{Asker, Entry};
+use protocol::global::accesses::{Caller, Entry};
 use protocol::global::proxy_reads::{Came, ProxyReads, Routes, answer_reads};
 use protocol::placement::Sampler;
 use protocol::site::Ticket;
@@ -98,10 +98,10 @@ impl SharedProxyReads {
         let shared = &self.shared;
         let entry = Entry::Site(from.0);
         let answers = answer_reads(requests, |client, keyspace, query, consistency| {
-            let asker = Asker { entry, client, sampler: &self.sampler };
+            let caller = Caller { entry, client, sampler: &self.sampler };
             // The failover under which the slot is served here.
             let failover = shared.reader.served_failover(keyspace, query);
-            Some((shared.answer(asker, keyspace, query, consistency)?, failover))
+            Some((shared.answer(caller, keyspace, query, consistency)?, failover))
         });
         if answers.is_empty() {
             return;

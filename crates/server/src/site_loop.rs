@@ -150,11 +150,11 @@ impl SiteLoop {
             }
             Event::InterSiteLost { site, node } => Input::InterSiteLost { site, node },
             Event::Moved(moved) => Input::Moved(moved),
-            Event::SlotMap(asker) => {
+            Event::SlotMap(caller) => {
                 // Moves are shown beside it and must be as new.
                 self.publish(now);
                 // The asking task may have gone.
-                let _ = asker.send(self.site.map_view());
+                let _ = caller.send(self.site.map_view());
                 return None;
             }
             Event::Persisted(number) => Input::Persisted(number),

@@ -2949,7 +2949,7 @@ pub struct Mirror {
     #[prost(uint64, optional, tag = "3")]
     pub behind: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "4")]
-    pub in_step_ago_ms: ::core::option::Option<u64>,
+    pub caught_up_ago_ms: ::core::option::Option<u64>,
     #[prost(uint64, tag = "5")]
     pub keys: u64,
     #[prost(uint64, tag = "6")]
@@ -2969,7 +2969,7 @@ pub struct ListSlotsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListSlotsResponse {
     #[prost(message, repeated, tag = "1")]
-    pub holders: ::prost::alloc::vec::Vec<SlotRange>,
+    pub owners: ::prost::alloc::vec::Vec<SlotRange>,
     #[prost(message, repeated, tag = "2")]
     pub moves: ::prost::alloc::vec::Vec<SlotMove>,
 }
@@ -3135,7 +3135,7 @@ pub struct PromoteBackupResponse {
     #[prost(uint64, tag = "6")]
     pub revision: u64,
     #[prost(uint64, optional, tag = "7")]
-    pub in_step_ago_ms: ::core::option::Option<u64>,
+    pub caught_up_ago_ms: ::core::option::Option<u64>,
     #[prost(bool, tag = "8")]
     pub answers: bool,
     #[prost(string, repeated, tag = "9")]

@@ -63,7 +63,7 @@ pub enum InterSite {
     Answered(InterSiteAnswers),
     /// Which registry the sender has, and that registry, if the receiver's is older.
     #[prost(message, tag = "3")]
-    Registry(RegistryNews),
+    Registry(RegistryGossip),
     /// The ring.
     #[prost(bytes = "bytes", tag = "4")]
     Ring(Bytes),
@@ -72,7 +72,7 @@ pub enum InterSite {
     Alive(Alive),
     /// How far the mirror of the sender's site is, to the site that keeps it.
     #[prost(message, tag = "11")]
-    Mirror(MirrorNews),
+    Mirror(MirrorLag),
     /// Copies of slots, and whether they may go.
     #[prost(message, tag = "110")]
     Copies(CopiesMessage),
@@ -203,11 +203,11 @@ pub struct Alive {
 
 /// How far a mirror is, by its original.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct MirrorNews {
+pub struct MirrorLag {
     /// Which mirror.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// How many revisions it is behind; 0: it is in step.
+    /// How many revisions it is behind; 0: it is caught up.
     #[prost(uint64, tag = "2")]
     pub behind: u64,
 }
@@ -303,9 +303,9 @@ impl MapFact {
     }
 }
 
-/// News of the registry.
+/// Gossip about the registry.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct RegistryNews {
+pub struct RegistryGossip {
     /// The sender's registry, encoded; empty: the version only.
     #[prost(bytes = "bytes", tag = "2")]
     pub registry: Bytes,

@@ -76,7 +76,7 @@ impl Deployment {
         for site in 0..self.sites.len() {
             eventually(SETTLED_MAX, || {
                 let listed = self.listed(site)?;
-                let all_hold = self.names.iter().all(|name| listed.holders.contains(name));
+                let all_hold = self.names.iter().all(|name| listed.owners.contains(name));
                 match all_hold && listed.moves == 0 {
                     true => Ok(()),
                     false => Err(format!("{listed:?}")),
@@ -89,10 +89,10 @@ impl Deployment {
     fn listed(&self, site: usize) -> Result<Listed, String> {
         let text = self.first(site).cli(&["slot", "list", "--json"])?;
         let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        let (holders, moves) = (json["holders"].as_array(), json["moves"].as_array());
-        let holders = holders.into_iter().flatten();
+        let (owners, moves) = (json["owners"].as_array(), json["moves"].as_array());
+        let owners = owners.into_iter().flatten();
         Ok(Listed {
-            holders: holders.filter_map(|one| Some(one["site"].as_str()?.to_owned())).collect(),
+            owners: owners.filter_map(|one| Some(one["site"].as_str()?.to_owned())).collect(),
             moves: moves.map_or(0, Vec::len),
         })
     }
@@ -151,7 +151,7 @@ impl Deployment {
         for site in 0..self.sites.len() {
             eventually(SETTLED_MAX, || {
                 let behind = self.counter(site, "portolan_mirror_behind_revisions")?;
-                let age_ms = self.counter(site, "portolan_mirror_in_step_age_milliseconds")?;
+                let age_ms = self.counter(site, "portolan_mirror_caught_up_age_milliseconds")?;
                 match behind == 0.0 && age_ms >= 0.0 {
                     true => Ok(()),
                     false => {
@@ -199,6 +199,6 @@ impl Fsyncs {
 
 #[derive(Debug)]
 struct Listed {
-    holders: Vec<String>,
+    owners: Vec<String>,
     moves: usize,
 }

@@ -18,7 +18,7 @@ __all__ = ["RedisCluster", "Session"]
 
 
 class RedisCluster(redis.asyncio.cluster.RedisCluster):
-    """A `redis.asyncio.cluster.RedisCluster`; `placement` says where sketches go, None counts nothing."""
+    """A `redis.asyncio.cluster.RedisCluster`; `placement` sets where sketches go, None counts nothing."""
 
     def __init__(self, *args: Any, placement: Placement | None = None, **kwargs: Any) -> None:
         self._counter: Counter | None = None

@@ -30,7 +30,7 @@ def remembering(remap: Remap | None, counter: Counter) -> Remap | None:
 
 
 class RedisCluster(redis.cluster.RedisCluster):
-    """A `redis.cluster.RedisCluster`; `placement` says where sketches go, None counts nothing."""
+    """A `redis.cluster.RedisCluster`; `placement` sets where sketches go, None counts nothing."""
 
     def __init__(self, *args: Any, placement: Placement | None = None, **kwargs: Any) -> None:
         self._reporter: _Reporter | None = None

@@ -47,7 +47,7 @@ _NONE: Rule = (0, 0, False)
 
 
 def rule_of(name: str, commands: dict[str, Any]) -> Rule:
-    """The rule of a command, by what the server says of it (`COMMAND`)."""
+    """The rule of a command, by what the server reports of it (`COMMAND`)."""
     words = name.upper().split()
     if not words:
         return _NONE
@@ -80,7 +80,7 @@ class Counter:
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
-        #: What the server says of its commands; known once the client is connected.
+        #: What the server reports of its commands; there once the client is connected.
         self.commands: Callable[[], dict[str, Any]] = dict
         #: Addresses as the cluster has them, where the client reaches them by others.
         self.addresses: dict[str, str] = {}
@@ -156,7 +156,7 @@ def _key(args: Sequence[Any], position: int, count_at: int) -> bytes | None:
 
 
 class _Link:
-    """What a connection knows of its own requests."""
+    """What a connection has recorded of its own requests."""
 
     __slots__ = ("is_batch", "name", "packed", "place", "sent_at", "waiting")
 

@@ -146,10 +146,10 @@ impl v1::deployment_server::Deployment for Callee {
         self.measured(Method::ListSlots, async {
             self.administrator(&request).await?;
             let registry = self.registry().await?;
-            let mut holders = Vec::new();
+            let mut owners = Vec::new();
             for Owned { slots, site, standing } in self.handle.map_view().await.owners {
                 let site = name_of(&registry, site);
-                holders.extend(slots.ranges().iter().map(|(first, last)| v1::SlotRange {
+                owners.extend(slots.ranges().iter().map(|(first, last)| v1::SlotRange {
                     first: u32::from(*first),
                     last: u32::from(*last),
                     site: site.clone(),
@@ -157,7 +157,7 @@ impl v1::deployment_server::Deployment for Callee {
                     age_ms: hint_age_ms(standing),
                 }));
             }
-            holders.sort_by_key(|range| range.first);
+            owners.sort_by_key(|range| range.first);
             let status_now = self.handle.status();
             let moves = status_now.moves.iter().map(|one| v1::SlotMove {
                 number: one.number,
@@ -170,7 +170,7 @@ impl v1::deployment_server::Deployment for Callee {
                 paused: one.what.paused,
                 frozen: one.what.frozen.is_some(),
             });
-            Ok(v1::ListSlotsResponse { holders, moves: moves.collect() })
+            Ok(v1::ListSlotsResponse { owners, moves: moves.collect() })
         })
         .await
     }
@@ -192,9 +192,9 @@ impl v1::deployment_server::Deployment for Callee {
                 None => orders::own_number(),
             };
             let requests = orders::requests(&registry, id, &wanted, to, deadline_ms);
-            let said = orders::said(&registry, self.handle.call_many(requests).await);
+            let answers = orders::answers(&registry, self.handle.call_many(requests).await);
             let hints = self.handle.slot_map().await;
-            Ok(orders::reported(&registry, &wanted, to, &said, &hints))
+            Ok(orders::reported(&registry, &wanted, to, &answers, &hints))
         })
         .await
     }
@@ -334,7 +334,7 @@ impl v1::deployment_server::Deployment for Callee {
                 mirrored: loss.mirrored,
                 keys: loss.keys,
                 revision: loss.revision.0,
-                in_step_ago_ms: ago(now_ms, loss.in_step_ms),
+                caught_up_ago_ms: ago(now_ms, loss.caught_up_ms),
                 answers: loss.answers,
                 silent: loss.silent.iter().map(|site| name_of(&registry, *site)).collect(),
                 empty: loss.empty,
@@ -471,9 +471,9 @@ impl v1::deployment_server::Deployment for Callee {
             let own = self.handle.site().to_string();
             let view = self.handle.map_view().await;
             // The site that is asked, if the order can go on there.
-            let is_own = registry.holders(&region).any(|site| site.name.as_str() == own);
+            let is_own = registry.full_replicas(&region).any(|site| site.name.as_str() == own);
             let can = |site: &&SiteEntry| site.id != region.root && !view.lost.contains(&site.id);
-            let other = registry.holders(&region).find(can).filter(|_| !is_own);
+            let other = registry.full_replicas(&region).find(can).filter(|_| !is_own);
             let other = other.map_or(own, |site| site.name.to_string());
             let to = if asked.to.is_empty() { other } else { asked.to };
             let is_away = view.lost.contains(&region.root) || view.silent.contains(&region.root);
@@ -554,7 +554,7 @@ impl Callee {
                 holds: mirror.holds,
                 whole: mirror.whole,
                 behind: Some(mirror.behind),
-                in_step_ago_ms: mirror.in_step_ago.map(|ago| ago.as_millis() as u64),
+                caught_up_ago_ms: mirror.caught_up_ago.map(|ago| ago.as_millis() as u64),
                 keys: 0,
                 revision: 0,
             });
@@ -565,7 +565,7 @@ impl Callee {
             holds: kept.holds,
             whole: kept.whole,
             behind: kept.behind,
-            in_step_ago_ms: ago(now_ms, kept.in_step_ms),
+            caught_up_ago_ms: ago(now_ms, kept.caught_up_ms),
             keys: kept.keys,
             revision: kept.revision.0,
         })

@@ -21,7 +21,7 @@ pub(super) fn own_number() -> RequestId {
 }
 
 /// The answer of one site.
-pub(super) type Said = (SiteId, Result<Ordered, Failure>);
+pub(super) type SiteAnswer = (SiteId, Result<Ordered, Failure>);
 
 /// An order as it goes to each site, with a deadline that leaves time to put the answers together.
 pub(super) fn requests(
@@ -43,7 +43,7 @@ pub(super) fn requests(
 }
 
 /// The sites' answers, in the order of the requests.
-pub(super) fn said(registry: &Registry, outcomes: Vec<Outcome>) -> Vec<Said> {
+pub(super) fn answers(registry: &Registry, outcomes: Vec<Outcome>) -> Vec<SiteAnswer> {
     let sites = registry.sites.iter().map(|site| site.id);
     let ordered = |outcome| match outcome {
         Ok(Answer::Ordered(ordered)) => Ok(*ordered),
@@ -74,7 +74,7 @@ pub(super) fn reported(
     registry: &Registry,
     wanted: &SlotSet,
     to: SiteId,
-    said: &[Said],
+    answers: &[SiteAnswer],
     hints: &[(SlotSet, SiteId)],
 ) -> v1::MoveSlotsResponse {
     let mut claims: BTreeMap<Slot, Claim> = BTreeMap::new();
@@ -84,7 +84,7 @@ pub(super) fn reported(
             .insert(slot, Claim { epoch: Epoch::counted(0), owner, confirmed: false, going: None });
     }
     let mut moves = Vec::new();
-    for (site, ordered) in said {
+    for (site, ordered) in answers {
         let Ok(ordered) = ordered else { continue };
         for one in &ordered.moves {
             moves.push(v1::BegunMove {
@@ -118,7 +118,7 @@ pub(super) fn reported(
                 there.push(slot);
             }
             claim => {
-                elsewhere.entry(group(registry, said, slot, to, claim)).or_default().push(slot);
+                elsewhere.entry(group(registry, answers, slot, to, claim)).or_default().push(slot);
             }
         }
     }
@@ -130,7 +130,7 @@ pub(super) fn reported(
         why: group.why,
         again: group.again,
     });
-    let silent = said.iter().filter_map(|(site, ordered)| {
+    let silent = answers.iter().filter_map(|(site, ordered)| {
         let why = ordered.as_ref().err()?.to_string();
         Some(v1::SilentSite { site: name_of(registry, *site), why })
     });
@@ -159,7 +159,7 @@ struct Group {
 
 fn group(
     registry: &Registry,
-    said: &[Said],
+    answers: &[SiteAnswer],
     slot: Slot,
     to: SiteId,
     claim: Option<&Claim>,
@@ -168,7 +168,7 @@ fn group(
         let why = "no site that answers has them".to_owned();
         return Group { owner: None, confirmed: false, going: None, why, again: true };
     };
-    let answer = said.iter().find(|(site, _)| *site == owner).map(|(_, ordered)| ordered);
+    let answer = answers.iter().find(|(site, _)| *site == owner).map(|(_, ordered)| ordered);
     let (why, again) = match (answer, going) {
         (None, _) => ("the asked node does not know that site".to_owned(), true),
         (Some(Err(failure)), _) => (format!("it does not answer: {failure}"), false),
@@ -239,12 +239,12 @@ mod tests {
 
     #[test]
     fn the_highest_epoch_locates_a_slot_and_hints_do_not() {
-        let said = [
+        let answers = [
             (A, holds(vec![holding("0-4", 2, Held::Gone(C)), holding("5-9", 1, Held::Here)])),
             (B, holds(vec![holding("0-1", 3, Held::Here)])),
             (C, holds(vec![holding("0-1", 3, Held::Gone(B)), holding("2-4", 2, Held::Here)])),
         ];
-        let response = reported(&registry(), &slots("0-10"), B, &said, &[(slots("0-10"), B)]);
+        let response = reported(&registry(), &slots("0-10"), B, &answers, &[(slots("0-10"), B)]);
         assert_eq!(response.there, "0-1");
         assert_eq!(
             places(&response),
@@ -267,9 +267,9 @@ mod tests {
         let away = Failure::NotServing("the other site cannot be reached");
         let wanted = slots("0-6");
         let hints = [(slots("5-6"), C)];
-        let said =
+        let answers =
             [(A, ordered(None, Held::Leaving(B, 7))), (B, holds(Vec::new())), (C, Err(away))];
-        let response = reported(&registry(), &wanted, B, &said, &hints);
+        let response = reported(&registry(), &wanted, B, &answers, &hints);
         assert_eq!((&*response.there, response.moves[0].over), ("", false));
         assert_eq!(
             places(&response),
@@ -277,8 +277,8 @@ mod tests {
         );
         assert_eq!(response.silent[0].site, "c");
         // Called off, and it was begun for nothing.
-        let said = [(A, ordered(Some(SlotSet::default()), Held::Here)), said[1].clone()];
-        let response = reported(&registry(), &slots("0-4"), B, &said, &[]);
+        let answers = [(A, ordered(Some(SlotSet::default()), Held::Here)), answers[1].clone()];
+        let response = reported(&registry(), &slots("0-4"), B, &answers, &[]);
         assert_eq!((response.moves[0].over, &*response.moves[0].gone), (true, ""));
         assert_eq!(response.elsewhere[0].why, "the move was called off");
     }
@@ -290,8 +290,8 @@ mod tests {
             Ok(Ordered { moves: Vec::new(), refused: Some(error), holdings })
         };
         let again = |error| {
-            let said = [(A, refused(error)), (B, holds(Vec::new()))];
-            reported(&registry(), &slots("0-4"), B, &said, &[]).elsewhere[0].again
+            let answers = [(A, refused(error)), (B, holds(Vec::new()))];
+            reported(&registry(), &slots("0-4"), B, &answers, &[]).elsewhere[0].again
         };
         assert!(again(MoveError::TooManyMoves));
         assert!(!again(MoveError::NoDestination));

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use wire::resp::{Reply, ReplyParser, encode_request};
 
 /// No reply takes longer, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A site of one node.
 pub(crate) struct Site {
@@ -161,7 +161,7 @@ impl Client {
 /// A connection that waits for replies, but not for ever.
 pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }

@@ -163,12 +163,12 @@ impl Cops {
             Ask::Write(key) => {
                 let version = self.replicas.write(site, key, self.clocks[client]);
                 self.keep(&net.layout, site, key, version, list.clone());
-                let holders: Vec<usize> = net.layout.holders(key).collect();
-                for holder in holders.into_iter().filter(|holder| *holder != site) {
+                let replicas: Vec<usize> = net.layout.replicas(key).collect();
+                for replica in replicas.into_iter().filter(|replica| *replica != site) {
                     let dependencies = list.clone();
                     let issued_us = self.issued_us[client];
                     let update = Update { key, version, issued_us, dependencies };
-                    net.send(site, holder, VERSION_BYTES + bytes(&list), Message::Update(update));
+                    net.send(site, replica, VERSION_BYTES + bytes(&list), Message::Update(update));
                 }
                 let answer = Message::Answer(ask, version, Dependencies::new());
                 net.send_down(site, client, VERSION_BYTES, answer);

@@ -40,9 +40,14 @@ impl Eventual {
             Ask::Read(key) => self.replicas.get(site, key),
             Ask::Write(key) => {
                 let version = self.replicas.write(site, key, 0);
-                let holders: Vec<usize> = net.layout.holders(key).collect();
-                for holder in holders.into_iter().filter(|holder| *holder != site) {
-                    net.send(site, holder, VERSION_BYTES, Message::Update(key, version, issued_us));
+                let replicas: Vec<usize> = net.layout.replicas(key).collect();
+                for replica in replicas.into_iter().filter(|replica| *replica != site) {
+                    net.send(
+                        site,
+                        replica,
+                        VERSION_BYTES,
+                        Message::Update(key, version, issued_us),
+                    );
                 }
                 version
             }

@@ -160,9 +160,9 @@ impl Gesto {
                 let version = self.replicas.write(site, key, token.clock);
                 // Until the broker numbers it, it stands for what its writer had seen of others.
                 self.regional[site][key as usize] = token.regional;
-                let holders: Vec<usize> = net.layout.holders(key).collect();
-                for holder in holders.into_iter().filter(|holder| *holder != site) {
-                    net.send(site, holder, VERSION_BYTES, Message::Payload(version));
+                let replicas: Vec<usize> = net.layout.replicas(key).collect();
+                for replica in replicas.into_iter().filter(|replica| *replica != site) {
+                    net.send(site, replica, VERSION_BYTES, Message::Payload(version));
                 }
                 let issued_us = self.issued_us[client];
                 self.sites[site].outbox.push(Meta { version, what: What::Write(key), issued_us });
@@ -189,7 +189,7 @@ impl Gesto {
             match meta.what {
                 What::Snapshot(target) => put(target),
                 What::Write(key) => {
-                    let others = net.layout.holders(key);
+                    let others = net.layout.replicas(key);
                     others.filter(|site| *site != usize::from(meta.version.site)).for_each(put);
                 }
             }

@@ -210,7 +210,7 @@ impl Layout {
     }
 
     /// The sites that hold a key.
-    pub fn holders(&self, key: u32) -> impl Iterator<Item = usize> + use<'_> {
+    pub fn replicas(&self, key: u32) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.sites()).filter(move |site| self.holds(*site, key))
     }
 
@@ -234,7 +234,7 @@ mod tests {
                 assert!(held > layout.full_keys as usize, "{site}");
                 assert!((site == layout.root) == (held == layout.keys as usize), "{site}");
             }
-            assert_eq!(layout.holders(layout.full_keys).count(), 4);
+            assert_eq!(layout.replicas(layout.full_keys).count(), 4);
         }
         assert_eq!(Layout::table_one(1).delay_us[6][LYON], 3_500);
     }

@@ -2,7 +2,7 @@
 //! as Gesto's authors evaluated it (ICCCN 2020, §VII): the datacenter is the master of all shards, causal
 //! timestamps are compressed in time to ten entries, and a client tries three times locally.
 //!
-//! A write goes to the master, which stamps it with its clock and sends it to the other holders, in order;
+//! A write goes to the master, which stamps it with its clock and sends it to the other replicas, in order;
 //! they take it at once. A reader checks: its causal timestamp has a time for each of the shards that it saw
 //! last, and one for all others together. If the shard's time at the replica is below that, what it read may
 //! be older than its past: it reads again, and in the end at the master. What it accepts brings the causal
@@ -138,10 +138,10 @@ impl Occult {
         if issued.0 != root {
             net.visible(issued.0, root, issued.1);
         }
-        let holders: Vec<usize> = net.layout.holders(key).collect();
-        for holder in holders.into_iter().filter(|holder| *holder != root) {
+        let replicas: Vec<usize> = net.layout.replicas(key).collect();
+        for replica in replicas.into_iter().filter(|replica| *replica != root) {
             let update = Message::Update(key, version, own.clone(), issued);
-            net.send(root, sites + holder, VERSION_BYTES + own.bytes(), update);
+            net.send(root, sites + replica, VERSION_BYTES + own.bytes(), update);
         }
         net.send_down(root, client, VERSION_BYTES, Message::Wrote(key, version));
     }

@@ -297,8 +297,8 @@ impl Play<'_> {
     fn differing(&self, store: &dyn Store) -> u64 {
         let root = self.layout.root;
         let differs = |key: &u32| {
-            let mut holders = self.layout.holders(*key);
-            holders.any(|site| store.shows(site, *key) != store.shows(root, *key))
+            let mut replicas = self.layout.replicas(*key);
+            replicas.any(|site| store.shows(site, *key) != store.shows(root, *key))
         };
         (0..self.layout.keys).filter(differs).count() as u64
     }

@@ -109,9 +109,9 @@ impl Saturn {
             Ask::Read(key) => self.replicas.get(site, key),
             Ask::Write(key) => {
                 let version = self.replicas.write(site, key, seen);
-                let holders: Vec<usize> = net.layout.holders(key).collect();
-                for holder in holders.into_iter().filter(|holder| *holder != site) {
-                    net.send(site, holder, VERSION_BYTES, Message::Payload(version));
+                let replicas: Vec<usize> = net.layout.replicas(key).collect();
+                for replica in replicas.into_iter().filter(|replica| *replica != site) {
+                    net.send(site, replica, VERSION_BYTES, Message::Payload(version));
                 }
                 let issued_us = self.issued_us[client];
                 self.sites[site].outbox.push(Label { version, what: What::Write(key), issued_us });

@@ -17,7 +17,7 @@ use crate::simulation::{NodeIndex, Simulation};
 /// How often groups that are to be lent on are looked for at home.
 const LOOK: Duration = Duration::from_millis(100);
 /// For how long.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 const DEADLINE_MS: u64 = 5_000;
 
 /// What comes after the span.
@@ -80,7 +80,7 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
     if since <= fault.span.max(LOOK) {
         give_back(simulation, fault, &groups);
     }
-    let until = fault.span + PATIENCE;
+    let until = fault.span + TIMEOUT;
     if then(fault) != Then::LentOn || since >= until || simulation.faults_ended {
         return Begun::Over;
     }

@@ -34,7 +34,7 @@ fn is_well<C>(simulation: &Simulation<C>, fault: &Fault) -> bool {
     let Some(mirror) = simulation.status(leader).and_then(|status| status.mirror) else {
         return false;
     };
-    let is_near = mirror.in_step_ago.is_some_and(|ago| ago <= LAG_MAX);
+    let is_near = mirror.caught_up_ago.is_some_and(|ago| ago <= LAG_MAX);
     let registry = simulation.registry(leader);
     let nobody_is_lost = registry.as_ref().is_some_and(|registry| registry.failovers.is_empty());
     is_near

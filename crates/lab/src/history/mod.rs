@@ -21,7 +21,7 @@
 //! | --- | --- |
 //! | `header` | first, once: the version of the format, where the history comes from, what was promised |
 //! | `op` | one operation on one key, from its call to its return |
-//! | `owner` | a node or site acted as the owner of a unit at an epoch (a leader in its term, a holder of a slot) |
+//! | `owner` | a node or site acted as the owner of a unit at an epoch (a leader in its term, an owner of a slot) |
 //! | `state` | what a replica held at the end: replicas of one group must agree |
 //! | `ring` | the pointers of a virtual node of the ring at the end: its predecessor and its successors |
 //! | `lost` | a site was lost and its backup promoted: of these keys, what was answered in this time may be lost |

@@ -13,7 +13,7 @@ use crate::link::Link;
 use crate::simulation::{Settings, Simulation};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sites of a deployment, numbered as they joined.
 pub(super) struct Sites<C = ()> {
@@ -93,7 +93,7 @@ impl<C> Sites<C> {
     }
 
     pub(super) fn wait(&mut self, holds: impl Fn(&Simulation<C>) -> bool) {
-        assert!(self.lab.run_until(PATIENCE, holds), "{:?}", self.lab.failure);
+        assert!(self.lab.run_until(TIMEOUT, holds), "{:?}", self.lab.failure);
     }
 
     fn order(&mut self, site: usize, command: Command) -> Answer {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::{Answer, Body, Failure, Request, limits};
 use protocol::site::Ticket;
 
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 use super::{Run, TEND};
 use crate::simulation::Stepped;
 
@@ -124,7 +124,7 @@ impl Run<'_> {
     fn attempt<Q>(&mut self, round: &mut Round<Q>, site: usize) -> Result<(), String> {
         let now = self.lab.now();
         let Some(turn) = round.turns.get_mut(&site) else { return Ok(()) };
-        if now >= turn.since + PATIENCE {
+        if now >= turn.since + TIMEOUT {
             let name = &self.world.sites[site].name;
             return Err(format!("{name} does not answer: {}", turn.last));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{Body, Bytes, KeyspaceId, Query, ReadConsistency};
 
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 use super::{Run, digest};
 use crate::clients;
 use crate::history::{Action, Operation, ReplicaState};
@@ -72,7 +72,7 @@ impl Run<'_> {
     pub(super) fn look_at_states(&mut self) {
         for site in self.sites_inside() {
             // What is under way at one replica is not yet at another.
-            if !self.lab.run_until(PATIENCE, |lab| lab.is_whole(site)) {
+            if !self.lab.run_until(TIMEOUT, |lab| lab.is_whole(site)) {
                 let name = &self.world.sites[site].name;
                 return self.fail(format!("{name} does not come to rest"));
             }

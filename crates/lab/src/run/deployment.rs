@@ -9,7 +9,7 @@ use model::{
 };
 
 use super::Run;
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 use crate::history::{Owner, RingMember};
 use crate::verdict::{self, Verdict};
 
@@ -70,7 +70,7 @@ impl Run<'_> {
     /// Waits until every site has the same registry, which lists all nodes.
     fn wait_for_registries(&mut self) -> Result<(), String> {
         let sites = self.sites_inside();
-        let agreed = self.lab.run_until(PATIENCE, |lab| {
+        let agreed = self.lab.run_until(TIMEOUT, |lab| {
             let registries = sites.iter().map(|site| {
                 let leader = lab.leader(*site)?;
                 lab.registry(leader)
@@ -95,7 +95,7 @@ impl Run<'_> {
 
     /// Until every slot is where it belongs: no site gives any away, and none is left at the first.
     fn wait_for_slots(&mut self) -> Result<(), String> {
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         while self.lab.now() < until && self.lab.failure.is_none() {
             self.lab.run(Duration::from_secs(1));
             let held = self.sites_inside().into_iter().map(|site| {
@@ -117,7 +117,7 @@ impl Run<'_> {
             return;
         }
         let sites = self.sites_inside();
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         loop {
             self.history.rings = sites.iter().flat_map(|site| self.ring_of(*site)).collect();
             let judged = verdict::ring::judge(&self.history);

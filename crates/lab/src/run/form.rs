@@ -9,7 +9,7 @@ use crate::clients::Ids;
 use crate::history::{Action, Operation, Outcome};
 
 /// How long a site may take to form, and to answer.
-pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+pub(super) const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 /// Keys that are loaded by one command.
 const LOAD_KEYS: usize = 200;
 
@@ -36,7 +36,7 @@ impl Run<'_> {
             }
         }
         for place in self.sites_inside() {
-            let formed = self.lab.run_until(PATIENCE, |lab| lab.is_whole(place));
+            let formed = self.lab.run_until(TIMEOUT, |lab| lab.is_whole(place));
             if let Some(why) = self.lab.failure.take() {
                 return Err(why);
             }

@@ -15,7 +15,7 @@ use protocol::site::GroupRight;
 use protocol::site::machine::global::loans::PartRow;
 
 use super::Run;
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 use crate::simulation::NodeIndex;
 use crate::simulation::promoted::Promoted;
 
@@ -90,7 +90,7 @@ impl Run<'_> {
         if !self.lab.settings.notes_groups || self.failure.is_some() {
             return;
         }
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         while let Some(wrong) = self.wrong_groups() {
             if self.lab.now() >= until {
                 return self.fail(format!("all sites are back, and {wrong}"));

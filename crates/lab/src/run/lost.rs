@@ -18,13 +18,13 @@ use crate::simulation::promoted::Promoted;
 
 /// The state of a site's leader at some time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct Observed {
     at: Duration,
     site: SiteId,
     /// How many writes its state had seen.
     revision: u64,
     /// The backup that had everything at that time.
-    in_step: Option<(SiteId, Duration)>,
+    caught_up: Option<(SiteId, Duration)>,
 }
 
 /// Whether faults of this kind lose sites.
@@ -44,13 +44,13 @@ impl Run<'_> {
                 continue;
             };
             let Some(standing) = self.lab.standing(leader) else { continue };
-            let in_step = self.lab.in_step(leader).map(|(backup, ago)| {
+            let caught_up = self.lab.caught_up(leader).map(|(backup, ago)| {
                 // By a clock that may run up to a tenth slow, and as of its last event.
                 let ago = ago.mul_f64(1.2) + Duration::from_millis(150);
                 (backup, at.saturating_sub(ago))
             });
             let revision = standing.revision.0;
-            self.known.push(Known { at, site: id, revision, in_step });
+            self.known.push(Observed { at, site: id, revision, caught_up });
         }
     }
 
@@ -165,7 +165,7 @@ impl Run<'_> {
         let known = self.known.iter().rev();
         let mut known = known.filter(|one| one.site == lost && one.at <= promoted.at);
         // Of backups that it had before, the last one.
-        let backup = known.find_map(|one| one.in_step);
+        let backup = known.find_map(|one| one.caught_up);
         let (at, is_kept) = match backup.filter(|(_, at)| *at >= owner.since) {
             Some((to, at)) => (at, is_asked(to)),
             // The source of the handover has it as it was then.

@@ -7,7 +7,7 @@ use model::{SiteId, Slot};
 use protocol::global::map::{Fact, Facts, SlotMap, Source, runs_of};
 
 use super::Run;
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 
 /// How soon after the last move all nodes are right.
 const RIGHT_WITHIN: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ impl Run<'_> {
         if !self.is_deployment() {
             return;
         }
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         let mut rests: Option<(u64, Duration)> = None;
         while self.lab.now() < until && !self.failed() {
             match self.owners_at_rest() {
@@ -53,7 +53,7 @@ impl Run<'_> {
             let held = self.lab.held_epochs(leader)?;
             let facts = held.runs().map(|(run, epoch)| (run, Fact { epoch, owner }));
             for run in runs_of(facts) {
-                owners.learn(run, Source::Kept, Duration::ZERO);
+                owners.learn(run, Source::Stored, Duration::ZERO);
             }
         }
         Some(owners.facts().clone())

@@ -33,7 +33,7 @@ use model::{Ballot, BySlot, Epoch, SlotSet};
 pub use protocol::bugs::Bug;
 use protocol::bugs::Planted;
 
-use self::form::PATIENCE;
+use self::form::TIMEOUT;
 use crate::clients::sessions::{self, Sessions, Unresolved};
 use crate::clients::{self, Clients, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
@@ -47,7 +47,7 @@ use crate::world::World;
 
 /// How long clients go on after all faults have ended: the verdict about liveness gives sites ten
 /// seconds to recover and looks at what is asked after that.
-const REST: Duration = Duration::from_secs(16);
+const QUIET: Duration = Duration::from_secs(16);
 /// How often operators look for disks that wait to be exchanged.
 const TEND: Duration = Duration::from_millis(500);
 
@@ -230,7 +230,7 @@ struct Run<'w> {
     /// The failovers of epochs, in the order in which they were seen. The first stands for none.
     failovers: Vec<Ballot>,
     /// What sites recorded of their backups.
-    known: Vec<lost::Known>,
+    known: Vec<lost::Observed>,
     /// What was seen of loans of groups.
     loans: loans::Seen,
     /// The highest term in which a node of each life of a site was seen to lead.
@@ -343,7 +343,7 @@ impl<'w> Run<'w> {
                 let at_us = self.now_us();
                 let text = "all faults have ended".to_owned();
                 self.history.marks.push(Mark { at_us, kind: MarkKind::Healed, text });
-                self.pass(REST);
+                self.pass(QUIET);
             }
         }
         self.finish_clients();
@@ -510,7 +510,7 @@ impl<'w> Run<'w> {
     }
 
     fn wait_until_whole(&mut self) {
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         let on_their_way = |lab: &Lab| (0..lab.sites.len()).find(|site| lab.is_on_its_way(*site));
         while on_their_way(&self.lab).is_some()
             && self.lab.now() < until
@@ -523,7 +523,7 @@ impl<'w> Run<'w> {
             self.fail(format!("{label} does not come to an end of {lifecycle:?} after all faults"));
         }
         for site in self.sites_inside() {
-            let until = self.lab.now() + PATIENCE;
+            let until = self.lab.now() + TIMEOUT;
             while !self.lab.is_whole(site) && self.lab.now() < until && self.lab.failure.is_none() {
                 self.pass(Duration::from_millis(50));
             }

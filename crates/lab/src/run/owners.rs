@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::{Ballot, Epoch, SiteId, Slot, SlotRun, SlotSet};
 
 use super::Run;
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 use crate::simulation::{Held, NodeIndex};
 
 /// Slots that are kept to be looked at again.
@@ -116,7 +116,7 @@ impl Run<'_> {
         if !self.is_deployment() || self.failure.is_some() {
             return;
         }
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         loop {
             let Some(wrong) = self.wrong_slots() else { return };
             if self.lab.now() >= until {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::KeyspaceId;
 use protocol::site::RegionStanding;
 
-use super::form::PATIENCE;
+use super::form::TIMEOUT;
 use super::{Run, digest};
 use crate::clients::sessions::{Audit, Ordering, Unresolved, audits, expiring, folded, refuses};
 use crate::faults::Kind;
@@ -99,7 +99,7 @@ impl Run<'_> {
     fn wait_for_expiry(&mut self) -> Result<(), String> {
         const STEP: Duration = Duration::from_millis(500);
         const CLOCKS_APART: Duration = Duration::from_secs(3_600);
-        let until = self.lab.now() + PATIENCE;
+        let until = self.lab.now() + TIMEOUT;
         while let Some((key, ms)) = expiring(&self.lab.order()) {
             let due_in = Duration::from_millis(ms.saturating_sub(self.root_time_ms()));
             let now = self.lab.now();
@@ -144,7 +144,7 @@ impl Run<'_> {
             let roots: Vec<NodeIndex> = leaders.filter(is_root).collect();
             has_all && lab.regions_are_joined(&roots)
         };
-        if self.lab.run_until(PATIENCE, is_at_rest) {
+        if self.lab.run_until(TIMEOUT, is_at_rest) {
             return Ok(());
         }
         if let Some(why) = self.lab.failure.take() {

@@ -40,7 +40,7 @@ impl<C> Simulation<C> {
         let now = self.time(node);
         let Some(process) = &mut self.nodes[node].process else { return };
         let entry = if request.direct { Entry::Unknown } else { Entry::Here };
-        let asker = (entry, request.client);
+        let caller = (entry, request.client);
         // Whatever has a token is of a session of causal keys, which counts before the gate does.
         if self.settings.answer_at_front
             && let (model::Body::Read { keyspace, query, .. }, Some(token)) =
@@ -52,7 +52,7 @@ impl<C> Simulation<C> {
             }
         } else if self.settings.answer_at_front
             && let model::Body::Read { keyspace, query, consistency } = &request.body
-            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, asker)
+            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, caller)
         {
             return self.answer(node, ticket, (outcome, None));
         }

@@ -6,7 +6,7 @@ use super::{NodeIndex, Simulation};
 use model::{
     Answer, ClientName, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time,
 };
-use protocol::global::accesses::{Asker, Entry};
+use protocol::global::accesses::{Caller, Entry};
 use protocol::global::proxy_reads::{Came, answer_reads};
 use protocol::site::{Input, Ticket};
 use wire::inter_site::{InterSite, InterSiteAnswers, InterSiteMessage};
@@ -23,10 +23,10 @@ impl Process {
         consistency: ReadConsistency,
         (entry, client): (Entry, ClientName),
     ) -> Option<Result<Answer, Failure>> {
-        let asker = Asker { entry, client, sampler: &self.sampler };
+        let caller = Caller { entry, client, sampler: &self.sampler };
         let reader = self.site.reader();
         let answer =
-            self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, asker);
+            self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, caller);
         answer.map(Ok)
     }
 }
@@ -94,9 +94,9 @@ impl<C> Simulation<C> {
                 let answers =
                     answer_reads(&mut requests, |client, keyspace, query, consistency| {
                         let failover = process.site.reader().served_failover(keyspace, query);
-                        let asker = (Entry::Site(site), client);
+                        let caller = (Entry::Site(site), client);
                         let outcome =
-                            process.answer_here(now, keyspace, query, consistency, asker)?;
+                            process.answer_here(now, keyspace, query, consistency, caller)?;
                         Some((outcome, failover))
                     });
                 let leader = if process.gate.leads() { own.0 } else { 0 };

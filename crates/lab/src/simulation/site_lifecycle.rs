@@ -215,7 +215,7 @@ impl<C> Simulation<C> {
                 error,
                 RegistryError::LastSite(_)
                     | RegistryError::Root(_)
-                    | RegistryError::LastHolder(_)
+                    | RegistryError::LastReplica(_)
                     | RegistryError::NotAllAsked(_)
             )
         };

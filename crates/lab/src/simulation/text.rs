@@ -89,7 +89,7 @@ fn inter_site(message: &InterSiteMessage) -> Option<String> {
             });
             format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
         }
-        InterSite::Registry(news) if news.registry.is_empty() => return None,
+        InterSite::Registry(gossip) if gossip.registry.is_empty() => return None,
         InterSite::Registry(_) => "Registry".to_owned(),
         InterSite::Ring(_) => "Ring".to_owned(),
         InterSite::Alive(_) | InterSite::Map(_) | InterSite::Latencies(_) => return None,
@@ -215,7 +215,7 @@ pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
             RegistrarAnswer::Refused(ballot) => format!("refused, has promised {ballot}"),
         },
         Ok(Answer::Ordered(ordered)) => reported(ordered),
-        Ok(Answer::Staged { chunks, .. }) => format!("has {chunks} pieces"),
+        Ok(Answer::Staged { chunks, .. }) => format!("has {chunks} chunks"),
         Ok(other) => format!("{other:?}"),
         Err(failure) => format!("failed: {failure}"),
     }

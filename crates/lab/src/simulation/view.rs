@@ -20,7 +20,7 @@ impl<C> Simulation<C> {
     pub fn status(&self, node: NodeIndex) -> Option<Status> {
         let mut status = self.nodes.get(node)?.process.as_ref()?.site.status();
         let since = self.time(node).monotonic.saturating_sub(status.as_of);
-        if let Some(ago) = status.mirror.as_mut().and_then(|mirror| mirror.in_step_ago.as_mut()) {
+        if let Some(ago) = status.mirror.as_mut().and_then(|mirror| mirror.caught_up_ago.as_mut()) {
             *ago += since;
         }
         Some(status)
@@ -35,10 +35,10 @@ impl<C> Simulation<C> {
     /// Which backup a node's site last recorded as having everything, and how long ago that was, if
     /// the node leads.
     #[must_use]
-    pub fn in_step(&self, node: NodeIndex) -> Option<(SiteId, Duration)> {
+    pub fn caught_up(&self, node: NodeIndex) -> Option<(SiteId, Duration)> {
         let progress = self.nodes[node].process.as_ref()?.site.mirror_progress()?;
         // As of the node's last event, which is not long ago: it is woken all the time.
-        Some((progress.to, progress.in_step_ago?))
+        Some((progress.to, progress.caught_up_ago?))
     }
 
     /// Whether a node leads by its own state. Cheap.

@@ -202,7 +202,7 @@ pub struct NodeFile {
     pub mirrors: bool,
     /// Bytes of the order of causal keys that its root keeps for sites that are away.
     pub causal_kept_bytes_max: u64,
-    /// Bytes of one piece of the causal keys that a site gets anew.
+    /// Bytes of one chunk of the causal keys that a site gets anew.
     pub causal_resync_bytes_max: usize,
 }
 

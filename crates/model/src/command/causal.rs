@@ -365,10 +365,10 @@ impl fmt::Display for CausalCommand {
                 write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")
             }
             CausalCommand::Resync(Resync::Chunk { start, sequence, items, .. }) => {
-                write!(f, "resync from {start}: piece {sequence}, {} items", items.len())
+                write!(f, "resync from {start}: chunk {sequence}, {} items", items.len())
             }
             CausalCommand::Resync(Resync::Switch { start, chunks, upto }) => {
-                write!(f, "resync from {start}: switch to {upto} with {chunks} pieces")
+                write!(f, "resync from {start}: switch to {upto} with {chunks} chunks")
             }
         }
     }

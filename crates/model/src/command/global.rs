@@ -77,7 +77,7 @@ pub enum SourceStep {
     /// has it, too.
     Release,
     /// The slots are served here again: the destination has refused for ever, or they were never frozen.
-    TakeBack { refused: bool },
+    Abort { refused: bool },
     /// The slots are served here again, at these epochs: the destination has left, and no site owns them. A move
     /// that has no slot left is over.
     Reclaim { slots: SlotEpochs },
@@ -99,7 +99,7 @@ impl GlobalCommand {
                 SourceStep::Begin { .. } | SourceStep::Pause(_) => Properties::new(false, true),
                 SourceStep::Freeze
                 | SourceStep::Release
-                | SourceStep::TakeBack { .. }
+                | SourceStep::Abort { .. }
                 | SourceStep::Reclaim { .. } => Properties::new(false, false),
             },
             GlobalCommand::SetMirror { .. } => Properties::new(false, false),
@@ -186,10 +186,10 @@ impl fmt::Display for GlobalCommand {
                 SourceStep::Pause(false) => write!(f, "give {number} go on"),
                 SourceStep::Freeze => write!(f, "give {number} freeze"),
                 SourceStep::Release => write!(f, "give {number} release"),
-                SourceStep::TakeBack { refused: true } => {
-                    write!(f, "give {number} take back, refused")
+                SourceStep::Abort { refused: true } => {
+                    write!(f, "give {number} abort, refused")
                 }
-                SourceStep::TakeBack { refused: false } => write!(f, "give {number} take back"),
+                SourceStep::Abort { refused: false } => write!(f, "give {number} abort"),
                 SourceStep::Reclaim { slots } => {
                     write!(f, "give {number} reclaim {}", slots.slots())
                 }
@@ -203,11 +203,11 @@ impl fmt::Display for GlobalCommand {
                 number,
                 step: MirrorStep::Chunk { sequence, items, .. },
             } => {
-                write!(f, "mirror {from}/{number} piece {sequence}, {} items", items.len())
+                write!(f, "mirror {from}/{number} chunk {sequence}, {} items", items.len())
             }
             GlobalCommand::Destination { id: MoveId { from, number }, step } => match step {
                 DestinationStep::Chunk { sequence, items, .. } => {
-                    write!(f, "receive {from}/{number} piece {sequence}, {} items", items.len())
+                    write!(f, "receive {from}/{number} chunk {sequence}, {} items", items.len())
                 }
                 DestinationStep::Begin { slots, .. } => {
                     write!(f, "receive {from}/{number} begin {}", slots.slots())

@@ -324,7 +324,7 @@ impl Registry {
             self.check_no_failover()?;
         }
         let others_stay = self.sites.iter().any(|site| site.id != id && !site.leaving);
-        self.check_not_last_holder(id)?;
+        self.check_not_last_replica(id)?;
         let leaver = self.site_mut(id)?;
         if !others_stay {
             return Err(RegistryError::LastSite(leaver.name.clone()));

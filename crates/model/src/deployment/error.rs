@@ -1,6 +1,6 @@
 //! Why a change of the registry is refused.
 
-use crate::{HOLDERS_MIN, KeyspaceError, Refusal, SiteName, limits};
+use crate::{KeyspaceError, REPLICAS_MIN, Refusal, SiteName, limits};
 
 /// Why the registry cannot be changed so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +100,7 @@ pub enum RegistryError {
     #[error(
         "fewer than {min} sites of the region that stay would hold all causal keyspaces, and no site could take the place of the \
          root: name more sites with --sites, or none, so that all hold the keyspace",
-        min = HOLDERS_MIN
+        min = REPLICAS_MIN
     )]
     TooFewHold,
     /// The contents of causal keyspaces would go with it.
@@ -108,7 +108,7 @@ pub enum RegistryError {
         "{0} is the last site that stays and holds all causal keyspaces; it cannot leave until those that other sites lack \
          are dropped: `portolan keyspace list` shows which sites hold which"
     )]
-    LastHolder(SiteName),
+    LastReplica(SiteName),
     /// None of its groups is ever lent.
     #[error(
         "keyspace {0:?} is not adaptive, so its keys are where the hash has them; only keyspaces with scope global and \

@@ -64,7 +64,7 @@ impl Get {
             if let Some(age) = age {
                 let ms = age.as_millis();
                 let why = "its site cannot be reached; this is from that site's backup";
-                writeln!(io::stderr(), "portolan: {why}, in step {ms} ms ago")?;
+                writeln!(io::stderr(), "portolan: {why}, caught up {ms} ms ago")?;
             }
             let Some(found) = found else {
                 return Err(Failed::no(None));

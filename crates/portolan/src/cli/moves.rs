@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Args)]
 #[command(after_help = "Example:\n  portolan slot move 0-99,105 --to pier-39\n\n\
     All sites are asked what they hold. It ends with 0 when all slots are with the site, and with 1 when\n\
-    some are not (5, when a site did not answer): it says which, who has them and why. With --no-wait those count that are on their way.")]
+    some are not (5, when a site did not answer): the output lists which, which site has them and why. With --no-wait those count that are on their way.")]
 pub(crate) struct Move {
     /// Which slots: numbers and ranges as 0-99,105, or all
     slots: SlotSet,

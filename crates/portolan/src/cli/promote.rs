@@ -165,14 +165,14 @@ fn reported(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) ->
     lines.push(format!(
         "{by} has a mirror of {mirrored} of the {holds} slots of {name}, with {keys} keys, as of revision {revision}."
     ));
-    lines.push(match loss.in_step_ago_ms {
+    lines.push(match loss.caught_up_ago_ms {
         Some(ms) => {
             let ago = span(ms);
             format!(
-                "It was last known to be in step {ago} ago: what {name} acknowledged since is lost."
+                "It was last known to be caught up {ago} ago: what {name} acknowledged since is lost."
             )
         }
-        None => format!("It was never in step: what {name} held is lost."),
+        None => format!("It was never caught up: what {name} held is lost."),
     });
     if mirrored < holds {
         lines.push(format!(
@@ -216,16 +216,16 @@ pub(crate) fn mirror(site: &v1::Site) -> String {
         true => format!(", {} of {} slots", mirror.whole, mirror.holds),
         false => String::new(),
     };
-    let lag = match (mirror.behind, mirror.in_step_ago_ms) {
-        (Some(0), _) => "in step".to_owned(),
+    let lag = match (mirror.behind, mirror.caught_up_ago_ms) {
+        (Some(0), _) => "caught up".to_owned(),
         (Some(behind), Some(ms)) => {
-            format!("{behind} behind, in step {} ago", span(ms))
+            format!("{behind} behind, caught up {} ago", span(ms))
         }
         (None, Some(ms)) => {
-            format!("in step {} ago", span(ms))
+            format!("caught up {} ago", span(ms))
         }
         (Some(behind), None) => format!("{behind} behind"),
-        (None, None) => "never in step".to_owned(),
+        (None, None) => "never caught up".to_owned(),
     };
     format!("{} ({lag}{whole})", site.backup)
 }

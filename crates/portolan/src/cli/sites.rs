@@ -258,7 +258,7 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
             "holds": mirror.holds,
             "whole": mirror.whole,
             "behind": mirror.behind,
-            "in_step_ago_ms": mirror.in_step_ago_ms,
+            "caught_up_ago_ms": mirror.caught_up_ago_ms,
             "keys": mirror.keys,
             "revision": mirror.revision,
         })),

@@ -48,7 +48,7 @@ fn list(asked: Listing) -> Result<(), Failed> {
     asked.connect.run(|client| async move {
         let listed = client.deployment().slots().await?;
         if asked.json {
-            let holders = listed.holders.iter().map(|range| {
+            let owners = listed.owners.iter().map(|range| {
                 json!({
                     "first": range.first, "last": range.last, "site": range.site,
                     "confirmed": range.confirmed, "age_ms": range.age_ms,
@@ -61,11 +61,11 @@ fn list(asked: Listing) -> Result<(), Failed> {
                     "paused": one.paused, "frozen": one.frozen,
                 })
             });
-            let (holders, moves): (Vec<_>, Vec<_>) = (holders.collect(), moves.collect());
-            return Ok(show::print_json(&json!({ "holders": holders, "moves": moves }))?);
+            let (owners, moves): (Vec<_>, Vec<_>) = (owners.collect(), moves.collect());
+            return Ok(show::print_json(&json!({ "owners": owners, "moves": moves }))?);
         }
         let mut by_site: BTreeMap<&str, OfSite> = BTreeMap::new();
-        for range in &listed.holders {
+        for range in &listed.owners {
             let of_site = by_site.entry(&range.site).or_default();
             of_site.slots += range.last - range.first + 1;
             if !range.confirmed {

@@ -322,7 +322,7 @@ impl Running {
         let status = self.handle.status();
         let Some(member) = &status.deployment else { return Holding::default() };
         let map = self.handle.slot_map().await;
-        let own = map.iter().filter(|(_, holder)| *holder == member.own);
+        let own = map.iter().filter(|(_, owner)| *owner == member.own);
         Holding {
             slots: own.map(|(slots, _)| slots.len()).sum(),
             going: status.moves.iter().map(|one| one.what.slots.len()).sum(),

@@ -401,11 +401,11 @@ fn trips_title(picture: &Picture) -> Line<'static> {
 /// Where global keys are.
 fn slots_line(picture: &Picture) -> Line<'static> {
     let (slots, moves) = picture.on_their_way();
-    let holders = picture.sites.iter().filter(|site| site.holding.slots > 0).count();
+    let owners = picture.sites.iter().filter(|site| site.holding.slots > 0).count();
     match moves {
-        0 => Line::from(format!("slots at {holders} sites, none on its way")),
+        0 => Line::from(format!("slots at {owners} sites, none on its way")),
         _ => Line::from(vec![
-            format!("slots at {holders} sites, ").into(),
+            format!("slots at {owners} sites, ").into(),
             format!("{slots} on their way in {moves} moves").yellow(),
         ]),
     }

@@ -26,7 +26,7 @@ impl Layout {
         let (sites, can_order) = match region {
             Some(region) => (
                 registry.sites_of(region).map(|site| site.id).collect(),
-                registry.holders(region).map(|site| site.id).collect(),
+                registry.full_replicas(region).map(|site| site.id).collect(),
             ),
             None => (registry.sites.iter().map(|site| site.id).collect(), Vec::new()),
         };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long an answer from another site is waited for before another node of it is asked.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// A site that was asked and has sent nothing for this long cannot be reached: what was sent there
 /// and may be done once only is in doubt.
 const LOST_AFTER: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ impl FailureDetector {
 
     /// Whether a site was asked and has sent nothing for the patience.
     pub(crate) fn is_silent(&self, site: SiteId, now: Duration) -> bool {
-        self.asked.get(&site).is_some_and(|since| *since + PATIENCE <= now)
+        self.asked.get(&site).is_some_and(|since| *since + TIMEOUT <= now)
     }
 
     /// The sites that cannot be reached: each was asked several times and has sent nothing at all.
@@ -50,7 +50,7 @@ impl FailureDetector {
 
     /// The sites that are silent at the moment.
     pub(crate) fn silent(&self, now: Duration) -> BTreeSet<SiteId> {
-        let silent = self.asked.iter().filter(|(_, since)| **since + PATIENCE <= now);
+        let silent = self.asked.iter().filter(|(_, since)| **since + TIMEOUT <= now);
         silent.map(|(site, _)| *site).collect()
     }
 
@@ -61,7 +61,7 @@ impl FailureDetector {
 
     /// Whether a message of a site has come lately.
     pub(crate) fn is_heard(&self, site: SiteId, now: Duration) -> bool {
-        self.heard.get(&site).is_some_and(|at| *at + PATIENCE > now)
+        self.heard.get(&site).is_some_and(|at| *at + TIMEOUT > now)
     }
 
     /// The sites to ask whether they are there, now and then; those that are gone are dropped.

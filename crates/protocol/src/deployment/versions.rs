@@ -10,7 +10,7 @@ use wire::inter_site::InterSite;
 /// The interval at which a site is at most sent, or asked for, one version.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 /// A message that has waited this long is handled with the present registry.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Messages that wait for a newer registry, and the versions sent to and received from each site.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@
 //! A connection without a name has none: it is no longer than the connection, so many short ones of one user (behind a
 //! proxy, say) would take the places of a profile from each other.
 
-pub use crate::origin::{Asker, Entry};
+pub use crate::origin::{Caller, Entry};
 use crate::placement::{Client, GroupKey};
 use model::{
     Body, Bytes, Catalog, ClientName, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag,
@@ -93,8 +93,8 @@ impl Accesses {
 
     /// An access. `what`: what it is of, if it counts; looked at only if it is among the sampled ones.
     #[inline]
-    pub(crate) fn note(&self, asker: Asker<'_>, what: impl FnOnce() -> Option<Accessed>) {
-        let site = match asker.entry {
+    pub(crate) fn note(&self, caller: Caller<'_>, what: impl FnOnce() -> Option<Accessed>) {
+        let site = match caller.entry {
             Entry::Here => None,
             Entry::Site(site) => Some(site),
             Entry::Unknown => return,
@@ -102,19 +102,19 @@ impl Accesses {
         if !self.is_on() {
             return;
         }
-        if let Some(weight) = asker.sampler.take() {
-            self.keep(asker, site, weight, what);
+        if let Some(weight) = caller.sampler.take() {
+            self.keep(caller, site, weight, what);
         }
     }
 
     fn keep(
         &self,
-        asker: Asker<'_>,
+        caller: Caller<'_>,
         site: Option<SiteId>,
         weight: f32,
         what: impl FnOnce() -> Option<Accessed>,
     ) {
-        asker.sampler.set_load(self.per_s.load(Relaxed));
+        caller.sampler.set_load(self.per_s.load(Relaxed));
         let mut noted = self.lock();
         noted.seen += f64::from(weight);
         if noted.accesses.len() >= limits::ACCESSES_NOTED_MAX {
@@ -125,7 +125,7 @@ impl Accesses {
         }
         let access = what().map(|Accessed { keyspace, may_be_lent, key, bytes }| {
             let group = self.group_of(keyspace, may_be_lent, &key);
-            Access { group, client: asker.client, site, count: weight, bytes }
+            Access { group, client: caller.client, site, count: weight, bytes }
         });
         if let Some(access) = access {
             noted.kept = (noted.kept.0 + weight, noted.kept.1 + weight * weight);
@@ -270,19 +270,19 @@ mod tests {
         let (keyspace, key) = (KeyspaceId(1), key.into());
         let what = Accessed { keyspace, may_be_lent: false, key, bytes: 7 };
         let entry = site.map_or(Entry::Here, Entry::Site);
-        accesses.note(Asker { entry, client, sampler }, || Some(what));
+        accesses.note(Caller { entry, client, sampler }, || Some(what));
     }
 
     #[test]
     fn nothing_is_noted_unless_a_keyspace_asks_for_it() {
         let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
         let must_not = || -> Option<Accessed> { panic!("the key is not looked at") };
-        let asker = |entry| Asker { entry, client: ClientName::NONE, sampler: &sampler };
-        accesses.note(asker(Entry::Here), must_not);
+        let caller = |entry| Caller { entry, client: ClientName::NONE, sampler: &sampler };
+        accesses.note(caller(Entry::Here), must_not);
         accesses.follow(&catalog(Placement::Off), 5);
-        accesses.note(asker(Entry::Here), must_not);
+        accesses.note(caller(Entry::Here), must_not);
         accesses.follow(&catalog(Placement::Advise), 5);
-        accesses.note(asker(Entry::Unknown), must_not);
+        accesses.note(caller(Entry::Unknown), must_not);
         note(&accesses, &sampler, None, "car:7");
         accesses.follow(&catalog(Placement::Off), 5);
         assert_eq!(accesses.take(SECOND), Noted::default());

@@ -16,15 +16,15 @@ use storage::state::State;
 /// What a node has of mirrors beside its state.
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
-    /// By original, from its messages: which mirror, when it was last in step (log time, ms), and
+    /// By original, from its messages: which mirror, when it was last caught up (log time, ms), and
     /// how far it was behind by the last message.
     pub(crate) heard: BTreeMap<SiteId, (u64, u64, u64)>,
     pub(crate) next_news: Duration,
 }
 
 impl Backups {
-    /// When a mirror was last in step, by this node's wall clock; 0: never.
-    pub(crate) fn in_step_ms<S: State>(
+    /// When a mirror was last caught up, by this node's wall clock; 0: never.
+    pub(crate) fn caught_up_ms<S: State>(
         &self,
         from: SiteId,
         machine: &Machine<S>,
@@ -33,7 +33,7 @@ impl Backups {
     ) -> u64 {
         let Some(mirror) = machine.mirrors().get(&from) else { return 0 };
         let heard = self.heard.get(&from).filter(|heard| heard.0 == mirror.number);
-        match heard.map_or(0, |heard| heard.1).max(mirror.in_step_ms) {
+        match heard.map_or(0, |heard| heard.1).max(mirror.caught_up_ms) {
             0 => 0,
             at_ms => wall_ms.saturating_sub(log_now_ms.saturating_sub(at_ms)).max(1),
         }

@@ -65,7 +65,7 @@ pub(crate) enum Copies {
     /// No, or that is not in its request.
     None,
     /// Yes, and has one at this, or none.
-    Kept(Option<Validator>),
+    Cached(Option<Validator>),
 }
 
 /// Of which question in which keyspace.

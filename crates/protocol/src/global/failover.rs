@@ -95,7 +95,7 @@ pub(crate) struct Context<'a> {
     pub(crate) own: SiteId,
     pub(crate) registry: &'a Registry,
     /// When this site's copies of the lost one were last caught up, ms since 1970.
-    pub(crate) in_step_ms: u64,
+    pub(crate) caught_up_ms: u64,
     /// Whether a message of a site has come since then.
     pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
 }
@@ -160,7 +160,7 @@ fn with_context<S: State>(
         now: view.now,
         own: member.own,
         registry: &member.registry,
-        in_step_ms: view.backups.in_step_ms(lost, view.machine, view.log_now_ms, view.wall_ms),
+        caught_up_ms: view.backups.caught_up_ms(lost, view.machine, view.log_now_ms, view.wall_ms),
         heard_since: &|site, since| view.failure_detector.is_heard_since(site, since),
     })
 }
@@ -202,7 +202,7 @@ impl FailoverJobs {
             one.origins.push(origin);
             return Vec::new();
         }
-        let loss = Loss { in_step_ms: view.in_step_ms, ..Loss::of(lost, by) };
+        let loss = Loss { caught_up_ms: view.caught_up_ms, ..Loss::of(lost, by) };
         let stage = Stage::Calling { since: view.now, until: view.now + CALL };
         let origins = vec![origin];
         let accepted = BTreeMap::new();
@@ -239,7 +239,7 @@ impl FailoverJobs {
         if view.now < until {
             return Vec::new();
         }
-        one.loss.in_step_ms = view.in_step_ms;
+        one.loss.caught_up_ms = view.caught_up_ms;
         one.loss.answers = (view.heard_since)(lost, since);
         let others = asked(view, lost, &one.without).filter(|site| *site != view.own);
         one.loss.silent = others.filter(|site| !(view.heard_since)(*site, since)).collect();
@@ -519,7 +519,7 @@ mod tests {
             now,
             own: B,
             registry,
-            in_step_ms: 0,
+            caught_up_ms: 0,
             heard_since: &heard_since,
         };
         let reported = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
@@ -578,7 +578,7 @@ mod tests {
                 now,
                 own: B,
                 registry: &registry,
-                in_step_ms: 0,
+                caught_up_ms: 0,
                 heard_since: &heard_since,
             };
             let wanted = Wanted {

@@ -147,7 +147,7 @@ impl<S: State> Job<S> for Handovers {
             // It never installs them.
             Ok(_) | Err(Failure::Refused(Refusal::Move(MoveError::Refused))) => {
                 transfer.sender.restart(now + TIMEOUT);
-                vec![give(number, SourceStep::TakeBack { refused: true })]
+                vec![give(number, SourceStep::Abort { refused: true })]
             }
             Err(failure) => {
                 let was_install = transfer.sender.failed(id, now) && !transfer.is_refusing;
@@ -235,12 +235,12 @@ impl Handovers {
             let is_gone = member.registry.site(one.to).is_none();
             if is_silent && !is_gone && self.planted.is(Bug::AbortUnasked) {
                 transfer.sender.wait_until(now + TIMEOUT);
-                out.effects.push(give(number, SourceStep::TakeBack { refused: true }));
+                out.effects.push(give(number, SourceStep::Abort { refused: true }));
             } else if is_gone || transfer.is_refusing {
                 transfer.sender.wait_until(now + TIMEOUT);
                 match one.frozen {
                     // Nothing was ever sent that could be installed.
-                    None => out.effects.push(give(number, SourceStep::TakeBack { refused: false })),
+                    None => out.effects.push(give(number, SourceStep::Abort { refused: false })),
                     Some(_) if is_gone => {}
                     Some(_) => {
                         let refuse = Command::Global(GlobalCommand::Destination {

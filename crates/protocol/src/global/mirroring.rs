@@ -101,8 +101,8 @@ pub struct Progress {
     pub whole: u32,
     /// Revisions that the backup does not have yet.
     pub behind: u64,
-    /// How long ago it was in step; `None`: never since this leader began.
-    pub in_step_ago: Option<Duration>,
+    /// How long ago it was caught up; `None`: never since this leader began.
+    pub caught_up_ago: Option<Duration>,
     /// Bytes that were sent by this leader.
     pub sent_bytes: u64,
 }
@@ -290,8 +290,16 @@ impl MirrorDriver {
         let OwnMirror { to, number } = mirror;
         let revision = machine.revision().0;
         let Some(transfer) = self.transfer_of(mirror) else {
-            let (behind, in_step_ago) = (revision.saturating_sub(number), None);
-            return Progress { to, number, holds: 0, whole: 0, behind, in_step_ago, sent_bytes: 0 };
+            let (behind, caught_up_ago) = (revision.saturating_sub(number), None);
+            return Progress {
+                to,
+                number,
+                holds: 0,
+                whole: 0,
+                behind,
+                caught_up_ago,
+                sent_bytes: 0,
+            };
         };
         let is_caught_up = transfer.is_caught_up(machine);
         let behind = revision.saturating_sub(machine.mirror_sent(mirror, &transfer.acknowledged));
@@ -302,7 +310,7 @@ impl MirrorDriver {
             holds: transfer.source.held.len() as u32,
             whole: transfer.source.complete.len() as u32,
             behind: if is_caught_up { 0 } else { behind },
-            in_step_ago: if is_caught_up { Some(Duration::ZERO) } else { ago },
+            caught_up_ago: if is_caught_up { Some(Duration::ZERO) } else { ago },
             sent_bytes: transfer.sender.sent_bytes(),
         }
     }

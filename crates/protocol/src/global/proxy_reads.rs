@@ -30,7 +30,7 @@
 //! the end.
 
 use super::round_trips::RoundTrips;
-use super::routing::{Outcome, PATIENCE};
+use super::routing::{Outcome, TIMEOUT};
 use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit, target_of};
 use crate::origin::Ticket;
 use crate::replica::ReadGate;
@@ -169,7 +169,7 @@ impl Context for AtFront<'_> {
         false
     }
 
-    fn knows(&self, slot: Slot) -> bool {
+    fn locates(&self, slot: Slot) -> bool {
         self.routes.of(slot).is_some()
     }
 
@@ -207,7 +207,7 @@ fn way_of(request: &Request, context: &AtFront<'_>) -> Option<(SiteId, NodeId)> 
         // What its session has seen is for the core to wait for.
         && request.token.is_none()
         // Its deadline is before the check whether the node is silent.
-        && request.deadline_ms.is_none_or(|ms| Duration::from_millis(ms) > PATIENCE)
+        && request.deadline_ms.is_none_or(|ms| Duration::from_millis(ms) > TIMEOUT)
         && *consistency == ReadConsistency::Linearizable
         // This node is as current as its site: the answer needs no read index beside it.
         && context.admit_read(*keyspace, *consistency) == Admission::Here;
@@ -338,13 +338,13 @@ impl ProxyReads {
     /// Gives back what has been unanswered for the patience.
     pub fn turn_from_silent(&mut self, now: Duration, came: &mut Vec<Came>) {
         if self.deadline().is_some_and(|at| at <= now) {
-            self.give_back_all(now, came, |asked| asked.since + PATIENCE <= now);
+            self.give_back_all(now, came, |asked| asked.since + TIMEOUT <= now);
         }
     }
 
     /// When [`ProxyReads::turn_from_silent`] has something to do, if nothing is answered.
     pub fn deadline(&self) -> Option<Duration> {
-        self.asked.first_key_value().map(|(_, asked)| asked.since + PATIENCE)
+        self.asked.first_key_value().map(|(_, asked)| asked.since + TIMEOUT)
     }
 
     fn give_back_all(
@@ -545,13 +545,13 @@ mod tests {
         send(&mut reads, 0, 1, get("a"));
         send(&mut reads, 600, 2, get("a"));
         let mut came = Vec::new();
-        reads.turn_from_silent(PATIENCE - Duration::from_millis(1), &mut came);
+        reads.turn_from_silent(TIMEOUT - Duration::from_millis(1), &mut came);
         assert_eq!(came, []);
-        reads.turn_from_silent(PATIENCE, &mut came);
+        reads.turn_from_silent(TIMEOUT, &mut came);
         assert!(matches!(came[..], [Came::Back(Ticket(1), _)]));
-        reads.lost(PATIENCE, (SiteId(2), NodeId(2)), &mut came);
+        reads.lost(TIMEOUT, (SiteId(2), NodeId(2)), &mut came);
         assert_eq!(came.len(), 1, "another node was lost");
-        reads.lost(PATIENCE, PLACE, &mut came);
+        reads.lost(TIMEOUT, PLACE, &mut came);
         assert!(matches!(came[..], [_, Came::Back(Ticket(2), _)]));
     }
 

@@ -24,7 +24,7 @@ use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::proxy_reads::Routes;
 use super::round_trips::RoundTrips;
 use crate::admission::{Arrival, Target};
-pub(crate) use crate::deployment::failure_detector::PATIENCE;
+pub(crate) use crate::deployment::failure_detector::TIMEOUT;
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
 pub(crate) use held_answers::HeldAnswer;
@@ -39,9 +39,9 @@ use wire::entry;
 use wire::peer::ForwardedRequest;
 
 /// How long a request rests when no owner is known.
-const REST: Duration = Duration::from_millis(20);
+const BACKOFF: Duration = Duration::from_millis(20);
 /// The longest it rests.
-const REST_MAX: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 /// The epoch of what is only guessed.
 pub(crate) const GUESSED: Epoch = Epoch::counted(0);
@@ -454,7 +454,7 @@ impl Routing {
     pub(crate) fn rest(&mut self, id: u64, now: Duration) {
         if let Some(one) = self.routed.get_mut(&id) {
             one.returns += 1;
-            let until = now + (REST * one.returns).min(REST_MAX);
+            let until = now + (BACKOFF * one.returns).min(BACKOFF_MAX);
             one.at = At::Resting(until);
             self.resting.insert((until, id));
         }
@@ -729,7 +729,7 @@ impl Routing {
     }
 
     /// The same of any request: where it came from before it was routed.
-    pub(crate) fn asker(&self, origin: Origin) -> Origin {
+    pub(crate) fn requester(&self, origin: Origin) -> Origin {
         match origin {
             Origin::Routed { id, .. } => self.origin(id).unwrap_or(Origin::Discard),
             origin => origin,

@@ -9,10 +9,10 @@ use super::lineage::Whose;
 use super::modes::ModeState;
 use super::overlay::Overlay;
 use super::query::{self, ReadContext};
-use super::requests::{Admission, Asker};
+use super::requests::{Admission, ClientKey};
 use super::strings::Put;
 use super::trial::{Bug, Planted};
-use super::{Known, MachineError, Stopped, tables};
+use super::{Index, MachineError, Stopped, tables};
 use model::{
     Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Slot, Spread, Step, Write, limits,
 };
@@ -23,7 +23,7 @@ use wire::entry;
 /// again from its state.
 pub struct Applying<'a, S, M> {
     pub(crate) overlay: Overlay<'a, S>,
-    pub(crate) known: &'a mut Known,
+    pub(crate) known: &'a mut Index,
     pub(crate) modes: &'a mut M,
     /// Of the next change of this revision.
     pub(crate) ordinal: u32,
@@ -42,7 +42,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
     /// For about so many commands.
     pub(crate) fn new(
         state: &'a S,
-        known: &'a mut Known,
+        known: &'a mut Index,
         modes: &'a mut M,
         planted: Planted,
         commands: usize,
@@ -102,12 +102,12 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             _ => None,
         };
         let Some(id) = request else { return split(self.execute(command)) };
-        let asker = Asker { whose: self.whose, slot: self.slot, client: id.client };
-        if let Admission::Repeated(outcome) = self.admit(asker, id)? {
+        let client_key = ClientKey { whose: self.whose, slot: self.slot, client: id.client };
+        if let Admission::Repeated(outcome) = self.admit(client_key, id)? {
             return Ok(outcome);
         }
         let outcome = split(self.execute(command))?;
-        self.remember(asker, id, &outcome);
+        self.remember(client_key, id, &outcome);
         Ok(outcome)
     }
 

@@ -10,7 +10,7 @@
 
 use super::apply::Applying;
 use super::modes::ModeState;
-use super::requests::Asker;
+use super::requests::ClientKey;
 use model::{MoveId, SiteId, Slot, SlotRun};
 use storage::state::State;
 
@@ -47,12 +47,12 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     fn add_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
         M::follow_records(self, run, from, Some(to));
-        for asker in self.known.clients.askers(from, run) {
-            match self.take_answers(asker) {
+        for client_key in self.known.clients.client_keys(from, run) {
+            match self.take_answers(client_key) {
                 Ok(answers) => {
-                    let asker = Asker { whose: to, ..asker };
+                    let client_key = ClientKey { whose: to, ..client_key };
                     for (sequence, floor, seen_ms, row) in answers {
-                        self.take_over_answer(asker, sequence, floor, seen_ms, &row);
+                        self.take_over_answer(client_key, sequence, floor, seen_ms, &row);
                     }
                 }
                 Err(error) => self.failed = Some(error),
@@ -63,8 +63,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Records of slots go.
     pub(crate) fn drop_answers(&mut self, run: SlotRun, whose: Whose) {
         M::follow_records(self, run, whose, None);
-        for asker in self.known.clients.askers(whose, run) {
-            self.forget(asker);
+        for client_key in self.known.clients.client_keys(whose, run) {
+            self.forget(client_key);
         }
     }
 
@@ -73,9 +73,9 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         for slot in Slot::all().filter(|slot| is_one(*slot)) {
             M::follow_records(self, SlotRun::one(slot), whose, None);
         }
-        for asker in self.known.clients.askers(whose, SlotRun::ALL) {
-            if asker.slot.is_some_and(&is_one) {
-                self.forget(asker);
+        for client_key in self.known.clients.client_keys(whose, SlotRun::ALL) {
+            if client_key.slot.is_some_and(&is_one) {
+                self.forget(client_key);
             }
         }
     }

@@ -115,7 +115,7 @@ pub struct Committed<'a> {
 #[derive(Debug)]
 pub struct Machine<S, M: ModeState> {
     pub(crate) state: S,
-    pub(crate) known: Known,
+    pub(crate) known: Index,
     pub(crate) modes: M,
     pub(crate) published: Arc<M::Published>,
     planted: Planted,
@@ -125,7 +125,7 @@ pub struct Machine<S, M: ModeState> {
 
 /// What is kept at hand of the state. All of it can be read from there again.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct Index {
     pub(crate) head: Head,
     pub(crate) keyspaces: Keyspaces,
     pub(crate) removals: Removals,
@@ -135,9 +135,9 @@ pub struct Known {
     pub(crate) clients: Clients,
 }
 
-impl Known {
-    fn load(state: &impl Read) -> Result<Known, MachineError> {
-        Ok(Known {
+impl Index {
+    fn load(state: &impl Read) -> Result<Index, MachineError> {
+        Ok(Index {
             head: Head::load(state)?,
             keyspaces: Keyspaces::load(state)?,
             removals: Removals::load(state)?,
@@ -155,7 +155,7 @@ impl<S: State, M: ModeState> Machine<S, M> {
     /// # Errors
     /// When the state cannot be read or makes no sense: it must then be rebuilt.
     pub fn open(state: S) -> Result<Machine<S, M>, MachineError> {
-        let mut known = Known::load(&state)?;
+        let mut known = Index::load(&state)?;
         let mut modes = M::load(&state)?;
         let published = Arc::new(M::Published::default());
         published.publish(&mut known, &mut modes);
@@ -168,7 +168,7 @@ impl<S: State, M: ModeState> Machine<S, M> {
     /// # Errors
     /// As [`Machine::open`].
     pub fn reload(&mut self) -> Result<(), MachineError> {
-        self.known = Known::load(&self.state)?;
+        self.known = Index::load(&self.state)?;
         self.modes.reload(&self.state)?;
         self.plant_here(self.planted);
         self.published.publish(&mut self.known, &mut self.modes);

@@ -9,7 +9,7 @@ use super::apply::Applying;
 use super::keys::Place;
 use super::lineage::Whose;
 use super::query::Served;
-use super::{Known, MachineError, Stopped};
+use super::{Index, MachineError, Stopped};
 use model::{Answer, Command, Epoch, KeyspaceId, KeyspaceSpec, Refusal, Revision, Slot, SlotRun};
 use std::fmt;
 use storage::state::{Read, State};
@@ -169,7 +169,7 @@ pub trait Publish<M>: Default + fmt::Debug {
     fn begin_commit(&self);
 
     /// Shows readers what is known now.
-    fn publish(&self, known: &mut Known, modes: &mut M);
+    fn publish(&self, known: &mut Index, modes: &mut M);
 
     /// The commit and what came with it are seen by every reader.
     fn end_commit(&self);

@@ -38,17 +38,17 @@ use wire::entry::{decode_outcome, encode_outcome, put_varint, take_varint};
 
 /// A client; of global keyspaces, one for each slot, and for each set of records of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asker {
+pub(crate) struct ClientKey {
     pub(crate) whose: Whose,
     pub(crate) slot: Option<Slot>,
     pub(crate) client: ClientId,
 }
 
-impl Asker {
+impl ClientKey {
     /// Of what this site serves.
     #[cfg(test)]
-    pub(crate) fn own(slot: Option<Slot>, client: ClientId) -> Asker {
-        Asker { whose: Whose::Own, slot, client }
+    pub(crate) fn own(slot: Option<Slot>, client: ClientId) -> ClientKey {
+        ClientKey { whose: Whose::Own, slot, client }
     }
 
     /// Whether its answers are sent to other sites.
@@ -60,11 +60,11 @@ impl Asker {
 /// The clients with remembered answers, without the answers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clients {
-    clients: BTreeMap<Asker, Client>,
+    clients: BTreeMap<ClientKey, Client>,
     /// The same clients by when they were seen last.
-    idle: BTreeSet<(u64, Asker)>,
+    idle: BTreeSet<(u64, ClientKey)>,
     /// What is remembered with a slot, by the revision at which it came to be so here.
-    of_slots: BTreeMap<u64, (Asker, u64)>,
+    of_slots: BTreeMap<u64, (ClientKey, u64)>,
     /// What those of slots take in messages to other sites.
     sent: BTreeMap<(Whose, Slot), usize>,
     answers: usize,
@@ -152,7 +152,7 @@ impl Clients {
 }
 
 /// An answer of so many bytes came, or went.
-fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: Asker, bytes: usize, came: bool) {
+fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: ClientKey, bytes: usize, came: bool) {
     let Some(slot) = of.slot.filter(|_| of.is_sent_on()) else { return };
     let (at, bytes) = ((of.whose, slot), bytes + limits::ANSWER_SENT_BYTES);
     let sum = sent.get(&at).copied().unwrap_or_default();
@@ -163,8 +163,8 @@ fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: Asker, bytes: usize, cam
 }
 
 /// The place of an answer among those of slots, and the answer.
-fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
-    if !asker.is_sent_on() {
+fn split_answer(client_key: ClientKey, mut row: Bytes) -> Option<(u64, Bytes)> {
+    if !client_key.is_sent_on() {
         return Some((0, row));
     }
     let (at, len) = take_varint(&row)?;
@@ -176,29 +176,29 @@ impl Client {
     fn item(
         &self,
         state: &impl Read,
-        asker: Asker,
+        client_key: ClientKey,
         slot: Slot,
         sequence: u64,
     ) -> Result<StagedItem, MachineError> {
-        let row = state.get(&tables::answer(asker, sequence))?;
-        let row = row.and_then(|row| split_answer(asker, row));
+        let row = state.get(&tables::answer(client_key, sequence))?;
+        let row = row.and_then(|row| split_answer(client_key, row));
         let (_, row) = row.ok_or(MachineError::Damaged { table: tables::SLOT_ANSWERS as char })?;
-        let (client, floor, seen_ms) = (asker.client, self.floor, self.seen_ms);
+        let (client, floor, seen_ms) = (client_key.client, self.floor, self.seen_ms);
         Ok(StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row })
     }
 }
 
 impl Clients {
     /// Those of some records of slots.
-    fn of(&self, whose: Whose, run: SlotRun) -> impl Iterator<Item = (&Asker, &Client)> + '_ {
-        let first = Asker { whose, slot: Some(run.first), client: ClientId(0) };
-        let last = Asker { whose, slot: Some(run.last), client: ClientId(u64::MAX) };
+    fn of(&self, whose: Whose, run: SlotRun) -> impl Iterator<Item = (&ClientKey, &Client)> + '_ {
+        let first = ClientKey { whose, slot: Some(run.first), client: ClientId(0) };
+        let last = ClientKey { whose, slot: Some(run.last), client: ClientId(u64::MAX) };
         self.clients.range(first..=last)
     }
 
     /// The clients with answers that are remembered with some records of slots.
-    pub(crate) fn askers(&self, whose: Whose, run: SlotRun) -> Vec<Asker> {
-        self.of(whose, run).map(|(asker, _)| *asker).collect()
+    pub(crate) fn client_keys(&self, whose: Whose, run: SlotRun) -> Vec<ClientKey> {
+        self.of(whose, run).map(|(client_key, _)| *client_key).collect()
     }
 
     /// What is remembered with these records of a slot, from a place on: each answer goes to `put`, which
@@ -211,14 +211,16 @@ impl Clients {
         put: &mut dyn FnMut(StagedItem) -> bool,
     ) -> Result<Option<AnswerPlace>, MachineError> {
         let mut has_room = true;
-        let asker = |client| Asker { whose, slot: Some(slot), client };
-        for (asker, known) in self.clients.range(asker(first)..=asker(ClientId(u64::MAX))) {
-            let from = if asker.client == first { first_sequence } else { 0 };
+        let client_key = |client| ClientKey { whose, slot: Some(slot), client };
+        for (client_key, known) in
+            self.clients.range(client_key(first)..=client_key(ClientId(u64::MAX)))
+        {
+            let from = if client_key.client == first { first_sequence } else { 0 };
             for sequence in known.answered.range(from..).map(|(sequence, _)| *sequence) {
                 if !has_room {
-                    return Ok(Some((asker.client, sequence)));
+                    return Ok(Some((client_key.client, sequence)));
                 }
-                has_room = put(known.item(state, *asker, slot, sequence)?);
+                has_room = put(known.item(state, *client_key, slot, sequence)?);
             }
         }
         Ok(None)
@@ -234,10 +236,10 @@ impl Clients {
     ) -> Result<Vec<StagedItem>, MachineError> {
         let is_later = |one: &Remembered| after.is_none_or(|after| one.at > after);
         let mut items = Vec::new();
-        for (asker, known) in self.of(whose, SlotRun::one(slot)) {
+        for (client_key, known) in self.of(whose, SlotRun::one(slot)) {
             let later = known.answered.iter().filter(|(_, one)| is_later(one));
             for sequence in later.map(|(sequence, _)| *sequence) {
-                items.push(known.item(state, *asker, slot, sequence)?);
+                items.push(known.item(state, *client_key, slot, sequence)?);
             }
         }
         Ok(items)
@@ -258,22 +260,22 @@ impl Clients {
         put: &mut dyn FnMut(StagedItem) -> bool,
     ) -> Result<Option<u64>, MachineError> {
         let (mut has_room, mut last) = (true, after);
-        for (at, (asker, sequence)) in self.of_slots.range(after + 1..) {
-            let is_own = asker.whose == Whose::Own;
-            let of_slot = asker.slot.filter(|slot| is_own && slots.contains(*slot));
+        for (at, (client_key, sequence)) in self.of_slots.range(after + 1..) {
+            let is_own = client_key.whose == Whose::Own;
+            let of_slot = client_key.slot.filter(|slot| is_own && slots.contains(*slot));
             let Some(slot) = of_slot else { continue };
             if !has_room {
                 return Ok(Some(last));
             }
-            let row = state.get(&tables::answer(*asker, *sequence))?;
-            let row = row.and_then(|row| split_answer(*asker, row));
+            let row = state.get(&tables::answer(*client_key, *sequence))?;
+            let row = row.and_then(|row| split_answer(*client_key, row));
             let Some((_, row)) = row else {
                 return Err(MachineError::Damaged { table: tables::SLOT_ANSWERS as char });
             };
-            let known = self.clients.get(asker);
+            let known = self.clients.get(client_key);
             has_room = put(StagedItem::Remembered {
                 slot,
-                client: asker.client,
+                client: client_key.client,
                 sequence: *sequence,
                 floor: known.map_or(0, |client| client.floor),
                 seen_ms: known.map_or(0, |client| client.seen_ms),
@@ -287,14 +289,18 @@ impl Clients {
 
 impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Looks whether a request was applied before.
-    pub(crate) fn admit(&self, asker: Asker, id: RequestId) -> Result<Admission, MachineError> {
+    pub(crate) fn admit(
+        &self,
+        client_key: ClientKey,
+        id: RequestId,
+    ) -> Result<Admission, MachineError> {
         if self.planted.is(Bug::ApplyTwice) {
             return Ok(Admission::New);
         }
-        let client = self.known.clients.clients.get(&asker);
+        let client = self.known.clients.clients.get(&client_key);
         if client.is_some_and(|client| client.answered.contains_key(&id.sequence)) {
-            let row = self.overlay.get(&tables::answer(asker, id.sequence))?;
-            let row = row.and_then(|row| Some(split_answer(asker, row)?.1));
+            let row = self.overlay.get(&tables::answer(client_key, id.sequence))?;
+            let row = row.and_then(|row| Some(split_answer(client_key, row)?.1));
             let damaged = MachineError::Damaged { table: tables::ANSWERS as char };
             return Ok(Admission::Repeated(match row {
                 Some(row) if row.is_empty() => Err(Refusal::RequestForgotten),
@@ -312,7 +318,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Remembers what came of a request that was applied.
     pub(crate) fn remember(
         &mut self,
-        asker: Asker,
+        client_key: ClientKey,
         id: RequestId,
         outcome: &Result<Answer, Refusal>,
     ) {
@@ -321,13 +327,13 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             row = Bytes::new();
         }
         let seen_ms = self.known.head.log_time_ms;
-        self.keep_answer(asker, id.sequence, id.acknowledged_below, seen_ms, &row);
+        self.keep_answer(client_key, id.sequence, id.acknowledged_below, seen_ms, &row);
     }
 
     /// Takes over what was remembered with a slot elsewhere, or of other records of it.
     pub(crate) fn take_over_answer(
         &mut self,
-        asker: Asker,
+        client_key: ClientKey,
         sequence: u64,
         floor: u64,
         seen_ms: u64,
@@ -336,29 +342,29 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         if self.planted.is(Bug::ForgetMovedAnswers) {
             return;
         }
-        let client = self.known.clients.clients.get(&asker);
+        let client = self.known.clients.clients.get(&client_key);
         let known = client.is_some_and(|client| {
             client.answered.contains_key(&sequence) || sequence < client.floor
         });
         if !known {
             // A revision of its own, so that it can be passed on in its turn.
-            if asker.is_sent_on() {
+            if client_key.is_sent_on() {
                 self.next_revision();
             }
-            self.keep_answer(asker, sequence, floor, seen_ms, row);
+            self.keep_answer(client_key, sequence, floor, seen_ms, row);
         }
     }
 
     fn keep_answer(
         &mut self,
-        asker: Asker,
+        client_key: ClientKey,
         sequence: u64,
         acknowledged_below: u64,
         seen_ms: u64,
         row: &Bytes,
     ) {
-        let at = if asker.is_sent_on() { self.known.head.revision.0 } else { 0 };
-        let row = match asker.is_sent_on() {
+        let at = if client_key.is_sent_on() { self.known.head.revision.0 } else { 0 };
+        let row = match client_key.is_sent_on() {
             false => row.clone(),
             true => {
                 let mut with_place = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX + row.len());
@@ -368,20 +374,20 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             }
         };
         let all = &mut self.known.clients;
-        let client = all.clients.entry(asker).or_default();
-        all.idle.remove(&(client.seen_ms, asker));
+        let client = all.clients.entry(client_key).or_default();
+        all.idle.remove(&(client.seen_ms, client_key));
         client.seen_ms = client.seen_ms.max(seen_ms);
-        all.idle.insert((client.seen_ms, asker));
+        all.idle.insert((client.seen_ms, client_key));
         client.answered.insert(sequence, Remembered { bytes: row.len() as u32, at });
         if at > 0 {
-            all.of_slots.insert(at, (asker, sequence));
+            all.of_slots.insert(at, (client_key, sequence));
         }
         all.answers += 1;
         all.bytes += row.len();
-        count(&mut all.sent, asker, row.len(), true);
-        self.overlay.put(tables::answer(asker, sequence), row);
+        count(&mut all.sent, client_key, row.len(), true);
+        self.overlay.put(tables::answer(client_key, sequence), row);
 
-        let client = all.clients.get_mut(&asker).expect("it was made just now");
+        let client = all.clients.get_mut(&client_key).expect("it was made just now");
         client.floor = client.floor.max(acknowledged_below);
         let mut excess =
             client.answered.len().saturating_sub(limits::REQUESTS_REMEMBERED_PER_CLIENT_MAX);
@@ -393,18 +399,18 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             excess = excess.saturating_sub(1);
             all.answers -= 1;
             all.bytes -= remembered.bytes as usize;
-            count(&mut all.sent, asker, remembered.bytes as usize, false);
+            count(&mut all.sent, client_key, remembered.bytes as usize, false);
             all.of_slots.remove(&remembered.at);
-            self.overlay.remove(tables::answer(asker, sequence));
+            self.overlay.remove(tables::answer(client_key, sequence));
         }
         let mut row = Vec::with_capacity(2 * wire::entry::VARINT_BYTES_MAX);
         put_varint(client.floor, &mut row);
         put_varint(client.seen_ms, &mut row);
-        self.overlay.put(tables::client(asker), row);
+        self.overlay.put(tables::client(client_key), row);
 
         while self.known.clients.exceed_limits()
             && let Some(&(_, idlest)) =
-                self.known.clients.idle.iter().find(|(_, client)| *client != asker)
+                self.known.clients.idle.iter().find(|(_, client)| *client != client_key)
         {
             self.forget(idlest);
         }
@@ -425,7 +431,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// it was seen last.
     pub(crate) fn take_answers(
         &mut self,
-        id: Asker,
+        id: ClientKey,
     ) -> Result<Vec<(u64, u64, u64, Bytes)>, MachineError> {
         let Some(client) = self.known.clients.clients.get(&id) else { return Ok(Vec::new()) };
         let read = |sequence: &u64| {
@@ -440,7 +446,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     }
 
     /// Forgets a client. How many answers it had.
-    pub(crate) fn forget(&mut self, id: Asker) -> usize {
+    pub(crate) fn forget(&mut self, id: ClientKey) -> usize {
         let all = &mut self.known.clients;
         let client = all.clients.remove(&id).unwrap_or_default();
         all.idle.remove(&(client.seen_ms, id));

@@ -50,7 +50,7 @@
 //! records are one range, and a young site's keys are two bytes longer than its users' keys.
 
 use super::lineage::Whose;
-use super::requests::Asker;
+use super::requests::ClientKey;
 use model::{Ballot, Bytes, ClientId, Group, KeyspaceId, MoveId, SiteId, Slot};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
@@ -247,37 +247,37 @@ pub(crate) fn parse_change(key: &[u8]) -> Option<u64> {
 }
 
 /// The key of a client.
-pub(crate) fn client(asker: Asker) -> Vec<u8> {
+pub(crate) fn client(client_key: ClientKey) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
-    match asker.slot {
+    match client_key.slot {
         None => key.push(CLIENTS),
         Some(slot) => {
             key.push(SLOT_CLIENTS);
-            put_whose(asker.whose, &mut key);
+            put_whose(client_key.whose, &mut key);
             key.extend_from_slice(&slot.number().to_be_bytes());
         }
     }
-    key.extend_from_slice(&asker.client.0.to_be_bytes());
+    key.extend_from_slice(&client_key.client.0.to_be_bytes());
     key
 }
 
 /// The client in the key of one.
-pub(crate) fn parse_client(key: &[u8]) -> Option<Asker> {
+pub(crate) fn parse_client(key: &[u8]) -> Option<ClientKey> {
     let (whose, slot, rest) = parse_scope(key)?;
     let client = ClientId(u64::from_be_bytes(rest.get(..8)?.try_into().ok()?));
-    Some(Asker { whose, slot, client })
+    Some(ClientKey { whose, slot, client })
 }
 
 /// The key of a remembered answer.
-pub(crate) fn answer(asker: Asker, sequence: u64) -> Vec<u8> {
-    let mut key = client(asker);
-    key[0] = if asker.slot.is_some() { SLOT_ANSWERS } else { ANSWERS };
+pub(crate) fn answer(client_key: ClientKey, sequence: u64) -> Vec<u8> {
+    let mut key = client(client_key);
+    key[0] = if client_key.slot.is_some() { SLOT_ANSWERS } else { ANSWERS };
     key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
 
 /// The client and the sequence in the key of a remembered answer.
-pub(crate) fn parse_answer(key: &[u8]) -> Option<(Asker, u64)> {
+pub(crate) fn parse_answer(key: &[u8]) -> Option<(ClientKey, u64)> {
     let (_, _, rest) = parse_scope(key)?;
     let sequence = u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?);
     Some((parse_client(key)?, sequence))
@@ -559,13 +559,13 @@ mod tests {
         let whose = [Whose::Own, Whose::Copied, Whose::Mirrored(SiteId(2)), Whose::Staged(arrival)];
         let of_slots = whose.map(|whose| (whose, Slot::new(300)));
         for (whose, slot) in of_slots.into_iter().chain([(Whose::Own, None)]) {
-            let asker = Asker { whose, slot, client: ClientId(8) };
-            assert_eq!(parse_client(&client(asker)), Some(asker));
-            assert_eq!(parse_answer(&answer(asker, 2)), Some((asker, 2)));
+            let client_key = ClientKey { whose, slot, client: ClientId(8) };
+            assert_eq!(parse_client(&client(client_key)), Some(client_key));
+            assert_eq!(parse_answer(&answer(client_key, 2)), Some((client_key, 2)));
         }
         // As it was before copies had answers.
-        let asker = Asker::own(Slot::new(300), ClientId(8));
-        assert_eq!(client(asker), [b'Q', 1, 44, 0, 0, 0, 0, 0, 0, 0, 8]);
+        let client_key = ClientKey::own(Slot::new(300), ClientId(8));
+        assert_eq!(client(client_key), [b'Q', 1, 44, 0, 0, 0, 0, 0, 0, 0, 8]);
         let slot = Slot::new(300).unwrap();
         assert_eq!(parse_store(&store(KeyspaceId(3), slot)), Some((KeyspaceId(3), slot)));
         let id = MoveId { from: SiteId(2), number: 77 };

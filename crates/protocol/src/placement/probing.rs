@@ -37,7 +37,7 @@ impl Default for Rule {
 
 /// What is known of the latency to a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct Measured {
     /// The latency in ms. `None`: the site has never answered.
     pub ms: Option<f32>,
     /// It was measured since the last window began.
@@ -60,7 +60,7 @@ pub struct Prober {
 
 impl Prober {
     /// A window begins. `known`: all other sites. `random`: any number, another one each time.
-    pub fn window(&mut self, rule: &Rule, known: &BTreeMap<SiteId, Known>, random: u64) {
+    pub fn window(&mut self, rule: &Rule, known: &BTreeMap<SiteId, Measured>, random: u64) {
         self.due.retain(|site| known.contains_key(site));
         self.reference.retain(|site, _| known.contains_key(site));
         self.windows_since_round = self.windows_since_round.saturating_add(1);
@@ -97,7 +97,7 @@ impl Prober {
     }
 
     /// Whether the nearest sites, of now or of the last full round, are not where they were then.
-    fn have_moved(&self, rule: &Rule, known: &BTreeMap<SiteId, Known>) -> bool {
+    fn have_moved(&self, rule: &Rule, known: &BTreeMap<SiteId, Measured>) -> bool {
         let now: BTreeMap<SiteId, f32> = latencies(known).collect();
         let near: BTreeSet<SiteId> =
             [&now, &self.reference].iter().flat_map(|ms| nearest(ms, rule.nearest)).collect();
@@ -114,16 +114,20 @@ impl Prober {
     }
 }
 
-fn latencies(known: &BTreeMap<SiteId, Known>) -> impl Iterator<Item = (SiteId, f32)> + '_ {
+fn latencies(known: &BTreeMap<SiteId, Measured>) -> impl Iterator<Item = (SiteId, f32)> + '_ {
     known.iter().filter_map(|(site, one)| Some((*site, one.ms?)))
 }
 
-fn stale(known: &BTreeMap<SiteId, Known>) -> impl Iterator<Item = SiteId> + '_ {
+fn stale(known: &BTreeMap<SiteId, Measured>) -> impl Iterator<Item = SiteId> + '_ {
     known.iter().filter(|(_, one)| !one.fresh).map(|(site, _)| *site)
 }
 
 /// A site that was measured before and is not among the nearest, and one that was never measured.
-fn drawn(known: &BTreeMap<SiteId, Known>, nearest: &[SiteId], random: u64) -> [Option<SiteId>; 2] {
+fn drawn(
+    known: &BTreeMap<SiteId, Measured>,
+    nearest: &[SiteId],
+    random: u64,
+) -> [Option<SiteId>; 2] {
     [true, false].map(|is_known| {
         let is_one =
             |site: &SiteId| known[site].ms.is_some() == is_known && !nearest.contains(site);

@@ -3,7 +3,7 @@
 use super::{Pace, moments};
 use crate::admission::{Admission, Right};
 use crate::machine::Stopped;
-use crate::origin::Asker;
+use crate::origin::Caller;
 use model::{Answer, Catalog, KeyspaceId, Query, ReadConsistency};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub trait Readable {
     ) -> Result<Answer, Stopped>;
 
     /// A read was answered beside the core.
-    fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query);
+    fn note_read(&self, caller: Caller<'_>, keyspace: KeyspaceId, query: &Query);
 }
 
 /// The gate of a core, and the gate that its shell has.
@@ -96,7 +96,7 @@ impl ReadGate {
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
-        asker: Asker<'_>,
+        caller: Caller<'_>,
     ) -> Option<Answer> {
         let lease_reads =
             || reader.catalog().by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads);
@@ -115,7 +115,7 @@ impl ReadGate {
                     let pace = reader.pace();
                     moments::for_others(&mut answer, pace.log_ms(now()), pace.wall_ahead_ms);
                 }
-                reader.note_read(asker, keyspace, query);
+                reader.note_read(caller, keyspace, query);
                 Some(answer)
             }
             // The core meets the same and decides what is next: another site is asked, a key is fetched, an entry is

@@ -255,19 +255,19 @@ mod tests {
         }
     }
 
-    const PATIENCE: Duration = Duration::from_millis(200);
+    const TIMEOUT: Duration = Duration::from_millis(200);
 
     #[test]
     fn reads_gather_while_a_round_is_under_way() {
         let mut reads = Reads::default();
         assert!(reads.push(read(1)));
-        let first = reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        let first = reads.next_round(Duration::ZERO, TIMEOUT).unwrap();
         assert!(reads.push(read(2)));
-        assert_eq!(reads.next_round(Duration::from_millis(1), PATIENCE), None);
+        assert_eq!(reads.next_round(Duration::from_millis(1), TIMEOUT), None);
         assert_eq!(reads.confirmed(first, 5), Some(Duration::ZERO));
         assert!(reads.take_ready(4).is_none(), "index 5 is not applied yet");
         assert_eq!(reads.take_ready(5).unwrap()[0].origin, Origin::client(Ticket(1)));
-        assert!(reads.next_round(Duration::from_millis(2), PATIENCE).is_some());
+        assert!(reads.next_round(Duration::from_millis(2), TIMEOUT).is_some());
     }
 
     #[test]
@@ -289,15 +289,15 @@ mod tests {
         let mut reads = Reads::default();
         assert_eq!((reads.want_index(), reads.want_index()), (1, 1));
         assert!(!reads.is_idle() && reads.push(read(1)));
-        let first = reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        let first = reads.next_round(Duration::ZERO, TIMEOUT).unwrap();
         assert_eq!(reads.want_index(), 2, "what leaves now needs a later one");
         assert!(reads.confirmed(first, 5).is_some());
         assert!(reads.take_ready(4).is_none() && reads.indexes_applied() == 0);
         assert_eq!(reads.take_ready(5).unwrap().len(), 1);
         assert_eq!(reads.indexes_applied(), 1);
-        reads.next_round(Duration::ZERO, PATIENCE).unwrap();
-        assert_eq!(reads.give_up(PATIENCE), [], "a round without reads is awaited, too");
-        let again = reads.next_round(PATIENCE, PATIENCE).unwrap();
+        reads.next_round(Duration::ZERO, TIMEOUT).unwrap();
+        assert_eq!(reads.give_up(TIMEOUT), [], "a round without reads is awaited, too");
+        let again = reads.next_round(TIMEOUT, TIMEOUT).unwrap();
         assert!(reads.confirmed(again, 6).is_some());
         assert!(reads.take_ready(6).unwrap().is_empty());
         assert_eq!(reads.indexes_applied(), 2);
@@ -330,11 +330,11 @@ mod tests {
     fn an_answer_to_a_round_that_was_asked_again_counts_for_nothing() {
         let mut reads = Reads::default();
         assert!(reads.push(read(1)));
-        let first = reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        let first = reads.next_round(Duration::ZERO, TIMEOUT).unwrap();
         assert!(reads.push(read(2)));
-        let second = reads.next_round(PATIENCE, PATIENCE).unwrap();
+        let second = reads.next_round(TIMEOUT, TIMEOUT).unwrap();
         assert_eq!(reads.confirmed(first, 5), None);
-        assert_eq!(reads.confirmed(second, 6), Some(PATIENCE));
+        assert_eq!(reads.confirmed(second, 6), Some(TIMEOUT));
         assert_eq!(reads.take_ready(6).unwrap().len(), 2);
     }
 }

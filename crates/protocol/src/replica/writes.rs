@@ -34,7 +34,7 @@ impl Waiting {
 
 /// The origin that waits for a write in the log.
 #[derive(Debug)]
-struct Asker {
+struct PendingWrite {
     origin: Origin,
     size_bytes: usize,
     deadline: Duration,
@@ -45,33 +45,33 @@ struct Asker {
 pub(crate) struct Proposed {
     pub(crate) batch: entry::Batch,
     /// One a command.
-    askers: Vec<Asker>,
+    pending: Vec<PendingWrite>,
 }
 
 impl Proposed {
     fn push(&mut self, write: Waiting) {
         let Waiting { origin, command, size_bytes, deadline } = write;
-        self.askers.push(Asker { origin, size_bytes, deadline });
+        self.pending.push(PendingWrite { origin, size_bytes, deadline });
         self.batch.commands.push(command);
     }
 
     /// Answers puts without conditions before they are durable: a bug, for a trial.
     pub(crate) fn acknowledge_puts(&mut self, index: u64, settled: &mut Vec<Settled>) {
-        for (asker, command) in self.askers.iter_mut().zip(&self.batch.commands) {
+        for (pending, command) in self.pending.iter_mut().zip(&self.batch.commands) {
             let Command::Write { write: Write::Put { condition: Condition::Always, .. }, .. } =
                 command
             else {
                 continue;
             };
-            let origin = std::mem::replace(&mut asker.origin, Origin::Discard);
+            let origin = std::mem::replace(&mut pending.origin, Origin::Discard);
             let version = Revision(index);
             settled.push((origin, Ok(Answer::Put { applied: true, version, old: None })));
         }
     }
 
     fn into_waiting(self) -> impl DoubleEndedIterator<Item = Waiting> {
-        self.askers.into_iter().zip(self.batch.commands).map(|(asker, command)| {
-            let Asker { origin, size_bytes, deadline } = asker;
+        self.pending.into_iter().zip(self.batch.commands).map(|(pending, command)| {
+            let PendingWrite { origin, size_bytes, deadline } = pending;
             Waiting { origin, command, size_bytes, deadline }
         })
     }
@@ -143,9 +143,9 @@ impl Writes {
         let mut encoder = BatchEncoder::with_capacity(self.waiting_bytes);
         let mut batch = Proposed::default();
         let count_max = self.waiting.len().min(count_max);
-        batch.askers.reserve_exact(count_max);
+        batch.pending.reserve_exact(count_max);
         batch.batch.commands.reserve_exact(count_max);
-        while !encoder.is_full() && batch.askers.len() < count_max {
+        while !encoder.is_full() && batch.pending.len() < count_max {
             let Some(mut write) = self.waiting.pop_front() else { break };
             self.waiting_bytes -= write.size_bytes;
             moments::to_log_time(&mut write.command, wall_ahead_ms);
@@ -171,7 +171,7 @@ impl Writes {
 
     /// Remembers the origins of an entry's writes.
     pub(crate) fn proposed(&mut self, index: u64, term: u64, writes: Proposed) {
-        self.proposed_count += writes.askers.len();
+        self.proposed_count += writes.pending.len();
         self.proposed.insert((index, term), writes);
     }
 
@@ -191,7 +191,7 @@ impl Writes {
         (settled, moved): (&mut Vec<Settled>, &mut Vec<(Slot, Waiting)>),
     ) {
         if let Some(writes) = self.proposed.remove(&(index, term)) {
-            self.proposed_count -= writes.askers.len();
+            self.proposed_count -= writes.pending.len();
             for (write, answer) in writes.into_waiting().zip(answers) {
                 let own = write.is_numbered_by(self.numbers_as);
                 match (write.origin, answer) {
@@ -210,7 +210,7 @@ impl Writes {
         }
         let later = self.proposed.split_off(&(index + 1, 0));
         for writes in std::mem::replace(&mut self.proposed, later).into_values().rev() {
-            self.proposed_count -= writes.askers.len();
+            self.proposed_count -= writes.pending.len();
             self.put_back(writes);
         }
     }
@@ -220,10 +220,12 @@ impl Writes {
     pub(crate) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
         let later = self.proposed.split_off(&(index + 1, 0));
         for writes in std::mem::replace(&mut self.proposed, later).into_values() {
-            self.proposed_count -= writes.askers.len();
-            for asker in writes.askers {
-                settled
-                    .push((asker.origin, Err(unknown("the node was behind and took a snapshot"))));
+            self.proposed_count -= writes.pending.len();
+            for pending in writes.pending {
+                settled.push((
+                    pending.origin,
+                    Err(unknown("the node was behind and took a snapshot")),
+                ));
             }
         }
     }
@@ -239,7 +241,7 @@ impl Writes {
                 settled.push((write.origin, Err(Failure::NoLeader)));
             }
         }
-        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
+        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.pending) {
             if write.deadline <= now && write.origin != Origin::Discard {
                 let origin = std::mem::replace(&mut write.origin, Origin::Discard);
                 settled.push((origin, Err(unknown("its deadline passed on the way to a quorum"))));
@@ -256,7 +258,7 @@ impl Writes {
 
     /// Answers what is in the log and not durable: it may be, once there is room.
     pub(crate) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
-        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
+        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.pending) {
             let origin = std::mem::replace(&mut write.origin, Origin::Discard);
             settled.push((origin, Err(unknown("the disk became full under it"))));
         }
@@ -285,9 +287,9 @@ impl Writes {
 /// the outcome as it is.
 pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<Answer, Failure> {
     match outcome {
-        Err(Failure::Refused(Refusal::RequestForgotten)) => {
-            Err(unknown("it was sent again, and the site has no record any more of whether it was applied"))
-        }
+        Err(Failure::Refused(Refusal::RequestForgotten)) => Err(unknown(
+            "it was sent again, and the site has no record any more of whether it was applied",
+        )),
         outcome => outcome,
     }
 }

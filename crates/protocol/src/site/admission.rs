@@ -47,8 +47,8 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
         hint.map_or(GroupAt::Slot, |site| GroupAt::At(site, None))
     }
 
-    fn knows(&self, slot: Slot) -> bool {
-        self.global.routing.map.knows(slot)
+    fn locates(&self, slot: Slot) -> bool {
+        self.global.routing.map.locates(slot)
     }
 
     fn owner_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {

@@ -190,8 +190,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (Some(leader), term) = self.replica.led_by else { return };
         let (sessions, routing) = (&self.sessions, &self.global.routing);
         let token_of = |origin| {
-            let asker = routing.asker(origin);
-            sessions.asked(asker).map(|token| token.bytes().clone())
+            let requester = routing.requester(origin);
+            sessions.asked(requester).map(|token| token.bytes().clone())
         };
         let now = self.now.monotonic;
         let requests = self.replica.forwarding.take_unsent(leader, term, now, token_of);

@@ -20,14 +20,14 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::inter_site::{Alive, InterSite, MirrorNews};
+use wire::inter_site::{Alive, InterSite, MirrorLag};
 
 /// How often a backup is notified of its mirror's progress.
 const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// A mirror that is kept here, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct MirrorStatus {
     /// The original.
     pub from: SiteId,
     /// How many slots the original held, and how many of them are whole here.
@@ -36,13 +36,13 @@ pub struct Kept {
     pub whole: u32,
     /// Keys in them.
     pub keys: u64,
-    /// The original's revision that it was in step with.
+    /// The original's revision that it was caught up with.
     pub revision: Revision,
     /// How many revisions it was behind by the last message of the original; `None`: none has come
     /// to this node.
     pub behind: Option<u64>,
-    /// When it was last known to be in step, milliseconds since 1970; 0: never.
-    pub in_step_ms: u64,
+    /// When it was last known to be caught up, milliseconds since 1970; 0: never.
+    pub caught_up_ms: u64,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -71,8 +71,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let current = mirror.progress(&self.machine, now);
         let former = mirror.progress_of_former(&self.machine, now);
         for progress in current.into_iter().chain(former) {
-            let news = MirrorNews { number: progress.number, behind: progress.behind };
-            self.send_to_site(progress.to, InterSite::Mirror(news));
+            let lag = MirrorLag { number: progress.number, behind: progress.behind };
+            self.send_to_site(progress.to, InterSite::Mirror(lag));
         }
     }
 
@@ -94,24 +94,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    pub(super) fn take_mirror_news(&mut self, site: SiteId, news: MirrorNews) {
+    pub(super) fn take_mirror_lag(&mut self, site: SiteId, lag: MirrorLag) {
         let known = self.machine.mirrors().get(&site).map(|mirror| mirror.number);
-        if known != Some(news.number) {
+        if known != Some(lag.number) {
             return;
         }
-        let heard = self.global.backups.heard.entry(site).or_insert((news.number, 0, 0));
-        if heard.0 != news.number {
-            *heard = (news.number, 0, 0);
+        let heard = self.global.backups.heard.entry(site).or_insert((lag.number, 0, 0));
+        if heard.0 != lag.number {
+            *heard = (lag.number, 0, 0);
         }
-        heard.2 = news.behind;
-        if news.behind == 0 {
+        heard.2 = lag.behind;
+        if lag.behind == 0 {
             heard.1 = self.replica.log_clock.now_ms();
         }
     }
 
-    fn in_step_ms(&self, from: SiteId) -> u64 {
+    fn caught_up_ms(&self, from: SiteId) -> u64 {
         let (log_now_ms, wall_ms) = (self.replica.log_clock.now_ms(), self.now.wall_ms);
-        self.global.backups.in_step_ms(from, &self.machine, log_now_ms, wall_ms)
+        self.global.backups.caught_up_ms(from, &self.machine, log_now_ms, wall_ms)
     }
 
     /// The progress of this site's own mirror, at its leader.
@@ -122,18 +122,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// The mirrors of other sites that are kept here.
-    pub fn mirrors_kept(&self) -> Vec<Kept> {
+    pub fn mirrors_kept(&self) -> Vec<MirrorStatus> {
         let kept = |(from, mirror): (&SiteId, &super::machine::global::mirrors::Mirror)| {
             let heard =
                 self.global.backups.heard.get(from).filter(|heard| heard.0 == mirror.number);
-            Kept {
+            MirrorStatus {
                 from: *from,
                 holds: mirror.holds,
                 whole: mirror.whole.len() as u32,
                 keys: self.machine.mirrored_keys(*from),
                 revision: Revision(mirror.revision),
                 behind: heard.map(|heard| heard.2),
-                in_step_ms: self.in_step_ms(*from),
+                caught_up_ms: self.caught_up_ms(*from),
             }
         };
         self.machine.mirrors().iter().map(kept).collect()
@@ -222,8 +222,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return Err(Failure::NotServing("its state cannot be read"));
             }
         };
-        let in_step_ms = self.in_step_ms(from);
-        Ok(Answer::FromBackup { outcome: Box::new(outcome), in_step_ms })
+        let caught_up_ms = self.caught_up_ms(from);
+        Ok(Answer::FromBackup { outcome: Box::new(outcome), caught_up_ms })
     }
 
     // ---- failover ----------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ impl<S: State> Job<S> for Balancing {
             self.balanced = Some(version);
         }
         if leaving {
-            effects.extend(take_back_from(machine, &lost));
+            effects.extend(abort_moves_to(machine, &lost));
         }
         let mut room = OWN_MOVES_MAX.saturating_sub(machine.outgoing().len());
         for (to, slots) in to_give {
@@ -94,12 +94,12 @@ impl<S: State> Job<S> for Balancing {
 }
 
 /// Ends the moves to these sites that nothing was sent for which could be installed.
-fn take_back_from<S: State>(machine: &Machine<S>, lost: &BTreeSet<SiteId>) -> Vec<Effect> {
+fn abort_moves_to<S: State>(machine: &Machine<S>, lost: &BTreeSet<SiteId>) -> Vec<Effect> {
     let outgoing = machine.outgoing().iter();
     let begun = outgoing.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
-    let step = || SourceStep::TakeBack { refused: false };
-    let take_back = |(number, _): (&u64, _)| {
+    let step = || SourceStep::Abort { refused: false };
+    let abort = |(number, _): (&u64, _)| {
         Effect::Propose(Command::Global(GlobalCommand::Source { number: *number, step: step() }))
     };
-    begun.map(take_back).collect()
+    begun.map(abort).collect()
 }

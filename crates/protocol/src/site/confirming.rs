@@ -38,7 +38,7 @@ use std::time::Duration;
 use storage::state::State;
 
 /// How long the adoption of claims is waited for.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// What other sites have reported to the leader of a restored one.
 #[derive(Debug, Default)]
@@ -206,7 +206,7 @@ impl Confirming {
         self.adopting = Some(self.last_id);
         let step = Lending::Prepare { opened: Ballot::FIRST, claims };
         let command = Command::Global(GlobalCommand::Lending(step));
-        Some(Effect::Ask { id: Some(self.last_id), to: own, command, patience: PATIENCE })
+        Some(Effect::Ask { id: Some(self.last_id), to: own, command, patience: TIMEOUT })
     }
 }
 

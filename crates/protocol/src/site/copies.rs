@@ -124,7 +124,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// it was found at. Both are looked at between two entries of the log, so at one moment.
     pub(super) fn answer_by_validator(&mut self, read: &WaitingRead) -> bool {
         let Origin::Routed { id, .. } = read.origin else { return false };
-        let Copies::Kept(known) = self.global.routing.copies(id) else { return false };
+        let Copies::Cached(known) = self.global.routing.copies(id) else { return false };
         let Some(key) = copied_key(&read.query).cloned() else { return false };
         let (Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. }) =
             self.machine.token(Slot::of_key(&key))

@@ -12,7 +12,7 @@
 //! follows a name that is at several sites in turn, and each time its profile began anew.
 
 use super::Site;
-use crate::global::accesses::{Access, Accesses, Asker, Entry, accessed, merged};
+use crate::global::accesses::{Access, Accesses, Caller, Entry, accessed, merged};
 use crate::origin::Origin;
 use crate::placement::trial::Planted;
 use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
@@ -316,8 +316,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             _ => return,
         };
         let (client, sampler) = (origin.client_name(), &self.jobs.place.counting.sampler);
-        let asker = Asker { entry, client, sampler };
-        self.accesses().note(asker, || accessed(body, |keyspace| self.machine.spec(keyspace)));
+        let caller = Caller { entry, client, sampler };
+        self.accesses().note(caller, || accessed(body, |keyspace| self.machine.spec(keyspace)));
     }
 
     /// When what was noted is to be counted, while any keyspace counts.

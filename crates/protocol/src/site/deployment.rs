@@ -37,7 +37,7 @@ pub(super) struct Deployment {
     pub(super) failure_detector: FailureDetector,
     pub(super) versions: Versions,
     pub(super) changes: Changes,
-    pub(super) news: News,
+    pub(super) gossip: Gossip,
     pub(super) maps: Maps,
     pub(super) ring: OnRing,
     /// Lookups on the ring that ended, and the messages that they took.
@@ -51,7 +51,7 @@ impl Deployment {
             failure_detector: FailureDetector::default(),
             versions: Versions::default(),
             changes: Changes::new(options.client, options.seed, options.planted),
-            news: News::default(),
+            gossip: Gossip::default(),
             maps: Maps::new(options.seed ^ options.client.0),
             ring: OnRing::new(options.client),
             hops: (0, 0),
@@ -62,7 +62,7 @@ impl Deployment {
 
 /// What this node has sent, and when it looks again.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct Gossip {
     /// The version that the shell has.
     known: Option<Ballot>,
     next_gossip: Duration,
@@ -101,7 +101,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.follow_ring();
         let Some(member) = self.machine.membership() else { return };
         let version = member.registry.version;
-        if self.deployment.news.known == Some(version) {
+        if self.deployment.gossip.known == Some(version) {
             return;
         }
         let (own, registry) = (member.own, member.registry.clone());
@@ -110,7 +110,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.follow_backup();
         self.global.routing.forget_gone(|site| registry.site(site).is_some());
         self.deployment.versions.forget_gone(|site| registry.site(site).is_some());
-        let is_first = self.deployment.news.known.replace(version).is_none();
+        let is_first = self.deployment.gossip.known.replace(version).is_none();
         let hands_in = self.machine.to_hand_in();
         let joins = hands_in.is_some_and(|kept| kept.joins.iter().any(|site| site.id == own));
         let has_left = registry.site(own).is_none() && !joins;
@@ -149,18 +149,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take_waiting_messages();
         self.tick_views();
         let leads_in = self.leads_in();
-        if std::mem::replace(&mut self.deployment.news.led_in, leads_in) != leads_in
+        if std::mem::replace(&mut self.deployment.gossip.led_in, leads_in) != leads_in
             && leads_in.is_some()
         {
             // Where to send clients from now on.
             self.report_to_all(false);
         }
-        if self.deployment.news.next_gossip <= now {
-            self.deployment.news.next_gossip = now + GOSSIP_INTERVAL;
+        if self.deployment.gossip.next_gossip <= now {
+            self.deployment.gossip.next_gossip = now + GOSSIP_INTERVAL;
             self.report_to_one();
         }
-        if self.deployment.news.next_look <= now {
-            self.deployment.news.next_look = now + LOOK_INTERVAL;
+        if self.deployment.gossip.next_look <= now {
+            self.deployment.gossip.next_look = now + LOOK_INTERVAL;
             self.describe();
             self.tend_registry();
             self.run_jobs(When::Look);
@@ -170,9 +170,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn found(&mut self) {
         let Some((deployment, site)) = &self.options.founding else { return };
         let now = self.now.monotonic;
-        let is_due = self.deployment.news.next_founding <= now;
+        let is_due = self.deployment.gossip.next_founding <= now;
         if self.leads() && self.machine.membership().is_none() && is_due {
-            self.deployment.news.next_founding = now + LOOK_INTERVAL;
+            self.deployment.gossip.next_founding = now + LOOK_INTERVAL;
             let failure_domain = SiteEntry::domain(self.options.failure_domain.as_ref(), None);
             let nodes = self.described_nodes();
             let site = SiteEntry { nodes, failure_domain, ..site.clone() };
@@ -250,10 +250,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn report(&mut self, site: SiteId, whole: bool) {
         let nodes = self.nodes_of(site);
-        if let (Some(node), Some(news)) =
-            (self.global.routing.node_of(site, &nodes), self.news_of(whole))
+        if let (Some(node), Some(gossip)) =
+            (self.global.routing.node_of(site, &nodes), self.gossip_of(whole))
         {
-            self.send_inter_site(site, node, InterSite::Registry(news));
+            self.send_inter_site(site, node, InterSite::Registry(gossip));
         }
     }
 
@@ -268,8 +268,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.leads() || sites.is_empty() {
             return;
         }
-        self.deployment.news.turn = self.deployment.news.turn.wrapping_add(1);
-        self.report(sites[self.deployment.news.turn % sites.len()], false);
+        self.deployment.gossip.turn = self.deployment.gossip.turn.wrapping_add(1);
+        self.report(sites[self.deployment.gossip.turn % sites.len()], false);
     }
 
     // ---- what is shown -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ use crate::admission::{
 };
 use crate::bugs::Bug;
 use crate::global::proxy_reads::Moved;
-use crate::global::routing::{Contact, GUESSED, HeldAnswer, PATIENCE};
+use crate::global::routing::{Contact, GUESSED, HeldAnswer, TIMEOUT};
 use model::{
     Answer, Ballot, Body, Bytes, ClientName, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId,
     Slot, limits,
@@ -143,7 +143,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             // The ring may answer at once.
             (Admission::Wait(Wait::Lookup(slot)), _) => {
-                match self.looks_up(slot, id) && !self.global.routing.map.knows(slot) {
+                match self.looks_up(slot, id) && !self.global.routing.map.locates(slot) {
                     true => self.global.routing.rest(id, now),
                     false => self.route_one(id, Arrival { is_looked_up: true, ..arrival }),
                 }
@@ -263,7 +263,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_site_message(&mut self, site: SiteId, node: NodeId, message: InterSite) {
         match message {
             InterSite::Alive(alive) => self.take_alive(site, node, alive),
-            InterSite::Mirror(news) => self.take_mirror_news(site, news),
+            InterSite::Mirror(lag) => self.take_mirror_lag(site, lag),
             InterSite::Copies(message) => self.take_copies(site, message),
             InterSite::Forward(forward) => {
                 for request in forward.requests {
@@ -271,7 +271,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
             }
             InterSite::Answered(answered) => self.take_site_answers(site, node, answered),
-            InterSite::Registry(news) => self.take_news(site, news),
+            InterSite::Registry(gossip) => self.take_gossip(site, gossip),
             InterSite::Ring(message) => self.take_ring(site, node, message),
             InterSite::Map(message) => self.take_map_of_site(site, node, message),
             InterSite::Latencies(message) => self.take_latencies(site, node, message),
@@ -445,7 +445,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn turn_from_silent(&mut self) {
         let now = self.now.monotonic;
         let lost = self.deployment.failure_detector.lost(now);
-        self.turn_from(|site, _, since| match since + PATIENCE <= now {
+        self.turn_from(|site, _, since| match since + TIMEOUT <= now {
             false => Contact::Recent,
             true if lost.contains(&site) => Contact::Lost,
             true => Contact::Overdue,

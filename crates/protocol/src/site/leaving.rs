@@ -21,7 +21,7 @@
 //! over, or an operator discards them by name; the list of jobs shows whose they are.
 
 use super::machine::Machine;
-use super::machine::deployment::Membership;
+use super::machine::deployment::DeploymentMember;
 use super::machine::global::handing_on::Place;
 use super::machine::global::tokens::Token;
 use crate::global::backups::backup_of;
@@ -38,7 +38,7 @@ use std::time::Duration;
 use storage::state::State;
 
 /// How long what a site was asked, or was to do, is waited for before inventories are requested again.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long owners that can be reached have to make copies void, before these are handed on as well.
 const OWNERS_HAVE: Duration = Duration::from_secs(60);
 
@@ -160,12 +160,12 @@ impl<S: State> Job<S> for Leaving {
                 }
                 Next::Report { to, owner, slots } => {
                     let command = Command::Global(GlobalCommand::Register { owner, slots });
-                    effects.push(self.ask(to, command, PATIENCE));
-                    self.questions.not_before = Some(now + PATIENCE);
+                    effects.push(self.ask(to, command, TIMEOUT));
+                    self.questions.not_before = Some(now + TIMEOUT);
                 }
                 Next::Wait(only_here) => {
                     self.only_here = only_here;
-                    self.questions.not_before = Some(now + PATIENCE);
+                    self.questions.not_before = Some(now + TIMEOUT);
                 }
             }
             return effects;
@@ -226,7 +226,7 @@ impl Leaving {
     /// Ends the streams that feed copies of these slots, which others are to have as they are; then all are
     /// asked again.
     fn end_streams<S: State>(&mut self, view: &View<'_, S>, slots: &SlotSet) -> Vec<Effect> {
-        self.questions.not_before = Some(view.now + PATIENCE);
+        self.questions.not_before = Some(view.now + TIMEOUT);
         let end = |(of, number)| Command::Global(GlobalCommand::EndMirror { of, number });
         view.machine.streams_of(slots).into_iter().map(end).map(Effect::Propose).collect()
     }
@@ -287,13 +287,13 @@ impl Leaving {
 }
 
 /// Whether a site is to leave a deployment with others.
-fn is_leaving(member: &Membership) -> bool {
+fn is_leaving(member: &DeploymentMember) -> bool {
     member.registry.sites.len() > 1
         && member.registry.site(member.own).is_some_and(|site| site.leaving)
 }
 
 /// Whether it orders the writes of causal keyspaces.
-fn is_needed_as_root(member: &Membership) -> bool {
+fn is_needed_as_root(member: &DeploymentMember) -> bool {
     let registry = &member.registry;
     let is_root = registry.region_of(member.own).is_some_and(|region| region.root == member.own);
     is_root && registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal())

@@ -76,7 +76,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // What a process finds when it begins is no news.
         let source = match std::mem::replace(&mut self.deployment.maps.is_fed, true) {
             true => Source::Token,
-            false => Source::Kept,
+            false => Source::Stored,
         };
         let owner = |slot| self.machine.owner(slot).map(|(owner, epoch)| Fact { epoch, owner });
         let alike = |run: SlotRun| run.cut(|slot| self.machine.same_owner_until(slot));
@@ -95,11 +95,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if is_alone || !is_due && !self.global.routing.map.has_news() {
             return;
         }
-        let news = self.global.routing.map.take_news();
+        let unsent = self.global.routing.map.take_unsent();
         if !self.leads() {
             let Some(leader) = self.replica.raft.leader() else { return };
-            if !news.is_empty() {
-                self.send_map_to_node(leader, push(&news));
+            if !unsent.is_empty() {
+                self.send_map_to_node(leader, push(&unsent));
             }
             if is_due {
                 let step = compare(&self.global.routing.map);
@@ -108,12 +108,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let others = self.other_sites();
-        if !news.is_empty() {
+        if !unsent.is_empty() {
             for site in self.deployment.maps.exchange.pushed_to(&others) {
-                self.send_map_to_site(site, None, push(&news));
+                self.send_map_to_site(site, None, push(&unsent));
             }
             for node in self.other_data_nodes() {
-                self.send_map_to_node(node, push(&news));
+                self.send_map_to_node(node, push(&unsent));
             }
         }
         // A site that is not listed any more has nothing of use to others.

@@ -79,7 +79,7 @@ pub use crate::replica::ReadGate;
 use crate::replica::raft::Persist;
 use crate::replica::snapshots::OwnSnapshots;
 use crate::replica::{Replica, recovery};
-pub use backups::Kept;
+pub use backups::MirrorStatus;
 use causal::Causal;
 use deployment::Deployment;
 use jobs::Jobs;

@@ -19,7 +19,7 @@ use storage::state::State;
 /// How often slots are registered again.
 const REPORT_AGAIN: Duration = Duration::from_secs(30);
 /// How long it is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The slots that this leader has registered, by registrar.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl<S: State> Job<S> for Registering {
             if again || self.reported.get(&registrar) != Some(&slots) {
                 let command =
                     Command::Global(GlobalCommand::Register { owner: own, slots: slots.clone() });
-                effects.push(Effect::Ask { id: None, to: registrar, command, patience: PATIENCE });
+                effects.push(Effect::Ask { id: None, to: registrar, command, patience: TIMEOUT });
             }
             reported.insert(registrar, slots);
         }

@@ -18,9 +18,9 @@ use crate::deployment::registry::{
 };
 use crate::replica::writes::Settled;
 use model::{
-    Answer, Ballot, Body, Changed, ClientId, Command, DeploymentCommand, Failure, Kept, Keyspace,
+    Answer, Ballot, Body, Changed, ClientId, Command, DeploymentCommand, Failure, Keyspace,
     Refusal, RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange,
-    RegistryError, RegistryView, RequestId, SiteId, limits,
+    RegistryError, RegistryView, RequestId, Retained, SiteId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -366,7 +366,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.repeat_recovery(own, &registry);
     }
 
-    fn hand_in(&mut self, kept: Kept) {
+    fn hand_in(&mut self, kept: Retained) {
         if !self.deployment.changes.driver.has(|work| matches!(work, Work::HandIn(_))) {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
             self.want(Origin::Discard, Work::HandIn(kept), deadline);
@@ -407,7 +407,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some((of, since)) if of == accepted => {
                 if since + FINISH <= now {
                     self.deployment.changes.unfinished = Some((of, now));
-                    self.hand_in(Kept::default());
+                    self.hand_in(Retained::default());
                 }
             }
             _ => self.deployment.changes.unfinished = Some((accepted, now)),
@@ -564,7 +564,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             listed.chain(unlisted).partition(|site| answers(*site));
         let named = |site: &SiteId| without.contains(site);
         let kept = self.machine.to_hand_in();
-        let to_hand_in = kept.map_or(0, Kept::len);
+        let to_hand_in = kept.map_or(0, Retained::len);
         RegistryView {
             version: registry.version,
             changes: registry.changes,

@@ -191,17 +191,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Sends the ring's messages, and keeps its changes.
     fn send_ring(&mut self, now: Duration) {
-        let mut says = Vec::new();
+        let mut messages = Vec::new();
         while let Some(output) = self.deployment.ring.driver.as_mut().and_then(Driver::poll) {
             match output {
-                RingOutput::Send { to, message } => says.push((to, message)),
+                RingOutput::Send { to, message } => messages.push((to, message)),
                 // What is kept is compared with what there is anyway.
                 RingOutput::Changed => self.deployment.ring.changes += 1,
             }
         }
         while let Some(output) = self.deployment.ring.lookups.poll() {
             match output {
-                LookupOutput::Send { to, message } => says.push((to, message)),
+                LookupOutput::Send { to, message } => messages.push((to, message)),
                 LookupOutput::Done { id, site, hops, .. } => {
                     let own = self.machine.membership().map(|member| member.own);
                     self.deployment.hops =
@@ -221,7 +221,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 LookupOutput::Failed { id, .. } => drop(self.deployment.ring.wanted.remove(&id)),
             }
         }
-        for (to, message) in says {
+        for (to, message) in messages {
             let nodes = self.nodes_of(to);
             if let Some(node) = self.global.routing.node_of(to, &nodes) {
                 self.send_inter_site(to, node, InterSite::Ring(message.encode_to_vec().into()));

@@ -19,18 +19,20 @@ use storage::state::State;
 
 /// The sender of a request, and its name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Asker {
+enum Requester {
     Client(Ticket),
     Node(NodeId, u64),
     Site(SiteId, NodeId, u64),
 }
 
-impl Asker {
-    fn of(origin: Origin) -> Option<Asker> {
+impl Requester {
+    fn of(origin: Origin) -> Option<Requester> {
         match origin {
-            Origin::Client { ticket, .. } | Origin::Doubtful(ticket) => Some(Asker::Client(ticket)),
-            Origin::Node { node, id } => Some(Asker::Node(node, id)),
-            Origin::Site { site, node, id, .. } => Some(Asker::Site(site, node, id)),
+            Origin::Client { ticket, .. } | Origin::Doubtful(ticket) => {
+                Some(Requester::Client(ticket))
+            }
+            Origin::Node { node, id } => Some(Requester::Node(node, id)),
+            Origin::Site { site, node, id, .. } => Some(Requester::Site(site, node, id)),
             Origin::Routed { .. } | Origin::Job { .. } | Origin::Registrar(_) | Origin::Discard => {
                 None
             }
@@ -50,14 +52,14 @@ struct Waiting {
 
 /// The sessions of requests that wait at this node.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(BTreeMap<Asker, Waiting>);
+pub(crate) struct Sessions(BTreeMap<Requester, Waiting>);
 
 impl Sessions {
     /// A request has come, with this token.
     pub(crate) fn begin(&mut self, origin: Origin, token: Option<SessionToken>) {
-        if let (Some(asked), Some(asker)) = (token, Asker::of(origin)) {
+        if let (Some(asked), Some(requester)) = (token, Requester::of(origin)) {
             let new = Waiting { asked, answered: None, writes: false, times: 0 };
-            self.0.entry(asker).or_insert(new).times += 1;
+            self.0.entry(requester).or_insert(new).times += 1;
         }
     }
 
@@ -68,42 +70,50 @@ impl Sessions {
 
     /// The token that a request came with.
     pub(crate) fn asked(&self, origin: Origin) -> Option<&SessionToken> {
-        self.0.get(&Asker::of(origin)?).map(|waiting| &waiting.asked)
+        self.0.get(&Requester::of(origin)?).map(|waiting| &waiting.asked)
     }
 
     /// A request is a write that its mode has a token for, once it is applied.
     pub(crate) fn writes(&mut self, origin: Origin) {
-        if let Some(waiting) = Asker::of(origin).and_then(|asker| self.0.get_mut(&asker)) {
+        if let Some(waiting) =
+            Requester::of(origin).and_then(|requester| self.0.get_mut(&requester))
+        {
             waiting.writes = true;
         }
     }
 
     /// Whether it is.
     pub(crate) fn is_write(&self, origin: Origin) -> bool {
-        Asker::of(origin).and_then(|asker| self.0.get(&asker)).is_some_and(|one| one.writes)
+        Requester::of(origin)
+            .and_then(|requester| self.0.get(&requester))
+            .is_some_and(|one| one.writes)
     }
 
     /// The token of a request is another one from here on: the mode has found what it stands for.
     pub(crate) fn follow(&mut self, origin: Origin, token: SessionToken) {
-        if let Some(waiting) = Asker::of(origin).and_then(|asker| self.0.get_mut(&asker)) {
+        if let Some(waiting) =
+            Requester::of(origin).and_then(|requester| self.0.get_mut(&requester))
+        {
             waiting.asked = token;
         }
     }
 
     /// The token of a request's answer. `None`: the answer has none, or does not count.
     pub(crate) fn answered(&mut self, origin: Origin, token: Option<SessionToken>) {
-        if let Some(waiting) = Asker::of(origin).and_then(|asker| self.0.get_mut(&asker)) {
+        if let Some(waiting) =
+            Requester::of(origin).and_then(|requester| self.0.get_mut(&requester))
+        {
             waiting.answered = token;
         }
     }
 
     /// A request is answered: the token that goes with the answer.
     pub(crate) fn end(&mut self, origin: Origin) -> Option<SessionToken> {
-        let asker = Asker::of(origin).filter(|_| !self.0.is_empty())?;
-        let waiting = self.0.get_mut(&asker)?;
+        let requester = Requester::of(origin).filter(|_| !self.0.is_empty())?;
+        let waiting = self.0.get_mut(&requester)?;
         waiting.times -= 1;
         match waiting.times {
-            0 => self.0.remove(&asker)?.answered,
+            0 => self.0.remove(&requester)?.answered,
             _ => waiting.answered.clone(),
         }
     }
@@ -124,13 +134,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Another node's answer to a request brings this token.
     pub(super) fn session_answered(&mut self, origin: Origin, token: Option<Bytes>) {
-        let asker = self.global.routing.asker(origin);
-        self.sessions.answered(asker, token.and_then(SessionToken::new));
+        let requester = self.global.routing.requester(origin);
+        self.sessions.answered(requester, token.and_then(SessionToken::new));
     }
 
     /// The token that goes along with a request to another node.
     pub(super) fn session_asked(&self, origin: Origin) -> Option<Bytes> {
-        self.sessions.asked(self.global.routing.asker(origin)).map(|token| token.bytes().clone())
+        self.sessions
+            .asked(self.global.routing.requester(origin))
+            .map(|token| token.bytes().clone())
     }
 }
 

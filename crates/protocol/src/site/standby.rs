@@ -63,7 +63,7 @@ fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<Site
     if member.registry.staying_of(region).count() < SITES_MIN {
         return None;
     }
-    let staying: Vec<SiteId> = member.registry.holders(region).map(|site| site.id).collect();
+    let staying: Vec<SiteId> = member.registry.full_replicas(region).map(|site| site.id).collect();
     let (lost, known) = (view.failure_detector.lost(view.now), view.round_trips.known());
     let can =
         |site: &&SiteId| **site != member.own && Some(**site) != present && !lost.contains(site);

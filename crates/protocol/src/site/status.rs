@@ -1,7 +1,7 @@
 //! What can be seen of a replica from outside.
 
 use super::placing::PlacementCounts;
-use super::{Kept, Share, Site, machine};
+use super::{MirrorStatus, Share, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
 use crate::global::mirroring::Progress as MirrorProgress;
@@ -66,7 +66,7 @@ pub struct Status {
     /// Pointers that the site has on the ring.
     pub ring_pointers: usize,
     /// This site's place in its deployment, with the sites and keyspaces of it.
-    pub deployment: Option<machine::deployment::Membership>,
+    pub deployment: Option<machine::deployment::DeploymentMember>,
     /// Which sites are known to have each failover that was decided, by the version that decided it.
     pub failovers_known: Vec<(Ballot, Vec<SiteId>)>,
     /// How many slots each site owns, by this node's map, and whether the sites answer.
@@ -80,7 +80,7 @@ pub struct Status {
     /// This site's mirror, at its leader.
     pub mirror: Option<MirrorProgress>,
     /// The mirrors of other sites that are kept here.
-    pub mirrors_kept: Vec<Kept>,
+    pub mirrors_kept: Vec<MirrorStatus>,
     /// What is counted and moved for keyspaces with a placement, at the leader.
     pub placement: Option<PlacementCounts>,
     /// Why the disk takes no writes, if it takes none.

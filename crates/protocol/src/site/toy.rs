@@ -12,7 +12,7 @@ use crate::machine::apply::Applying;
 use crate::machine::keys::Place;
 use crate::machine::lineage::Whose;
 use crate::machine::query::Served;
-use crate::machine::{Committed, Known, Machine, MachineError, ModeState, Publish, Stopped};
+use crate::machine::{Committed, Index, Machine, MachineError, ModeState, Publish, Stopped};
 use crate::origin::Ticket;
 use model::{
     Answer, Command, Epoch, GlobalCommand, KeyspaceId, KeyspaceSpec, Refusal, Revision,
@@ -37,7 +37,7 @@ struct Seen(AtomicU64);
 impl Publish<Counter> for Seen {
     fn begin_commit(&self) {}
 
-    fn publish(&self, _: &mut Known, counter: &mut Counter) {
+    fn publish(&self, _: &mut Index, counter: &mut Counter) {
         self.0.store(counter.0, Ordering::Release);
     }
 

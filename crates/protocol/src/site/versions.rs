@@ -8,14 +8,14 @@
 //! of life, and messages about the registry and the ring do not wait.
 
 use super::{Origin, Site};
-use crate::deployment::versions::{AGAIN, Ahead, PATIENCE, Versions};
+use crate::deployment::versions::{AGAIN, Ahead, TIMEOUT, Versions};
 use model::{Ballot, Body, Command, DeploymentCommand, NodeId, SiteId, limits};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::entry;
-use wire::inter_site::{InterSite, InterSiteMessage, RegistryNews};
+use wire::inter_site::{InterSite, InterSiteMessage, RegistryGossip};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn own_version(&self) -> Option<Ballot> {
@@ -51,7 +51,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if version == own {
             return Some(content);
         }
-        let brings_it = matches!(&content, InterSite::Registry(news) if !news.registry.is_empty());
+        let brings_it =
+            matches!(&content, InterSite::Registry(gossip) if !gossip.registry.is_empty());
         if !brings_it && Versions::is_due(&mut self.deployment.versions.wanted, site, version, now)
         {
             // The site with the newer registry sends it.
@@ -65,7 +66,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             site,
             node,
             version,
-            until: now + PATIENCE,
+            until: now + TIMEOUT,
             bytes,
             message: content,
         })
@@ -83,37 +84,37 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    pub(super) fn news_of(&self, whole: bool) -> Option<RegistryNews> {
+    pub(super) fn gossip_of(&self, whole: bool) -> Option<RegistryGossip> {
         let member = self.machine.membership()?;
         let registry = match whole {
             true => entry::encode_registry(&member.registry),
             false => bytes::Bytes::new(),
         };
         let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
-        Some(RegistryNews { registry, leader })
+        Some(RegistryGossip { registry, leader })
     }
 
     fn send_registry(&mut self, site: SiteId, node: NodeId) {
-        if let Some(news) = self.news_of(true) {
-            self.send_inter_site(site, node, InterSite::Registry(news));
+        if let Some(gossip) = self.gossip_of(true) {
+            self.send_inter_site(site, node, InterSite::Registry(gossip));
         }
     }
 
     fn report_version(&mut self, site: SiteId, node: NodeId) {
-        if let Some(news) = self.news_of(false) {
-            self.send_inter_site(site, node, InterSite::Registry(news));
+        if let Some(gossip) = self.gossip_of(false) {
+            self.send_inter_site(site, node, InterSite::Registry(gossip));
         }
     }
 
-    /// Handles another site's news: its leader, and perhaps its registry version.
-    pub(super) fn take_news(&mut self, site: SiteId, news: RegistryNews) {
-        if news.leader != 0 {
-            self.global.routing.learn_leader(site, NodeId(news.leader));
+    /// Handles another site's gossip: its leader, and perhaps its registry version.
+    pub(super) fn take_gossip(&mut self, site: SiteId, gossip: RegistryGossip) {
+        if gossip.leader != 0 {
+            self.global.routing.learn_leader(site, NodeId(gossip.leader));
         }
-        if news.registry.is_empty() {
+        if gossip.registry.is_empty() {
             return;
         }
-        let Ok(registry) = entry::decode_registry(news.registry) else { return };
+        let Ok(registry) = entry::decode_registry(gossip.registry) else { return };
         let now = self.now.monotonic;
         let Some(own) = self.own_version() else { return };
         let is_under_way =

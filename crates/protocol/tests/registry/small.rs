@@ -4,9 +4,9 @@
 //! a few numbers. What commands, recoveries and hand-ins do is done by [`model::Registry`].
 
 use model::{
-    Ballot, DecidedFailover, DeploymentId, Epoch, Kept, KeyspaceId, KeyspaceSpec, OpenFailover,
-    RegistrarSet, Registrars, Registry, RegistryChange, SiteEntry, SiteId, SiteName, SlotSet,
-    Taken,
+    Ballot, DecidedFailover, DeploymentId, Epoch, KeyspaceId, KeyspaceSpec, OpenFailover,
+    RegistrarSet, Registrars, Registry, RegistryChange, Retained, SiteEntry, SiteId, SiteName,
+    SlotSet, Taken,
 };
 use protocol::deployment::registry::Value;
 use std::cell::RefCell;
@@ -133,7 +133,7 @@ fn facts<'a>(
 }
 
 /// What a site has to hand in.
-pub(crate) fn facts_kept(kept: &Kept) -> impl Iterator<Item = Fact> {
+pub(crate) fn facts_kept(kept: &Retained) -> impl Iterator<Item = Fact> {
     facts(&kept.failovers, &kept.keyspaces)
 }
 
@@ -267,7 +267,7 @@ impl Value for Small {
     /// The site that asks for it.
     type Change = SiteId;
     type Outcome = ();
-    type Kept = Kept;
+    type Retained = Retained;
 
     fn version(&self) -> Ballot {
         self.content().registry.version
@@ -367,24 +367,24 @@ impl Value for Small {
         self.content().registry.choose(there)
     }
 
-    fn keep(&self, next: &Small, kept: &mut Kept) {
+    fn keep(&self, next: &Small, kept: &mut Retained) {
         if Small::slips(Slip::KeptOnce) {
-            *kept = Kept::default();
+            *kept = Retained::default();
         }
         self.content().registry.keep(&next.content().registry, kept);
     }
 
-    fn has_kept(&self, kept: &mut Kept) {
+    fn has_kept(&self, kept: &mut Retained) {
         if !Small::slips(Slip::HandedInTwice) {
             self.content().registry.has_kept(kept);
         }
     }
 
-    fn is_nothing(kept: &Kept) -> bool {
+    fn is_nothing(kept: &Retained) -> bool {
         kept.is_empty()
     }
 
-    fn hand_in(&mut self, kept: &Kept, version: Ballot) {
+    fn hand_in(&mut self, kept: &Retained, version: Ballot) {
         let mut kept = kept.clone();
         if Small::slips(Slip::DecidedAnew) {
             kept.failovers.iter_mut().for_each(|one| one.decided = version);

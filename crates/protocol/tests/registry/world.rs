@@ -411,7 +411,7 @@ impl World {
                 if let Some((_, read)) = &mut attempt_now.recovery {
                     // What its site has learned meanwhile.
                     let copy = *self.acceptors[own as usize].0.copy();
-                    attempt_now.proposer.knows(&copy);
+                    attempt_now.proposer.learn(&copy);
                     *read = (*read).max(accepted.version()).max(copy.version());
                 }
                 attempt_now.proposer.promised(site, accepted);

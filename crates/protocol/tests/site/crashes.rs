@@ -7,7 +7,7 @@ use lab::simulation::Down;
 use std::time::Duration;
 use storage::disk::memory::Survival;
 
-const REST: Duration = Duration::from_millis(30);
+const DOWN_FOR: Duration = Duration::from_millis(30);
 
 /// One run; how many outputs it took.
 fn run(nodes: u64, crash_at: Option<u64>, down: &Down) -> u64 {
@@ -19,7 +19,7 @@ fn run(nodes: u64, crash_at: Option<u64>, down: &Down) -> u64 {
     }
     world.run_until_whole();
     let begin = world.outputs;
-    world.crash_at = crash_at.map(|at| (begin + at, down.clone(), REST));
+    world.crash_at = crash_at.map(|at| (begin + at, down.clone(), DOWN_FOR));
     let mut workload = Workload::new(11, 3, 40);
     workload.padding_bytes = 100;
     workload.finish(&mut world);

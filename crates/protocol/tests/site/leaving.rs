@@ -32,7 +32,7 @@ pub(super) fn key(number: usize) -> String {
 }
 
 impl Sites {
-    /// Some sites, with A's mirror at B, in step.
+    /// Some sites, with A's mirror at B, caught up.
     pub(super) fn new(count: usize) -> Sites {
         let mut lab = Simulation::new(1, Settings::default());
         lab.trace = Some(String::new());

@@ -21,10 +21,10 @@
 //! | `sites_left` | the sites of the registry, as each one's leader has it |
 //! | `run 100`, `skip 100` | lets so many milliseconds pass; `skip` shows nothing of them |
 //! | `until west logs freeze` | lets time pass until a node of west puts that into its log |
-//! | `until east hears piece` | lets time pass until a message with that text reaches east |
+//! | `until east hears chunk` | lets time pass until a message with that text reaches east |
 //! | `until east holds` | lets time pass until slots are east's |
 //! | `crash west/n1`, `crash west leader`, `restart west` | nodes die; all of a site that are down come back |
-//! | `holders k1` | which sites hold, or hand over, the slot of a key |
+//! | `owners k1` | which sites hold, or hand over, the slot of a key |
 
 #![expect(clippy::disallowed_methods, reason = "the scripts are files")]
 
@@ -44,7 +44,7 @@ use std::time::Duration;
 type Failed = Box<dyn Error>;
 
 /// How long one waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer lines than this are cut.
 const LINE_MAX: usize = 200;
 /// A key whose slot is the first site's.
@@ -91,7 +91,7 @@ impl Script {
         let leader = self.world.leader(site).ok_or("no node leads")?;
         self.ask(leader, body)?;
         let has_answer = |world: &Simulation| !world.answered.is_empty();
-        if !self.world.run_until(PATIENCE, has_answer) {
+        if !self.world.run_until(TIMEOUT, has_answer) {
             return Err("no answer".into());
         }
         Ok(self.world.answered.pop().ok_or("no answer")?.outcome?)
@@ -106,7 +106,7 @@ impl Script {
             }
         }
         for place in 0..sites.len() {
-            if !self.world.run_until(PATIENCE, |world| world.is_whole(place)) {
+            if !self.world.run_until(TIMEOUT, |world| world.is_whole(place)) {
                 return Err("a site did not form".into());
             }
         }
@@ -143,7 +143,7 @@ impl Script {
                 && held.iter().all(|held| *held > 0)
         };
         self.world.run(Duration::from_secs(3));
-        if !self.world.run_until(PATIENCE, settled) {
+        if !self.world.run_until(TIMEOUT, settled) {
             return Err("slots did not arrive".into());
         }
         self.world.run(Duration::from_secs(2));
@@ -190,7 +190,7 @@ impl Script {
 
     /// Lets time pass until the trace has something new.
     fn until(&mut self, is_it: impl Fn(&str) -> bool) -> Result<(), Failed> {
-        let (until, mut seen) = (self.world.now() + PATIENCE, self.trace_len());
+        let (until, mut seen) = (self.world.now() + TIMEOUT, self.trace_len());
         while self.world.now() < until {
             let stepped = self.world.step(until);
             let trace = self.world.trace.as_deref().unwrap_or_default();
@@ -219,7 +219,7 @@ impl Script {
         self.ask(leader, Body::Write(Command::Global(GlobalCommand::Source { number, step })))
     }
 
-    fn holders(&self, key: &str) -> String {
+    fn owners(&self, key: &str) -> String {
         let slot = Slot::of_key(key.as_bytes());
         let mut text = String::new();
         for (place, site) in self.world.sites.iter().enumerate() {
@@ -362,7 +362,7 @@ impl Script {
                 let step = match line.name {
                     "pause" => SourceStep::Pause(true),
                     "resume" => SourceStep::Pause(false),
-                    _ => SourceStep::TakeBack { refused: false },
+                    _ => SourceStep::Abort { refused: false },
                 };
                 self.give(site, number, step)?;
             }
@@ -403,11 +403,11 @@ impl Script {
         match line.name {
             "home" => {
                 let slots = slot(line.word(0))?;
-                let mut holders = self.holders(line.word(0).unwrap_or_default());
-                holders.insert_str(0, &format!("slot {slots}\n"));
-                return Ok(Done::Shown(holders));
+                let mut owners = self.owners(line.word(0).unwrap_or_default());
+                owners.insert_str(0, &format!("slot {slots}\n"));
+                return Ok(Done::Shown(owners));
             }
-            "holders" => return Ok(Done::Shown(self.holders(line.word(0).ok_or("which key?")?))),
+            "owners" => return Ok(Done::Shown(self.owners(line.word(0).ok_or("which key?")?))),
             "sites_left" => {
                 let names = |registry: &model::Registry| {
                     let names = registry.sites.iter().map(|site| site.name.to_string());
@@ -417,7 +417,7 @@ impl Script {
                     let leader = self.world.leader(place);
                     let registry = leader.and_then(|leader| self.world.registry(leader));
                     let names = registry.map_or_else(String::new, |registry| names(&registry));
-                    format!("{} knows {names}\n", site.name)
+                    format!("{} lists {names}\n", site.name)
                 });
                 return Ok(Done::Shown(sites.collect()));
             }

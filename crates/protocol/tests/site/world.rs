@@ -12,7 +12,7 @@ const SITE: usize = 0;
 /// The incarnation of a second machine with the id of a node.
 const SECOND_LIFE: u64 = 77;
 /// How long one waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A simulation of one site, with a trace. What it does to nodes takes their ids, from 1.
 pub(crate) struct World(Simulation);
@@ -96,7 +96,7 @@ impl World {
     /// # Panics
     /// When it does not hold within a minute of virtual time: the site is stuck.
     pub(crate) fn run_until(&mut self, what: &str, holds: impl Fn(&Simulation) -> bool) {
-        let held = self.0.run_until(PATIENCE, holds);
+        let held = self.0.run_until(TIMEOUT, holds);
         self.assert_well();
         if !held {
             let statuses: Vec<_> = self.ids().into_iter().map(|id| self.status(id)).collect();

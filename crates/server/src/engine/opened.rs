@@ -3,7 +3,7 @@
 use super::SiteState;
 use super::etcd::health::Health;
 use super::shell::Shell;
-use super::takeover::{self, Kept, Running};
+use super::takeover::{self, OwnedSite, Running};
 use crate::config::{Config, Engine};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
@@ -18,7 +18,7 @@ pub(crate) enum Opened {
     /// The node's own log is the truth.
     Embedded,
     /// An etcd cluster is, and this process owns the site there.
-    Etcd(Box<Kept>, Health),
+    Etcd(Box<OwnedSite>, Health),
 }
 
 impl Opened {

@@ -19,7 +19,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// A round that has been on its way for so long is trouble, and the node is not ready.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What leaves together.
 struct Round<V> {
@@ -141,7 +141,7 @@ impl<V> OutputBuffer<V> {
 
     /// Whether a round has been on its way for longer than one should be.
     pub(crate) fn is_stuck(&self, now: Duration) -> bool {
-        self.on_its_way.as_ref().is_some_and(|round| round.since + PATIENCE <= now)
+        self.on_its_way.as_ref().is_some_and(|round| round.since + TIMEOUT <= now)
     }
 
     /// The round on its way is durable.

@@ -34,7 +34,7 @@ use wire::peer::Member;
 const IDENTITY: &[u8] = b"identity";
 
 /// A site in etcd that this process owns, before its core runs.
-pub(crate) struct Kept<F = Owner> {
+pub(crate) struct OwnedSite<F = Owner> {
     store: F,
     cut: CutRows,
     recorder: Arc<Recorder>,
@@ -48,7 +48,7 @@ pub(crate) fn take_over(
     own: &Identity,
     process: u64,
     health: Health,
-) -> Result<Kept, StartError> {
+) -> Result<OwnedSite, StartError> {
     let mut store = Owner::campaign(etcd, own.incarnation, process, health)?;
     let site = match identify(&mut store, config, etcd, own) {
         Ok(site) => site,
@@ -61,7 +61,7 @@ pub(crate) fn take_over(
     for copy in ["log", "snapshots", "state"] {
         empty(&config.data.join(copy))?;
     }
-    Ok(Kept { store, cut: CutRows::default(), recorder: Arc::default(), site })
+    Ok(OwnedSite { store, cut: CutRows::default(), recorder: Arc::default(), site })
 }
 
 fn empty(folder: &Path) -> Result<(), StartError> {
@@ -99,7 +99,7 @@ fn save(store: &mut impl Locked, site: &Identity) -> Result<(), Ended> {
     store.commit(vec![Op::Put { key, value }])
 }
 
-impl<F: Locked> Kept<F> {
+impl<F: Locked> OwnedSite<F> {
     /// The site's identity, which replaces the data directory's.
     pub(crate) fn site(&self) -> &Identity {
         &self.site
@@ -188,7 +188,7 @@ pub(crate) struct Running {
     stopping: Arc<AtomicBool>,
 }
 
-impl Kept {
+impl OwnedSite {
     /// Returns the part for the site's thread, and the function to run on a thread of its own.
     pub(crate) fn run(mut self, events: mpsc::Sender<Event>) -> (Running, impl FnOnce() + Send) {
         let (rounds, inbox) = mpsc::channel::<Changes>();

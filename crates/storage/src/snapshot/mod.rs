@@ -64,7 +64,7 @@ pub enum SnapshotError {
         index: u64,
     },
     /// A chunk that does not follow the previous one.
-    #[error("the next piece must begin at {expected}, not at {offset}")]
+    #[error("the next chunk must begin at {expected}, not at {offset}")]
     OutOfOrder {
         /// Where it would have to begin.
         expected: u64,

@@ -28,7 +28,7 @@ code_enum!(Answer as "answer" {
     15 => Registered { site, registry },
     16 => Staged { chunks, resume },
     17 => Installed,
-    20 => FromBackup { outcome, in_step_ms },
+    20 => FromBackup { outcome, caught_up_ms },
     21 => Mirrored { chunks, resume, whole },
     // 22 was the answer to a fence.
     23 => Loss(loss),

@@ -110,7 +110,7 @@ code_struct!(Loss {
     mirrored,
     keys,
     revision,
-    in_step_ms,
+    caught_up_ms,
     answers,
     silent,
     empty,

@@ -146,7 +146,7 @@ code_enum!(RegistryError as "registry error" {
     125 => MustHold(name),
     126 => HoldsNotAll(name),
     127 => TooFewHold,
-    128 => LastHolder(name),
+    128 => LastReplica(name),
     129 => NotAllAsked(name),
     130 => NewRegion { name, all },
     131 => TooManyRegions,
@@ -176,7 +176,7 @@ code_enum!(SourceStep as "step of a source" {
     1 => Begin { slots, to, pinned },
     2 => Freeze,
     3 => Release,
-    4 => TakeBack { refused },
+    4 => Abort { refused },
     5 => Pause(paused),
     160 => Order { id, slots, to },
     220 => Reclaim { slots },
@@ -380,7 +380,7 @@ mod tests {
             Command::Global(GlobalCommand::Source { number: 5, step: begin }),
             Command::Global(GlobalCommand::Source {
                 number: 5,
-                step: SourceStep::TakeBack { refused: true },
+                step: SourceStep::Abort { refused: true },
             }),
             Command::Global(GlobalCommand::Source { number: 0, step: order() }),
             Command::Global(GlobalCommand::Source {

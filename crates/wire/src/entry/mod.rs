@@ -36,7 +36,7 @@ pub use deployment::{put_epoch, take_epoch};
 
 use model::{
     Answer, Ballot, Body, Bytes, CausalWrite, Command, DestinationStep, Failure, GlobalCommand,
-    Kept, Keyspace, LostReport, LostWrite, Query, Refusal, Registry, Request, SlotEpochs,
+    Keyspace, LostReport, LostWrite, Query, Refusal, Registry, Request, Retained, SlotEpochs,
     StagedItem, Taken, limits,
 };
 
@@ -254,7 +254,7 @@ pub fn encode_registrar(
     promised: Ballot,
     used: Ballot,
     accepted: Option<&Registry>,
-    kept: &Kept,
+    kept: &Retained,
 ) -> Bytes {
     let mut out = vec![FORMAT];
     promised.put(&mut out);
@@ -270,7 +270,7 @@ pub fn encode_registrar(
 /// Reads it. Without anything accepted, that is the copy.
 pub fn decode_registrar(
     bytes: Bytes,
-) -> Result<(Ballot, Ballot, Option<Registry>, Kept), EntryError> {
+) -> Result<(Ballot, Ballot, Option<Registry>, Retained), EntryError> {
     let mut input = Input::new(bytes);
     check_format(&mut input)?;
     let (promised, used) = Code::take(&mut input)?;

@@ -3,8 +3,8 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
-    Ballot, Changed, Kept, RegistrarAnswer, RegistrarSet, RegistrarStep, RegistrarView, Registrars,
-    RegistryView, Remembered, SiteId, Term, TermBegan, TermIds, limits,
+    Ballot, Changed, RegistrarAnswer, RegistrarSet, RegistrarStep, RegistrarView, Registrars,
+    RegistryView, Remembered, Retained, SiteId, Term, TermBegan, TermIds, limits,
 };
 
 code_struct!(Term { number, site });
@@ -12,7 +12,7 @@ code_struct!(Ballot { term, round, site });
 code_struct!(Registrars { set, since, before });
 code_struct!(Remembered { id, outcome });
 code_struct!(TermBegan { after, site_next, keyspace_next, ids });
-code_struct!(Kept { joins, keyspaces, failovers, choices });
+code_struct!(Retained { joins, keyspaces, failovers, choices });
 code_struct!(TermIds { site_first, keyspace_first, sites_dropped, keyspaces_dropped });
 code_enum!(Changed as "change of the registry" {
     1 => Site(site),
@@ -71,8 +71,8 @@ mod tests {
     use super::super::{decode_reply, decode_request, encode_reply, encode_request};
     use model::{
         Answer, BackupChoice, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId,
-        Kept, KeyspaceSpec, RegistrarAnswer, RegistrarStep, Registry, RegistryChange, Request,
-        RequestId, SiteId, Term,
+        KeyspaceSpec, RegistrarAnswer, RegistrarStep, Registry, RegistryChange, Request, RequestId,
+        Retained, SiteId, Term,
     };
 
     fn ballot() -> Ballot {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn format_1_of_what_a_site_keeps_of_the_registry_stays_as_it_is() {
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         let row = encode_registrar(ballot(), ballot(), None, &kept);
         let expected = b"\x01\x01\x02\xac\x02\x03\x01\x02\xac\x02\x03\x00\x00\x00\x00\x00";
         assert_eq!(&row[..], expected);

@@ -156,12 +156,12 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
     };
     let before = counters()?;
     let fsyncs = [sites.fsyncs(0)?, sites.fsyncs(1)?];
-    let mut asker = Asker::new(sites.cluster(1))?;
+    let mut prober = Prober::new(sites.cluster(1))?;
     let (began, seen) = thread::scope(|scope| {
         let began = Instant::now();
         let to = sites.name(1);
         let command = scope.spawn(move || sites.first(0).cli(&["slot", "move", SLOTS, "--to", to]));
-        let seen = asker.until_there(began);
+        let seen = prober.until_there(began);
         command.join().map_err(|_| "the command's thread failed")??;
         Ok::<_, String>((began, seen?))
     })?;
@@ -185,12 +185,12 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
 
 /// Asks a node of a Redis Cluster for a key of the moving slots until it answers for it itself. So both
 /// stores are looked at alike, from outside.
-pub(super) struct Asker {
+pub(super) struct Prober {
     client: Client,
     key: String,
 }
 
-impl Asker {
+impl Prober {
     pub(super) fn new(address: SocketAddr) -> Result<Self, String> {
         let io = |e: &dyn std::fmt::Display| format!("{address}: {e}");
         let mut client = Client::connect(address, HANDOVER_MAX).map_err(|e| io(&e))?;

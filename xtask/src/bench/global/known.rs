@@ -28,7 +28,7 @@ pub(super) struct Routed {
 
 /// Three sites of one node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Known {
+pub(super) struct Routing {
     /// Under a load of uniformly drawn keys, every slot having been asked for before.
     pub(super) steady: Routed,
     /// One client asks a third site for keys of slots that moved between two others: for each key
@@ -85,7 +85,7 @@ fn each_key(
     loads::all_right(command.run(programs)?, "reading each key").map(drop)
 }
 
-pub(super) fn measure(programs: &Programs, extent: Extent) -> Result<Known, String> {
+pub(super) fn measure(programs: &Programs, extent: Extent) -> Result<Routing, String> {
     let sites = Deployment::start(programs, 3, 1)?;
     let all = [0, 1, 2];
     let fill = Command::new(&sites.redis(&all), CLIENTS)
@@ -118,7 +118,7 @@ pub(super) fn measure(programs: &Programs, extent: Extent) -> Result<Known, Stri
         after_move[0].all,
         after_move[1].all - after_move[1].direct
     );
-    Ok(Known { steady, after_move, command: load.text() })
+    Ok(Routing { steady, after_move, command: load.text() })
 }
 
 pub(super) fn three_of_three(programs: &Programs, extent: Extent) -> Result<Three, String> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forward::{self, Forwarded};
 use super::handover::{self, Handover, Move};
-use super::known::{Known, Routed, Three};
+use super::known::{Routed, Routing, Three};
 use super::paper::{Hops, Paper};
 use super::valkey::{self, Migration};
 use crate::bench::command::output;
@@ -29,7 +29,7 @@ pub(super) struct Results {
     /// Ours and Valkey's.
     pub(super) slots: Vec<(Handover, Migration)>,
     pub(super) forward: Vec<Forwarded>,
-    pub(super) known: Vec<Known>,
+    pub(super) known: Vec<Routing>,
     pub(super) three: Vec<Three>,
     pub(super) paper: Option<Paper>,
 }
@@ -341,7 +341,7 @@ impl Results {
         line(page, "\n## known: three sites of one node\n");
         line(page, "| | requests for keys elsewhere | directly to the owner |");
         line(page, "| --- | --: | --: |");
-        type Of = fn(&Known) -> Routed;
+        type Of = fn(&Routing) -> Routed;
         let rows: [(&str, Of); 3] = [
             ("steady load, nine GETs to a SET", |one| one.steady),
             ("after a move, first time", |one| one.after_move[0]),

@@ -9,7 +9,7 @@ use field::eventually;
 use field::resp::{Client, Value};
 use serde::{Deserialize, Serialize};
 
-use super::handover::{Asker, FEW_KEYS, SLOT_COUNT, SLOTS, SMALL_BYTES};
+use super::handover::{FEW_KEYS, Prober, SLOT_COUNT, SLOTS, SMALL_BYTES};
 use crate::bench::command::{Programs, output_of, run};
 use crate::bench::loads;
 
@@ -91,13 +91,13 @@ pub(super) fn slots(programs: &Programs) -> Result<Migration, String> {
     let (source, target) = (cluster.0[0], cluster.0[1]);
     loads::fill(programs, &source.to_string(), SLOTS, FEW_KEYS, SMALL_BYTES)?;
     let node = ask(&mut connect(target)?, &["CLUSTER", "MYID"])?;
-    let mut asker = Asker::new(target)?;
+    let mut prober = Prober::new(target)?;
     let mut client = connect(source)?;
     let last = (SLOT_COUNT - 1).to_string();
     let began = Instant::now();
     ask(&mut client, &["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", &last, "NODE", &node])?;
     let seen = thread::scope(|scope| {
-        let seen = scope.spawn(|| asker.until_there(began));
+        let seen = scope.spawn(|| prober.until_there(began));
         let succeeded = loop {
             let answer = client.call(&["CLUSTER", "GETSLOTMIGRATIONS"]);
             let text = text(&answer.map_err(|e| e.to_string())?);

@@ -20,7 +20,7 @@ const PARSERS: [&str; 13] = [
     "placement_sketch",
     "resp",
     "ring_row",
-    "ring_say",
+    "ring_message",
     "world",
 ];
 

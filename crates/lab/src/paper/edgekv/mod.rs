@@ -12,7 +12,7 @@
 //! | edge | near | over gateways: [`crate::clients::gateways`] |
 //! | cloud | 50 ms to the store, next to nothing inside it | over gateways |
 //! | ours | as in edge | directly from a client's node to the leader of the owner |
-//! | cached | as in edge | the same, with copies of remote keys that the holder is asked about |
+//! | cached | as in edge | the same, with copies of remote keys that the owner is asked about |
 //! | stale | as in edge | the same; reads of global keys may be stale and are answered from copies of at most a second |
 //!
 //! All run the same sites, with the same consensus, log and disks, from the worlds `edgekv` and

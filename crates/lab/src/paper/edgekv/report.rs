@@ -172,7 +172,9 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
     let findings = findings::of(figure, results, size);
     let tables = Card::Tables {
         title: format!("Figure {}, beside what was published", figure.number()),
-        about: format!("{y}; below it what the paper states in words, and the same from these runs."),
+        about: format!(
+            "{y}; below it what the paper states in words, and the same from these runs."
+        ),
         wide: false,
         tables: std::iter::once(measured)
             .chain((across == Across::Rate).then(|| rates_table(figure, results, size)))

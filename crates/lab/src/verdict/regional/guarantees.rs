@@ -34,7 +34,7 @@ struct Judge<'f, 'h> {
 
 /// What a session has seen of another's writes: the last one, its place there, and by which request.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct LastSeen {
     place: usize,
     write: usize,
     by: usize,
@@ -182,7 +182,7 @@ impl Judge<'_, '_> {
     fn judge_others(&self) -> Result<(), Violation> {
         let facts = self.facts;
         for chain in &facts.sessions {
-            let mut known: HashMap<usize, Known> = HashMap::new();
+            let mut known: HashMap<usize, LastSeen> = HashMap::new();
             let mut upto = Rank::default();
             for &index in chain {
                 let request = &facts.history.requests[index];
@@ -195,7 +195,7 @@ impl Judge<'_, '_> {
                     upto = upto.max(one.position.unwrap_or_default());
                     if one.request.is_some() {
                         let place = one.number as usize - 1;
-                        let new = Known { place, write, by: index };
+                        let new = LastSeen { place, write, by: index };
                         let old = known.entry(one.line).or_insert(new);
                         if old.place < place {
                             *old = new;
@@ -209,7 +209,7 @@ impl Judge<'_, '_> {
 
     fn judge_other(
         &self,
-        known: &HashMap<usize, Known>,
+        known: &HashMap<usize, LastSeen>,
         upto: Rank,
         index: usize,
         seen: &Seen,
@@ -225,7 +225,7 @@ impl Judge<'_, '_> {
         if facts.latest(register, upto).map(|(rank, ..)| rank) <= found {
             return Ok(());
         }
-        let mut writers: Vec<(&usize, &Known)> = known.iter().collect();
+        let mut writers: Vec<(&usize, &LastSeen)> = known.iter().collect();
         writers.sort_unstable_by_key(|(writer, _)| **writer);
         for (writer, known) in writers {
             let Some(mark) = self.before(*writer, register, known.place) else { continue };

@@ -79,8 +79,8 @@ fn each_name_is_a_region_with_a_root_of_its_own() {
     assert_eq!(registry.region_named(Some(&name("west"))), Some(&of(&registry, D)));
     assert_eq!(registry.region_named(None), Some(&of(&registry, E)));
     assert_eq!(registry.region_named(Some(&name("north"))), None);
-    let holders: Vec<SiteId> = registry.holders(&east).map(|site| site.id).collect();
-    assert_eq!(holders, [A, C]);
+    let replicas: Vec<SiteId> = registry.full_replicas(&east).map(|site| site.id).collect();
+    assert_eq!(replicas, [A, C]);
 }
 
 #[test]
@@ -196,8 +196,9 @@ fn a_keyspace_is_held_in_each_region() {
     registry.change(&RegistryChange::Join(entry("f", "east"))).unwrap();
     registry.change(&create(&[B, D, C, SiteId(6), E])).unwrap();
     assert_eq!(roots(&registry), [(1, C), (2, B), (3, E)]);
-    let holders: Vec<SiteId> = registry.holders(&of(&registry, A)).map(|site| site.id).collect();
-    assert_eq!(holders, [C, SiteId(6)]);
+    let replicas: Vec<SiteId> =
+        registry.full_replicas(&of(&registry, A)).map(|site| site.id).collect();
+    assert_eq!(replicas, [C, SiteId(6)]);
     let other = KeyspaceSpec {
         sites: vec![A, SiteId(6), B, D, E],
         ..KeyspaceSpec::causal_region("more", "more:")
@@ -210,7 +211,7 @@ fn a_keyspace_is_held_in_each_region() {
     );
     registry.change(&RegistryChange::Leave(C)).unwrap();
     let last = registry.change(&RegistryChange::Leave(SiteId(6)));
-    assert_eq!(last, Err(RegistryError::LastHolder(name("f"))));
+    assert_eq!(last, Err(RegistryError::LastReplica(name("f"))));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::failed::Failed;
 use super::super::show;
 use clap::Args;
 use lab::history::{self, History, Promise};
-use lab::verdict::{Judged, Options, Verdict as Said, judge};
+use lab::verdict::{Judged, Options, Verdict as Judgement, judge};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -55,7 +55,7 @@ impl Verdict {
         for path in &self.files {
             let history = read(path)?;
             let judged = judge(&history, &self.only, &options);
-            let wrong = judged.iter().find(|one| !matches!(one.verdict, Said::Holds { .. }));
+            let wrong = judged.iter().find(|one| !matches!(one.verdict, Judgement::Holds { .. }));
             if let Some(wrong) = wrong {
                 broken.get_or_insert(format!("{}: {}", path.display(), wrong.promise));
             }
@@ -102,13 +102,13 @@ pub(super) fn table(history: &History, judged: &[Judged]) -> String {
     for Judged { promise, verdict } in judged {
         let name = promise.name();
         match verdict {
-            Said::Holds { examined } => {
+            Judgement::Holds { examined } => {
                 let _ = writeln!(text, "  {name:<20} holds      ({examined} examined)");
             }
-            Said::Undecided { why } => {
+            Judgement::Undecided { why } => {
                 let _ = writeln!(text, "  {name:<20} undecided  {why}");
             }
-            Said::Broken(violation) => {
+            Judgement::Broken(violation) => {
                 let described = violation.describe(history).replace('\n', "\n    ");
                 let _ = writeln!(text, "  {name:<20} BROKEN     {described}");
             }
@@ -120,13 +120,13 @@ pub(super) fn table(history: &History, judged: &[Judged]) -> String {
 /// The same for programs.
 pub(super) fn as_json(history: &History, judged: &[Judged]) -> Value {
     let one = |Judged { promise, verdict }: &Judged| match verdict {
-        Said::Holds { examined } => {
+        Judgement::Holds { examined } => {
             json!({"promise": promise.name(), "verdict": "holds", "examined": examined})
         }
-        Said::Undecided { why } => {
+        Judgement::Undecided { why } => {
             json!({"promise": promise.name(), "verdict": "undecided", "why": why})
         }
-        Said::Broken(violation) => {
+        Judgement::Broken(violation) => {
             let operations: Vec<_> = violation
                 .operations
                 .iter()

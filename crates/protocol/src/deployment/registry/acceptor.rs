@@ -16,7 +16,7 @@ pub struct Acceptor<V: Value> {
     /// The highest ballot that this site has used itself, not counting recoveries.
     used: Ballot,
     /// What this site has to hand in after a recovery.
-    kept: V::Kept,
+    kept: V::Retained,
 }
 
 impl<V: Value> Acceptor<V> {
@@ -27,7 +27,7 @@ impl<V: Value> Acceptor<V> {
             accepted: copy.clone(),
             copy,
             used: Ballot::default(),
-            kept: V::Kept::default(),
+            kept: V::Retained::default(),
         }
     }
 
@@ -36,7 +36,7 @@ impl<V: Value> Acceptor<V> {
         copy: V,
         accepted: V,
         (promised, used): (Ballot, Ballot),
-        kept: V::Kept,
+        kept: V::Retained,
     ) -> Acceptor<V> {
         Acceptor { promised, accepted, copy, used, kept }
     }
@@ -62,7 +62,7 @@ impl<V: Value> Acceptor<V> {
     }
 
     /// What this site has to hand in.
-    pub fn kept(&self) -> &V::Kept {
+    pub fn kept(&self) -> &V::Retained {
         &self.kept
     }
 

@@ -2,8 +2,8 @@
 
 use super::Value;
 use model::{
-    Ballot, Changed, Kept, RegistrarSet, Registrars, Registry, RegistryChange, RegistryError,
-    RequestId, SiteId,
+    Ballot, Changed, RegistrarSet, Registrars, Registry, RegistryChange, RegistryError, RequestId,
+    Retained, SiteId,
 };
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ impl Value for Arc<Registry> {
     type Id = RequestId;
     type Change = RegistryChange;
     type Outcome = Result<Changed, RegistryError>;
-    type Kept = Kept;
+    type Retained = Retained;
 
     fn version(&self) -> Ballot {
         self.version
@@ -53,19 +53,19 @@ impl Value for Arc<Registry> {
         self.choose_registrars(there)
     }
 
-    fn keep(&self, next: &Self, kept: &mut Kept) {
+    fn keep(&self, next: &Self, kept: &mut Retained) {
         Registry::keep(self, next, kept);
     }
 
-    fn has_kept(&self, kept: &mut Kept) {
+    fn has_kept(&self, kept: &mut Retained) {
         Registry::has_kept(self, kept);
     }
 
-    fn is_nothing(kept: &Kept) -> bool {
+    fn is_nothing(kept: &Retained) -> bool {
         kept.is_empty()
     }
 
-    fn hand_in(&mut self, kept: &Kept, _: Ballot) {
+    fn hand_in(&mut self, kept: &Retained, _: Ballot) {
         Arc::make_mut(self).hand_in(kept);
     }
 }

@@ -356,7 +356,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 match answered {
                     Answered::Promised(accepted) => {
                         // A newer copy may have come since the attempt began.
-                        proposer.knows(context.copy);
+                        proposer.learn(context.copy);
                         proposer.promised(site, accepted);
                         if matches!(proposer.asked().0, Asked::Accept(_)) {
                             first.is_open = true;

@@ -19,7 +19,7 @@ pub enum Work<V: Value> {
         change: V::Change,
     },
     /// What this site has kept of another term.
-    HandIn(V::Kept),
+    HandIn(V::Retained),
     /// A recovery, in a ballot of the next term.
     Recover {
         /// The excluded sites.
@@ -197,7 +197,7 @@ impl<V: Value> Proposer<V> {
     /// Records that this site has a newer copy. A recovery keeps more then of what it finds accepted, and
     /// goes on from no less than what was chosen. It is over if another one has begun a higher term: its own
     /// ballot is below what it would go on from.
-    pub fn knows(&mut self, newer: &V) {
+    pub fn learn(&mut self, newer: &V) {
         if matches!(self.stage, Stage::Prepare { .. }) && newer.version() > self.ballot {
             self.stage = Stage::Refused;
         }

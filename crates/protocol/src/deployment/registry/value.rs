@@ -12,7 +12,7 @@ pub trait Value: Clone + PartialEq + Debug {
     /// The outcome of a command.
     type Outcome: Clone + PartialEq + Debug;
     /// What sites hand in after a recovery.
-    type Kept: Clone + Default + PartialEq + Debug;
+    type Retained: Clone + Default + PartialEq + Debug;
 
     /// The ballot that wrote the value.
     fn version(&self) -> Ballot;
@@ -39,11 +39,11 @@ pub trait Value: Clone + PartialEq + Debug {
     fn choose(&self, there: &[SiteId]) -> RegistrarSet;
     /// Adds to `kept` what a site with this copy has to hand in when it replaces it with `next`, of
     /// another term. `kept` holds what the site had to hand in before.
-    fn keep(&self, next: &Self, kept: &mut Self::Kept);
+    fn keep(&self, next: &Self, kept: &mut Self::Retained);
     /// Removes from `kept` what this value contains.
-    fn has_kept(&self, kept: &mut Self::Kept);
+    fn has_kept(&self, kept: &mut Self::Retained);
     /// Whether there is nothing to hand in.
-    fn is_nothing(kept: &Self::Kept) -> bool;
+    fn is_nothing(kept: &Self::Retained) -> bool;
     /// Adds what another term had and this one lacks.
-    fn hand_in(&mut self, kept: &Self::Kept, version: Ballot);
+    fn hand_in(&mut self, kept: &Self::Retained, version: Ballot);
 }

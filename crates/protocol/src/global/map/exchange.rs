@@ -185,7 +185,7 @@ mod tests {
 
     fn map(runs: &[RunFact]) -> SlotMap {
         let mut map = SlotMap::default();
-        runs.iter().for_each(|run| drop(map.learn(*run, Source::Kept, NOW)));
+        runs.iter().for_each(|run| drop(map.learn(*run, Source::Stored, NOW)));
         map
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let mut a = SlotMap::default();
         let mut b = map(&[]);
         for slot in 0..Slot::COUNT {
-            b.learn(run(slot, slot, 1 + u64::from(slot % 2), A), Source::Kept, NOW);
+            b.learn(run(slot, slot, 1 + u64::from(slot % 2), A), Source::Stored, NOW);
         }
         let rounds = (1..).find(|_| {
             exchange(&mut a, &mut b);

@@ -30,7 +30,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// This site's state, as this process found it.
-    Kept,
+    Stored,
     /// This site's state: a slot has changed hands.
     Token,
     /// Another site.
@@ -69,7 +69,7 @@ pub struct SlotMap {
     /// When a site had the same map, and so agreed to what the map has of that site's slots.
     agreed: BTreeMap<SiteId, Duration>,
     /// To be pushed.
-    news: Vec<RunFact>,
+    unsent: Vec<RunFact>,
 }
 
 impl SlotMap {
@@ -89,13 +89,13 @@ impl SlotMap {
     }
 
     /// Whether there is a fact or a guess about a slot.
-    pub fn knows(&self, slot: Slot) -> bool {
+    pub fn locates(&self, slot: Slot) -> bool {
         self.guesses.contains_key(&slot) || self.facts.of(slot).is_some()
     }
 
     /// Learns a fact; what of it was news.
     pub fn learn(&mut self, run: RunFact, source: Source, now: Duration) -> Vec<Raised> {
-        let learnt = (source != Source::Kept).then_some(now);
+        let learnt = (source != Source::Stored).then_some(now);
         let raised = self.facts.learn(run, learnt);
         for one in &raised {
             let RunFact { first, last, .. } = one.run;
@@ -105,13 +105,13 @@ impl SlotMap {
             }
             // A slot without an earlier fact here is no news to other sites: this one has just
             // joined.
-            let is_news = match source {
-                Source::Kept => false,
+            let is_new = match source {
+                Source::Stored => false,
                 Source::Token => true,
                 Source::Other => one.had,
             };
-            if is_news && self.news.len() < limits::MAP_NEWS_MAX {
-                self.news.push(one.run);
+            if is_new && self.unsent.len() < limits::MAP_UNSENT_MAX {
+                self.unsent.push(one.run);
             }
         }
         raised
@@ -152,17 +152,18 @@ impl SlotMap {
 
     /// Whether anything is to be pushed.
     pub fn has_news(&self) -> bool {
-        !self.news.is_empty()
+        !self.unsent.is_empty()
     }
 
     /// What is to be pushed, once. What was overtaken meanwhile is left out.
-    pub fn take_news(&mut self) -> Vec<RunFact> {
-        let mut news = std::mem::take(&mut self.news);
+    pub fn take_unsent(&mut self) -> Vec<RunFact> {
+        let mut unsent = std::mem::take(&mut self.unsent);
         let facts = &self.facts;
         let is_so = |slot| Slot::new(slot).and_then(|slot| facts.of(slot));
-        news.retain(|run| [run.first, run.last].iter().any(|slot| is_so(*slot) == Some(run.fact)));
-        news.sort_by_key(|run| run.first);
-        joined(news)
+        unsent
+            .retain(|run| [run.first, run.last].iter().any(|slot| is_so(*slot) == Some(run.fact)));
+        unsent.sort_by_key(|run| run.first);
+        joined(unsent)
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
     fn a_guess_ends_with_the_next_fact() {
         let mut map = SlotMap::default();
         map.set_guess(slot(5), B);
-        assert!(map.knows(slot(5)) && map.fact(slot(5)).is_none());
+        assert!(map.locates(slot(5)) && map.fact(slot(5)).is_none());
         map.learn(run(0, 9, 3, A), Source::Other, NOW);
         assert_eq!((map.guess(slot(5)), map.fact(slot(5)).unwrap().owner), (None, A));
         map.set_guess(slot(5), B);
@@ -231,24 +232,24 @@ mod tests {
     #[test]
     fn news_is_what_others_may_not_know() {
         let mut map = SlotMap::default();
-        map.learn(run(0, 99, 1, A), Source::Kept, NOW);
+        map.learn(run(0, 99, 1, A), Source::Stored, NOW);
         map.learn(run(100, 199, 1, A), Source::Other, NOW);
         assert!(!map.has_news(), "this site has just come");
         map.learn(run(100, 150, 2, B), Source::Other, NOW);
         map.learn(run(200, 209, 1, B), Source::Token, NOW);
         map.learn(run(151, 170, 2, B), Source::Other, NOW);
-        assert_eq!(map.take_news(), [run(100, 170, 2, B), run(200, 209, 1, B)]);
+        assert_eq!(map.take_unsent(), [run(100, 170, 2, B), run(200, 209, 1, B)]);
         assert!(!map.has_news());
         map.learn(run(7, 7, 2, B), Source::Token, NOW);
         map.learn(run(7, 7, 3, A), Source::Token, NOW);
-        assert_eq!(map.take_news(), [run(7, 7, 3, A)], "the other one was overtaken");
+        assert_eq!(map.take_unsent(), [run(7, 7, 3, A)], "the other one was overtaken");
     }
 
     #[test]
     fn a_hint_is_as_old_as_what_was_last_heard_of_it() {
         let mut map = SlotMap::default();
         let at = Duration::from_secs;
-        map.learn(run(0, 9, 1, A), Source::Kept, NOW);
+        map.learn(run(0, 9, 1, A), Source::Stored, NOW);
         assert_eq!(map.age(A, None, at(9)), None);
         map.agreed(A, at(4));
         assert_eq!(map.age(A, None, at(9)), Some(at(5)));

@@ -37,7 +37,7 @@ impl World {
         let mut map = SlotMap::default();
         for site in 0..SITES as u16 {
             let last = if u32::from(site) + 1 == SITES { 16_383 } else { (site + 1) * share - 1 };
-            map.learn(run(site * share, last, 1, u32::from(site)), Source::Kept, Duration::ZERO);
+            map.learn(run(site * share, last, 1, u32::from(site)), Source::Stored, Duration::ZERO);
         }
         let mut random = mix(seed);
         let exchanges = (0..SITES).map(|_| {
@@ -99,10 +99,10 @@ impl World {
         for site in 0..self.maps.len() {
             let others: Vec<SiteId> =
                 (1..=SITES).map(SiteId).filter(|other| other.0 as usize != site + 1).collect();
-            let news = self.maps[site].take_news();
-            if !news.is_empty() {
+            let unsent = self.maps[site].take_unsent();
+            if !unsent.is_empty() {
                 for other in self.exchanges[site].pushed_to(&others) {
-                    self.send(site, other.0 as usize - 1, push(&news));
+                    self.send(site, other.0 as usize - 1, push(&unsent));
                 }
             }
             if self.compares && self.exchanges[site].is_due(self.now) {

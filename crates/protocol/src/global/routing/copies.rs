@@ -47,7 +47,7 @@ impl Routing {
     pub(crate) fn note_asker(&mut self, origin: Origin, known: Option<inter_site::Validator>) {
         let last = self.routed.get_mut(&self.last_id).filter(|one| one.origin == origin);
         if let (Some(one), Some(known)) = (last, known) {
-            one.copies = Copies::Kept(Validator::from_wire(known));
+            one.copies = Copies::Cached(Validator::from_wire(known));
         }
     }
 

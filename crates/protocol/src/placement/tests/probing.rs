@@ -1,13 +1,13 @@
 //! Who is probed when.
 
 use super::Dice;
-use crate::placement::probing::{Known, Prober, Rule};
+use crate::placement::probing::{Measured, Prober, Rule};
 use model::SiteId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Site n is n × 10 ms away, as far as it is known; nothing is fresh.
-fn world(sites: u32) -> BTreeMap<SiteId, Known> {
-    let known = |site| Known { ms: Some(site as f32 * 10.0), ..Known::default() };
+fn world(sites: u32) -> BTreeMap<SiteId, Measured> {
+    let known = |site| Measured { ms: Some(site as f32 * 10.0), ..Measured::default() };
     (1..=sites).map(|site| (SiteId(site), known(site))).collect()
 }
 
@@ -20,13 +20,17 @@ fn taken(prober: &mut Prober) -> BTreeSet<SiteId> {
 }
 
 /// The probes of a window.
-fn window(prober: &mut Prober, known: &BTreeMap<SiteId, Known>, random: u64) -> BTreeSet<SiteId> {
+fn window(
+    prober: &mut Prober,
+    known: &BTreeMap<SiteId, Measured>,
+    random: u64,
+) -> BTreeSet<SiteId> {
     prober.window(&Rule::default(), known, random);
     taken(prober)
 }
 
 /// A prober whose first full round is over.
-fn settled(known: &BTreeMap<SiteId, Known>) -> Prober {
+fn settled(known: &BTreeMap<SiteId, Measured>) -> Prober {
     let mut prober = Prober::default();
     assert_eq!(window(&mut prober, known, 0), known.keys().copied().collect(), "all at first");
     window(&mut prober, known, 0);
@@ -96,7 +100,7 @@ fn a_change_of_the_nearest_beyond_the_share_has_all_measured_once() {
 #[test]
 fn the_order_of_equals_is_noise_unless_it_is_beyond_the_share() {
     let mut known = world(40);
-    let set = |known: &mut BTreeMap<SiteId, Known>, one: f32, two: f32| {
+    let set = |known: &mut BTreeMap<SiteId, Measured>, one: f32, two: f32| {
         known.get_mut(&SiteId(1)).unwrap().ms = Some(one);
         known.get_mut(&SiteId(2)).unwrap().ms = Some(two);
     };
@@ -137,7 +141,7 @@ fn neighbours_that_move_together_are_found_out_by_a_full_round() {
 fn a_site_that_never_answers_is_probed_by_turns() {
     let mut known = world(10);
     for silent in 8..=10 {
-        known.insert(SiteId(silent), Known::default());
+        known.insert(SiteId(silent), Measured::default());
     }
     let mut prober = settled(&known);
     let mut dice = Dice::new(2);
@@ -186,6 +190,6 @@ fn sites_that_have_left_are_not_probed() {
 fn a_site_that_is_listed_again_has_no_round_trip_at_first() {
     let mut known = world(3);
     let mut prober = settled(&known);
-    known.insert(SiteId(1), Known::default());
+    known.insert(SiteId(1), Measured::default());
     assert!(window(&mut prober, &known, 0).contains(&SiteId(1)));
 }

@@ -24,7 +24,7 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 
 /// Keys have so long to come.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Keys are asked for again after this: another node may lead by now.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -164,7 +164,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let now = self.now.monotonic;
         let is_first = may_move(origin, &body) || matches!(origin, Origin::Client { .. });
-        let until = if is_first { deadline.min(now + PATIENCE) } else { deadline };
+        let until = if is_first { deadline.min(now + TIMEOUT) } else { deadline };
         self.wait_for_keys(origin, body, keys, (until, deadline));
     }
 
@@ -194,7 +194,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         if self.leads() {
             for (keyspace, key) in keys {
-                self.jobs.fetch.want(keyspace, key, now + PATIENCE);
+                self.jobs.fetch.want(keyspace, key, now + TIMEOUT);
             }
             return;
         }
@@ -207,7 +207,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for (keyspace, mut keys) in by_keyspace {
             keys.truncate(limits::CAUSAL_FETCHED_KEYS_MAX);
             let fetch = Command::Causal(CausalCommand::Fetch { epoch, site, keyspace, keys });
-            self.take_at_site(Origin::Discard, region.root, fetch, now + PATIENCE);
+            self.take_at_site(Origin::Discard, region.root, fetch, now + TIMEOUT);
         }
     }
 

@@ -204,7 +204,7 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
         return next;
     }
     let is_needed = registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
-    let others = registry.holders(region).map(|site| site.id);
+    let others = registry.full_replicas(region).map(|site| site.id);
     let is_standby = |site: &SiteId| region.standby.is_some_and(|standby| standby.site == *site);
     let can = others.filter(|site| is_needed && !lost.contains(site));
     can.min_by_key(|site| (!is_standby(site), *site))

@@ -33,7 +33,7 @@ use crate::global::accesses::Accesses;
 use crate::machine::{
     apply, changes, expiry, head, keys, keyspaces, lineage, overlay, query, records, rows, tables,
 };
-use deployment::Membership;
+use deployment::DeploymentMember;
 use global::destination::Arrival;
 use global::source::Move;
 use global::tokens::Token;
@@ -55,7 +55,7 @@ impl From<model::MoveError> for Stopped {
 
 impl<S: State> Machine<S> {
     /// This site's place in its deployment, if it belongs to one.
-    pub fn membership(&self) -> Option<&Membership> {
+    pub fn membership(&self) -> Option<&DeploymentMember> {
         self.modes.deployment.member.as_ref()
     }
 

@@ -9,7 +9,7 @@ use super::{Modes, Stopped};
 use crate::bugs::Bug;
 use crate::global::accesses::Accesses;
 use crate::global::ownership::lending::Part;
-use crate::machine::{Known, Publish};
+use crate::machine::{Index, Publish};
 use crate::replica::Pace;
 use model::{
     Ballot, BySlot, Bytes, Catalog, DeploymentId, KeyspaceId, KeyspaceSpec, Query, Refusal, SiteId,
@@ -93,16 +93,16 @@ impl Publish<Modes> for Published {
         fence(Ordering::SeqCst);
     }
 
-    fn publish(&self, known: &mut Known, modes: &mut Modes) {
+    fn publish(&self, known: &mut Index, modes: &mut Modes) {
         // Before the keyspaces: their answers carry tokens that the deployment's key seals.
         self.deployment.store(modes.deployment.secret(), Ordering::Release);
-        let news = std::mem::take(&mut modes.slots.news);
+        let dirty = std::mem::take(&mut modes.slots.dirty);
         let store = |keyspace, slot| modes.slots.store(keyspace, slot);
         let generation = |keyspace, slot| store(keyspace, slot).map_or(EMPTY, |s| s.generation);
         let own = modes.deployment.member.as_ref().map(|member| member.own);
         // Which keyspaces are held here depends on which site this is.
         let is_other = own != self.directory.read().expect("no reader panics with the lock").own;
-        if std::mem::take(&mut known.keyspaces.changed) || news.everything || is_other {
+        if std::mem::take(&mut known.keyspaces.changed) || dirty.everything || is_other {
             let mut directory = self.directory.write().expect("no reader panics with the lock");
             directory.own = own;
             let mut old = std::mem::take(&mut directory.generations);
@@ -127,7 +127,7 @@ impl Publish<Modes> for Published {
                 let lends = known.keyspaces.spec(id).is_some_and(KeyspaceSpec::lends);
                 let at = match old.remove(&id) {
                     _ if !known.keyspaces.is_global(id) => Where::Whole(whole),
-                    Some(Where::BySlot { places, .. }) if !news.everything => {
+                    Some(Where::BySlot { places, .. }) if !dirty.everything => {
                         Where::BySlot { places, lends }
                     }
                     _ => {
@@ -138,13 +138,13 @@ impl Publish<Modes> for Published {
                 directory.generations.insert(id, at);
             }
         }
-        if !news.tokens.is_empty() {
+        if !dirty.tokens.is_empty() {
             let mut directory = self.directory.write().expect("no reader panics with the lock");
             if directory.served.is_empty() {
                 directory.served = by_slot(|_| AtomicBool::new(false));
             }
             let alike = |run: SlotRun| run.cut(|slot| modes.slots.token_run(slot).0);
-            for run in news.tokens.runs().flat_map(alike) {
+            for run in dirty.tokens.runs().flat_map(alike) {
                 let serves = modes.slots.serves(run.first);
                 for slot in run.slots() {
                     directory.served[place(slot)].store(serves, Ordering::Release);
@@ -154,23 +154,23 @@ impl Publish<Modes> for Published {
                 directory.failovers.set(run, failover);
             }
         }
-        if !news.stores.is_empty() {
+        if !dirty.stores.is_empty() {
             let directory = self.directory.read().expect("no reader panics with the lock");
-            for (keyspace, slot) in &news.stores {
+            for (keyspace, slot) in &dirty.stores {
                 if let Some(Where::BySlot { places, .. }) = directory.generations.get(keyspace) {
                     let generation = generation(*keyspace, *slot);
                     places[place(*slot)].store(generation, Ordering::Release);
                 }
             }
         }
-        self.publish_groups(modes, news.everything);
+        self.publish_groups(modes, dirty.everything);
         let member = modes.deployment.member.as_ref();
         let region = member.and_then(|member| member.registry.region_of(member.own));
         let rebuilt = region.and_then(|region| region.rebuilt);
         self.causal.publish(member.map(|member| member.own), rebuilt, &modes.causal);
         self.revision.store(known.head.revision.0, Ordering::Release);
         self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
-        news.tokens.runs().for_each(|run| modes.changed_tokens.insert_run(run));
+        dirty.tokens.runs().for_each(|run| modes.changed_tokens.insert_run(run));
     }
 
     fn end_commit(&self) {
@@ -180,7 +180,7 @@ impl Publish<Modes> for Published {
 
 impl Published {
     fn publish_groups(&self, modes: &mut Modes, everything: bool) {
-        let groups = std::mem::take(&mut modes.loans.news);
+        let groups = std::mem::take(&mut modes.loans.dirty);
         let is_fenced = modes.is_fenced();
         let version = modes.place().map_or(Ballot::FIRST, |(_, registry)| registry.version);
         let is_same = |directory: &Directory| {

@@ -16,7 +16,7 @@ use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, table
 use crate::global::accesses::Accessed;
 use crate::global::ownership::lending::Part;
 use crate::machine::keys::check_key;
-use crate::origin::Asker;
+use crate::origin::Caller;
 use crate::replica::{Pace, Readable};
 use model::{
     Answer, Ballot, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeyspaceId,
@@ -166,8 +166,8 @@ impl<S: State> Readable for Reader<S> {
     }
 
     #[inline]
-    fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query) {
-        self.published.accesses.note(asker, || {
+    fn note_read(&self, caller: Caller<'_>, keyspace: KeyspaceId, query: &Query) {
+        self.published.accesses.note(caller, || {
             let catalog = self.catalog();
             let spec = catalog.by_id(keyspace).map(|one| &one.spec);
             Accessed::of(keyspace, spec, (query.first_key()?, 0))

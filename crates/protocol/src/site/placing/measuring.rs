@@ -10,7 +10,7 @@
 
 use super::{WINDOW, us};
 use crate::global::round_trips::{RoundTrip, RoundTrips};
-use crate::placement::probing::{Known, Prober, Rule};
+use crate::placement::probing::{Measured, Prober, Rule};
 use model::{SiteId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -130,9 +130,9 @@ impl Measuring {
             let of_site = |site: &SiteId| match known.get(site) {
                 Some(way) => {
                     let RoundTrip { ms, doubtful, .. } = *way;
-                    Known { ms: Some(ms), fresh: way.answered >= began, doubtful }
+                    Measured { ms: Some(ms), fresh: way.answered >= began, doubtful }
                 }
-                None => Known::default(),
+                None => Measured::default(),
             };
             let known = others.iter().map(|site| (*site, of_site(site))).collect();
             self.random ^= self.random << 13;

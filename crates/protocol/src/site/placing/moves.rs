@@ -43,7 +43,7 @@ use storage::state::State;
 const BUDGET: (u64, u64) = (2_560, 64 << 20);
 /// How long nothing is lent to a site that has refused a group, and a group that is too large, or has too many answers
 /// beside it, is not looked at.
-const REST: Duration = Duration::from_secs(60);
+const BACKOFF: Duration = Duration::from_secs(60);
 /// How long ago the other site of a move may have sent its last message.
 const HEARD: Duration = Duration::from_secs(2);
 /// How long a command may take to show in the state.
@@ -283,7 +283,7 @@ impl Moves {
                     if stays(view, &group, bytes)
                         || view.machine.has_many_keys(group.keyspace, group.slot()) =>
                 {
-                    self.resting.insert(key, view.now + REST);
+                    self.resting.insert(key, view.now + BACKOFF);
                     continue;
                 }
                 Held::AtHome { bytes } => {
@@ -341,7 +341,7 @@ impl Moves {
                 Shown::Waits => {
                     // It does not take what it is offered: its disk may be full. It is lent no more meanwhile.
                     if one.is_lent && is_late {
-                        refused.insert(one.to, view.now + REST);
+                        refused.insert(one.to, view.now + BACKOFF);
                     }
                     return true;
                 }
@@ -351,7 +351,7 @@ impl Moves {
                 }
                 // Not if it must not have the group by now, which means nothing for others.
                 Shown::Refused if is_barred(group, one.to) => {}
-                Shown::Refused => drop(refused.insert(one.to, view.now + REST)),
+                Shown::Refused => drop(refused.insert(one.to, view.now + BACKOFF)),
                 Shown::Over => {}
             }
             false

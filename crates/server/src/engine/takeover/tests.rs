@@ -11,7 +11,7 @@ use wire::entry;
 
 /// The state of a site in one of several successive processes.
 struct Process {
-    kept: Kept<FakeOwner>,
+    kept: OwnedSite<FakeOwner>,
     replica: Recovery<Recorded<FjallState>>,
     recovered: Recovered,
     _data: tempfile::TempDir,
@@ -24,7 +24,7 @@ fn start(fake: &Fake, directory: u64, address: &str) -> Result<Process, StartErr
     let own = Identity::open(data.path(), &config.site, config.node, false, directory)?;
     let mut store = fake.own();
     let site = identify(&mut store, &config, &etcd, &own)?;
-    let mut kept = Kept { store, cut: CutRows::default(), recorder: Arc::default(), site };
+    let mut kept = OwnedSite { store, cut: CutRows::default(), recorder: Arc::default(), site };
     let state = FjallState::open(&data.path().join("state"), fjall::Options::default())?;
     let (_, mut writer, _) =
         storage::log::open(&RealDisk::shared(), &data.path().join("log")).unwrap();
@@ -108,8 +108,12 @@ fn a_start_that_is_cut_off_anywhere_is_gone_on_with() {
                 let disk = RealDisk::shared();
                 let (_, mut writer, _) =
                     storage::log::open(&disk, &data.path().join("log")).unwrap();
-                let mut kept =
-                    Kept { store, cut: CutRows::default(), recorder: Arc::default(), site: own };
+                let mut kept = OwnedSite {
+                    store,
+                    cut: CutRows::default(),
+                    recorder: Arc::default(),
+                    site: own,
+                };
                 finished = kept
                     .fill(state)
                     .and_then(|state| kept.recover(state, "a:1", &mut writer).map(drop))

@@ -122,8 +122,8 @@ fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
     let taken = vec![Taken { by, slots: slots_taken, from: Some((Epoch::counted(2), 9)) }];
     assert_eq!(decode_taken(encode_taken(&taken)), Ok(taken.clone()));
     for answer in [
-        Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
-        Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },
+        Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), caught_up_ms: 5 },
+        Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), caught_up_ms: 5 },
         Answer::Mirrored { chunks: 1, resume: Bytes::new(), whole: slots() },
         Answer::Inventory(Box::new(inventory)),
         Answer::Loss(Box::new(Loss { silent: vec![SiteId(3)], ..Loss::of(lost, by) })),

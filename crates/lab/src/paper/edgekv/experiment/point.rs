@@ -33,7 +33,7 @@ pub enum Setting {
     Cloud,
     /// Near its clients; global keys straight from their owners.
     Ours,
-    /// As ours, with copies that their holders are asked about.
+    /// As ours, with copies that their owners are asked about.
     Cached,
     /// As ours, and reads of global keys may be stale, from copies.
     Stale,

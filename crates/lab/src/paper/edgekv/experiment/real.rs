@@ -2,7 +2,7 @@
 //!
 //! The caller that measures it ([`Measured`]) runs real nodes; here is what of it is compared and
 //! shown. Both times have the same number of threads, uniform keys, and requests that go straight
-//! to the holder.
+//! to the owner.
 
 use crate::paper::edgekv::result::findings::change;
 use crate::paper::edgekv::{Keys, Point, Results, Setting, Size};

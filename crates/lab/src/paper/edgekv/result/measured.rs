@@ -101,20 +101,20 @@ fn rates(done: &[&Operation]) -> (f64, f64) {
 }
 
 fn remote_ms(history: &History, done: &[&Operation]) -> Option<(f64, f64)> {
-    let mut holders: BTreeMap<u16, (u64, &str)> = BTreeMap::new();
+    let mut owners: BTreeMap<u16, (u64, &str)> = BTreeMap::new();
     for owner in &history.owners {
         let slot = owner.unit.strip_prefix("slot/").and_then(|slot| slot.parse().ok());
         let Some(slot) = slot else { continue };
-        let holder = holders.entry(slot).or_default();
-        if owner.epoch >= holder.0 {
-            *holder = (owner.epoch, &owner.owner);
+        let latest = owners.entry(slot).or_default();
+        if owner.epoch >= latest.0 {
+            *latest = (owner.epoch, &owner.owner);
         }
     }
     let is_remote = |one: &&&Operation| {
         // A key of a group's own carries the group's name.
         let slot = Slot::of_key(one.key.as_bytes()).number();
-        let holder = holders.get(&slot).map(|(_, holder)| *holder);
-        one.key.starts_with("g:") && holder.is_some() && holder != one.site.as_deref()
+        let owner = owners.get(&slot).map(|(_, owner)| *owner);
+        one.key.starts_with("g:") && owner.is_some() && owner != one.site.as_deref()
     };
     let remote: Vec<&&Operation> = done.iter().filter(is_remote).collect();
     let of = |read: bool| {

@@ -31,7 +31,7 @@ const WORLDS: [&str; 13] = [
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// How often it prints its progress, where there is no terminal.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 /// Lines of a small run's trace that are printed.
@@ -287,10 +287,10 @@ fn work(
         tell(&mut workers, &mut doing, worker);
     }
     while doing.iter().any(Option::is_some) {
-        let Some((worker, event)) = workers.next_event(PATIENCE) else {
+        let Some((worker, event)) = workers.next_event(TIMEOUT) else {
             let hangs: Vec<_> =
                 doing.iter().flatten().map(|(world, seed)| format!("{world} {seed}")).collect();
-            let message = format!("no answer for {PATIENCE:?}; at work: {}", hangs.join(", "));
+            let message = format!("no answer for {TIMEOUT:?}; at work: {}", hangs.join(", "));
             return Err(Failed::no(Some(message)));
         };
         match event {

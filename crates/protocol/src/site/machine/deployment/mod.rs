@@ -41,7 +41,7 @@ const FORMAT: u8 = 1;
 
 /// A site's place in its deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub struct DeploymentMember {
     /// Its id.
     pub own: SiteId,
     /// Whether it began the deployment, and so held every slot at first.
@@ -53,7 +53,7 @@ pub struct Membership {
 /// What a site has of its deployment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Deployment {
-    pub(super) member: Option<Membership>,
+    pub(super) member: Option<DeploymentMember>,
     pub(super) ring: Bytes,
     pub(super) pinned: SlotSet,
     /// Whether the site was restored from a backup: other sites may own its slots by now.
@@ -74,7 +74,7 @@ impl Deployment {
 }
 
 /// The sites whose backup a site is.
-pub(super) fn backs_up(member: Option<&Membership>) -> BTreeSet<SiteId> {
+pub(super) fn backs_up(member: Option<&DeploymentMember>) -> BTreeSet<SiteId> {
     member.map_or_else(BTreeSet::new, |member| kept_at(&member.registry, member.own))
 }
 
@@ -119,7 +119,7 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
 /// [`DeploymentCommand::ConfirmAbove`]: model::DeploymentCommand::ConfirmAbove
 pub fn mark_restored(state: &impl State) -> Result<bool, MachineError> {
     let is_other =
-        |member: &Membership| member.registry.sites.iter().any(|site| site.id != member.own);
+        |member: &DeploymentMember| member.registry.sites.iter().any(|site| site.id != member.own);
     let has_others = membership(state)?.as_ref().is_some_and(is_other);
     if has_others {
         let mut batch = Batch::default();
@@ -137,19 +137,19 @@ pub(super) fn is_fenced(state: &impl Read) -> Result<bool, MachineError> {
 }
 
 /// A site's place in its deployment, by the state.
-pub(super) fn membership(state: &impl Read) -> Result<Option<Membership>, MachineError> {
+pub(super) fn membership(state: &impl Read) -> Result<Option<DeploymentMember>, MachineError> {
     let Some(row) = state.get(tables::DEPLOYMENT)? else { return Ok(None) };
     let decoded = decode(row).ok_or(MachineError::Damaged { table: 'd' })?;
     Ok(Some(decoded))
 }
 
-fn decode(row: Bytes) -> Option<Membership> {
+fn decode(row: Bytes) -> Option<DeploymentMember> {
     let (&format, rest) = row.split_first()?;
     let (own, len) = take_varint(rest)?;
     let founder = *rest.get(len)? == 1;
     let registry = decode_registry(row.slice(2 + len..)).ok()?;
     let own = SiteId(u32::try_from(own).ok()?);
-    (format == FORMAT).then_some(Membership { own, founder, registry: Arc::new(registry) })
+    (format == FORMAT).then_some(DeploymentMember { own, founder, registry: Arc::new(registry) })
 }
 
 fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
@@ -197,7 +197,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// This site's place; most steps need one.
-    pub(super) fn member(&self) -> Result<&Membership, Refusal> {
+    pub(super) fn member(&self) -> Result<&DeploymentMember, Refusal> {
         self.modes.deployment.member.as_ref().ok_or(Refusal::NoDeployment)
     }
 
@@ -214,7 +214,7 @@ impl<S: State> Applying<'_, S> {
             registry.begin(own);
             registry.changes = 1;
             self.modes.slots.begin(true);
-            self.set_member(Membership { own, founder: true, registry: Arc::new(registry) });
+            self.set_member(DeploymentMember { own, founder: true, registry: Arc::new(registry) });
         }
         self.done_now()
     }
@@ -226,7 +226,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.modes.slots.begin(false);
         let registry = Arc::new(registry.clone());
-        self.set_member(Membership { own, founder: false, registry });
+        self.set_member(DeploymentMember { own, founder: false, registry });
         self.follow_keyspaces()?;
         Ok(self.done_now())
     }
@@ -241,7 +241,7 @@ impl<S: State> Applying<'_, S> {
         let acceptor = self.modes.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)?;
         if acceptor.learn(value.clone(), Planted::none()) {
             let before = member.registry.clone();
-            self.set_member(Membership { registry: value, ..member });
+            self.set_member(DeploymentMember { registry: value, ..member });
             self.follow_keyspaces()?;
             self.follow_failovers(&before)?;
         }
@@ -326,7 +326,7 @@ impl<S: State> Applying<'_, S> {
                 registered.set(run, Some((owner, epoch)));
                 registered_rows.note(run);
                 // The map of slots follows.
-                self.modes.slots.news.tokens.insert_run(run);
+                self.modes.slots.dirty.tokens.insert_run(run);
             }
         }
         Ok(self.done_now())
@@ -341,7 +341,7 @@ impl<S: State> Applying<'_, S> {
         });
     }
 
-    fn set_member(&mut self, member: Membership) {
+    fn set_member(&mut self, member: DeploymentMember) {
         let mut row = vec![FORMAT];
         put_varint(u64::from(member.own.0), &mut row);
         row.push(u8::from(member.founder));

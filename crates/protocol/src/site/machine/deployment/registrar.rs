@@ -9,14 +9,14 @@
 //! R → promised ‖ used ‖ what is to be handed in ‖ accepted, unless that is the copy (wire::entry)
 //! ```
 
-use super::Membership;
+use super::DeploymentMember;
 use super::{Applying, Machine};
 use super::{MachineError, Stopped, tables};
 use crate::deployment::registry::trial::Planted;
 use crate::deployment::registry::{Acceptor, Value as _};
 use model::{
-    Answer, Changed, Kept, MoveError, Refusal, RegistrarAnswer, RegistrarStep, Registry,
-    RegistryChange, RegistryError, Slot,
+    Answer, Changed, MoveError, Refusal, RegistrarAnswer, RegistrarStep, Registry, RegistryChange,
+    RegistryError, Retained, Slot,
 };
 use std::sync::Arc;
 use storage::state::{Read, State};
@@ -31,7 +31,7 @@ pub type OwnAcceptor = Acceptor<Arc<Registry>>;
 /// What the state contains. A site that was never a registrar has nothing but the copy.
 pub(super) fn load(
     state: &impl Read,
-    member: Option<&Membership>,
+    member: Option<&DeploymentMember>,
 ) -> Result<Option<OwnAcceptor>, MachineError> {
     let Some(copy) = member.map(|member| member.registry.clone()) else { return Ok(None) };
     let Some(row) = state.get(tables::REGISTRAR)? else { return Ok(Some(Acceptor::new(copy))) };
@@ -155,7 +155,7 @@ impl<S: State> Machine<S> {
     }
 
     /// What this site has to hand in of another term.
-    pub fn to_hand_in(&self) -> Option<&Kept> {
+    pub fn to_hand_in(&self) -> Option<&Retained> {
         let kept = self.acceptor().map(Acceptor::kept);
         kept.filter(|kept| !kept.is_empty())
     }

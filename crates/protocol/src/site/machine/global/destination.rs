@@ -176,7 +176,7 @@ impl<S: State> Applying<'_, S> {
                 })
             }
             DestinationStep::Install { chunks, .. } if *chunks != arrival.chunks => {
-                Err(MoveError::NotReady("pieces are missing").into())
+                Err(MoveError::NotReady("chunks are missing").into())
             }
             DestinationStep::Install { revision, .. } => {
                 let head = &mut self.known.head;

@@ -53,7 +53,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let arrival = self.modes.arrivals.under_way.get(&id).filter(|one| is_of_copies(one));
         if arrival.is_none_or(|one| one.chunks != chunks) {
-            return Err(MoveError::NotReady("pieces are missing").into());
+            return Err(MoveError::NotReady("chunks are missing").into());
         }
         let mut arrival = self.modes.arrivals.under_way.remove(&id).expect("it was found just now");
         let globals = self.known.keyspaces.globals();

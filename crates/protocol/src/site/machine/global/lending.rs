@@ -13,7 +13,7 @@ use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::loans::LentRow;
 use super::records::Record;
-use super::requests::Asker;
+use super::requests::ClientKey;
 use super::{Machine, MachineError, Stopped, tables};
 use crate::bugs::{Bug, of_rules};
 use crate::global::borrowers::Borrowers;
@@ -370,10 +370,10 @@ impl<S: State> Applying<'_, S> {
         let records: Vec<StagedItem> = records.into_iter().map(record).collect();
         self.replace_group(group, &records, Elsewhere::default())?;
         let whose = Whose::Borrowed(part.generation);
-        for asker in self.known.clients.askers(whose, SlotRun::one(slot)) {
-            for (sequence, floor, seen_ms, row) in self.take_answers(asker)? {
-                let asker = Asker { whose: Whose::Own, ..asker };
-                self.take_over_answer(asker, sequence, floor, seen_ms, &row);
+        for client_key in self.known.clients.client_keys(whose, SlotRun::one(slot)) {
+            for (sequence, floor, seen_ms, row) in self.take_answers(client_key)? {
+                let client_key = ClientKey { whose: Whose::Own, ..client_key };
+                self.take_over_answer(client_key, sequence, floor, seen_ms, &row);
             }
         }
         Ok(())

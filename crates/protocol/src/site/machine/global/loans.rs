@@ -48,7 +48,7 @@ pub struct PartRow {
     pub borrowed: Borrowed,
     /// The owner of the slot, as far as it is known.
     pub owner: SiteId,
-    /// The revision at which it came: what clients were answered since is news for the owner.
+    /// The revision at which it came: the owner lacks what clients were answered since.
     pub since: u64,
     /// The revision of the last write.
     pub changed: u64,
@@ -107,7 +107,7 @@ pub(in crate::site::machine) struct Loans {
     /// Whether a row or a part came, went or changed hands since that was asked last.
     pub(in crate::site::machine) has_changed: bool,
     /// The groups about which readers have to learn.
-    pub(in crate::site::machine) news: BTreeSet<Group>,
+    pub(in crate::site::machine) dirty: BTreeSet<Group>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -306,7 +306,7 @@ impl Loans {
                 true => self.offered.insert(one),
                 false => self.offered.remove(&one),
             };
-            self.news.insert(at.2.clone());
+            self.dirty.insert(at.2.clone());
             self.has_changed = true;
         }
         match lent {
@@ -337,7 +337,7 @@ impl Loans {
         }
         let kind = |part: Option<&PartRow>| part.map(|part| part.borrowed.part);
         self.has_changed |= kind(self.parts.get(&at)) != kind(part.as_ref());
-        self.news.insert(at.1.clone());
+        self.dirty.insert(at.1.clone());
         match part {
             Some(part) => drop(self.parts.insert(at.clone(), part)),
             None => drop(self.parts.remove(&at)),

@@ -2,7 +2,7 @@
 //!
 //! As with a move's destination ([`super::copying`]) the copy is *fuzzy*, and right because whatever
 //! changes comes again from the change log behind a cursor in the mirror's name. Slots that are gained
-//! are copied beside that. A chunk ends *in step* when it has everything up to this site's
+//! are copied beside that. A chunk ends *caught up* when it has everything up to this site's
 //! revision: all whole slots are then exactly as they are here.
 //!
 //! Remembered answers are sent before the writes they belong to, never after: a promoted backup may

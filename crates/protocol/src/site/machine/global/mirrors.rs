@@ -3,7 +3,7 @@
 //! A mirror is a handover that never ends: what another site owns of global keyspaces comes in
 //! chunks, each a command, and then what changes behind them. A slot *grows* apart until everything of it
 //! has come once; then it is a copy ([`super::copies`]) in the place of what copy there was, and the stream
-//! feeds it. After a chunk with that mark the mirror is *in step*: every slot that it feeds is as
+//! feeds it. After a chunk with that mark the mirror is *caught up*: every slot that it feeds is as
 //! it was at one revision of the original, which is the position of these copies.
 //!
 //! The stream's number is the generation of its copies. What it feeds no more stays as it is. When the
@@ -45,10 +45,10 @@ pub struct Mirror {
     pub number: u64,
     /// How many chunks have come.
     pub chunks: u64,
-    /// The original's revision that it was last in step with; 0: never.
+    /// The original's revision that it was last caught up with; 0: never.
     pub revision: u64,
     /// When that was, by this site's log time.
-    pub in_step_ms: u64,
+    pub caught_up_ms: u64,
     /// How many slots the original held then.
     pub holds: u32,
     /// The slots that it feeds, at the original's epochs.
@@ -58,7 +58,7 @@ pub struct Mirror {
     pub(in crate::site::machine) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
-row!(Mirror { number, chunks, revision, in_step_ms, holds, resume; whole, stores });
+row!(Mirror { number, chunks, revision, caught_up_ms, holds, resume; whole, stores });
 
 impl Mirror {
     fn whole(&self) -> SlotEpochs {
@@ -223,7 +223,7 @@ impl<S: State> Applying<'_, S> {
         mirror.resume = resume.clone();
         if let Some(reached) = reached {
             mirror.revision = reached.revision.0;
-            mirror.in_step_ms = own_log_time_ms;
+            mirror.caught_up_ms = own_log_time_ms;
             mirror.holds = reached.holds;
             for (slots, epoch) in &reached.whole.0 {
                 for run in self.alike(slots) {
@@ -517,7 +517,7 @@ mod tests {
             number: 5,
             chunks: 6,
             revision: 300,
-            in_step_ms: 8,
+            caught_up_ms: 8,
             holds: 9,
             resume: Bytes::from_static(b"xy"),
             whole: [1, 2, 9]

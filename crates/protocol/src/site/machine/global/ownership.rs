@@ -7,7 +7,7 @@
 
 use super::Applying;
 use super::claims;
-use super::deployment::Membership;
+use super::deployment::DeploymentMember;
 use super::lineage::Whose;
 use super::tokens::Token;
 use super::{MachineError, Modes, Stopped};
@@ -62,7 +62,7 @@ impl Modes {
     /// from a backup and is not confirmed.
     pub(in crate::site::machine) fn is_fenced(&self) -> bool {
         let member = self.deployment.member.as_ref();
-        let is_lost = |member: &Membership| member.registry.failovers.is_fenced(member.own);
+        let is_lost = |member: &DeploymentMember| member.registry.failovers.is_fenced(member.own);
         self.deployment.restored || member.is_some_and(is_lost)
     }
 }
@@ -170,7 +170,10 @@ impl<S: State> Applying<'_, S> {
         let acceptor = self.modes.deployment.acceptor.as_ref();
         let joins = acceptor.map(|acceptor| &acceptor.kept().joins[..]).unwrap_or_default();
         let hands_in = joins.iter().any(|site| site.id == own);
-        if registry.site(own).is_none() && !hands_in && !self.modes.planted.is(Bug::GhostServes) {
+        if registry.site(own).is_none()
+            && !hands_in
+            && !self.modes.planted.is(Bug::StaleOwnerServes)
+        {
             // It is gone for the others, and what it still held is theirs.
             self.give_up_all(registry.sites.first().map_or(own, |site| site.id));
         }
@@ -195,7 +198,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn follow_decision(&mut self, own: SiteId, one: &DecidedFailover) -> Result<(), MachineError> {
-        if one.lost == own && self.modes.planted.is(Bug::GhostServes) {
+        if one.lost == own && self.modes.planted.is(Bug::StaleOwnerServes) {
             return Ok(());
         }
         let decided = Epoch::of_failover(one.decided);

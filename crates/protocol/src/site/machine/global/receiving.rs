@@ -8,7 +8,7 @@ use super::Owner;
 use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::records::Record;
-use super::requests::Asker;
+use super::requests::ClientKey;
 use super::store::Store;
 use super::{Applying, MachineError, Stopped, tables};
 use model::{Bytes, KeyspaceId, MoveError, Slot, StagedItem};
@@ -87,8 +87,8 @@ impl<S: State> Applying<'_, S> {
         if let StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } = item
             && *slot == of
         {
-            let asker = Asker { whose, slot: Some(of), client: *client };
-            self.take_over_answer(asker, *sequence, *floor, elsewhere.moment(*seen_ms), row);
+            let client_key = ClientKey { whose, slot: Some(of), client: *client };
+            self.take_over_answer(client_key, *sequence, *floor, elsewhere.moment(*seen_ms), row);
         }
     }
 

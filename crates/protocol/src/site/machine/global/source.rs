@@ -131,7 +131,7 @@ impl<S: State> Applying<'_, S> {
                     self.end_move(number);
                 }
             }
-            SourceStep::TakeBack { refused } => {
+            SourceStep::Abort { refused } => {
                 // What is frozen may be installed already, unless the destination has promised not to.
                 if one.frozen.is_some() && !refused {
                     return Err(MoveError::NotReady("the move was not begun there").into());

@@ -49,12 +49,12 @@ pub(in crate::site::machine) struct Slots {
     /// Whose rows are older than they are.
     recounted: BTreeSet<(KeyspaceId, Slot)>,
     /// What readers do not know yet.
-    pub(in crate::site::machine) news: News,
+    pub(in crate::site::machine) dirty: Dirty,
 }
 
 /// What changed since it was last published to readers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::site::machine) struct News {
+pub(in crate::site::machine) struct Dirty {
     /// They know nothing: the state is another one.
     pub(in crate::site::machine) everything: bool,
     pub(in crate::site::machine) tokens: SlotSet,
@@ -69,17 +69,17 @@ impl Slots {
     ) -> Result<Slots, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut slots = Slots::default();
-        slots.news.everything = true;
+        slots.dirty.everything = true;
         if let Some(holds_all) = holds_all {
             slots.tokens = Tokens::all_first(holds_all);
-            slots.news.tokens = SlotSet::all();
+            slots.dirty.tokens = SlotSet::all();
         }
         slot_rows::load(state, |run, token| slots.tokens.set(run, *token))?;
         for (key, row) in super::rows(state, tables::STORES)? {
             let at = tables::parse_store(&key);
             let (at, store) = at.zip(row::decode(&row)).ok_or_else(|| damaged(tables::STORES))?;
             slots.stores.insert(at, store);
-            slots.news.stores.insert(at);
+            slots.dirty.stores.insert(at);
         }
         Ok(slots)
     }
@@ -88,7 +88,7 @@ impl Slots {
     pub(in crate::site::machine) fn begin(&mut self, holds_all: bool) {
         self.tokens = Tokens::all_first(holds_all);
         self.token_rows.note(SlotRun::ALL);
-        self.news.tokens = SlotSet::all();
+        self.dirty.tokens = SlotSet::all();
     }
 
     pub(in crate::site::machine) fn token(&self, slot: Slot) -> Token {
@@ -105,11 +105,11 @@ impl Slots {
         !self.fenced && self.token(slot).serves()
     }
 
-    /// Whether a failover takes this site for lost, from now on. Whether that is news.
+    /// Whether a failover takes this site for lost, from now on. Whether that is dirty.
     pub(in crate::site::machine) fn fence(&mut self, fenced: bool) -> bool {
         let is_news = std::mem::replace(&mut self.fenced, fenced) != fenced;
         if is_news {
-            self.news.tokens = SlotSet::all();
+            self.dirty.tokens = SlotSet::all();
         }
         is_news
     }
@@ -223,7 +223,7 @@ impl<S: State> Applying<'_, S> {
     /// Gives a slot's records another place, or none; what was there before has no owner.
     pub(super) fn set_store(&mut self, keyspace: KeyspaceId, slot: Slot, store: Option<Store>) {
         let slots = &mut self.modes.slots;
-        slots.news.stores.insert((keyspace, slot));
+        slots.dirty.stores.insert((keyspace, slot));
         let old = match store {
             Some(store) => {
                 slots.recounted.insert((keyspace, slot));
@@ -253,7 +253,7 @@ impl<S: State> Applying<'_, S> {
             let slots = &mut self.modes.slots;
             for (at, store) in stores_in(&slots.stores, keyspace, run) {
                 slots.stores.remove(&at);
-                slots.news.stores.insert(at);
+                slots.dirty.stores.insert(at);
                 slots.recounted.remove(&at);
                 self.overlay.remove(tables::store(keyspace, at.1));
                 self.modes.owners.remove(&store.generation);
@@ -266,7 +266,7 @@ impl<S: State> Applying<'_, S> {
     /// Changes tokens.
     pub(in crate::site::machine) fn set_token(&mut self, run: SlotRun, token: Token) {
         self.modes.slots.tokens.set(run, token);
-        self.modes.slots.news.tokens.insert_run(run);
+        self.modes.slots.dirty.tokens.insert_run(run);
         self.modes.slots.token_rows.note(run);
     }
 

@@ -174,7 +174,7 @@ impl Three {
                 now: self.now,
                 own: B,
                 registry: &registry,
-                in_step_ms: 5,
+                caught_up_ms: 5,
                 heard_since: &heard_since,
             };
             let mut effects = match wanted.take() {
@@ -639,7 +639,7 @@ fn what_a_site_began_that_has_left_ends() {
     };
     let one = three.sites[&A].machine.outgoing()[&number].clone();
     let slots = three.sites[&A].machine.epochs_to_give(number, &one);
-    let taken_back = SourceStep::TakeBack { refused: false };
+    let taken_back = SourceStep::Abort { refused: false };
     three.at(A).run(Command::Global(GlobalCommand::Source { number, step: taken_back })).unwrap();
     let begin = DestinationStep::Begin { slots, open_from: number, pinned: false };
     let id = MoveId { from: A, number };

@@ -129,7 +129,7 @@ fn a_key_is_held_from_the_place_on_at_which_it_was_fetched() {
         assert!(c.ask_in(PLANS, query).is_err());
     }
     assert!(c.ask_in(PLANS, Query::Get { key: "p".into() }).is_ok(), "of no session");
-    // The root and the other holder take the place, and nothing else.
+    // The root and the other replica take the place, and nothing else.
     import_all(&mut b, &a);
     let from_itself = a.twin();
     import_all(&mut a, &from_itself);

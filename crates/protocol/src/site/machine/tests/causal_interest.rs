@@ -231,7 +231,7 @@ fn the_last_site_that_holds_all_does_not_leave() {
     let mut a = three_without_a_keyspace();
     a.run(Command::CreateKeyspace(plans(&[A, B]))).unwrap();
     a.run(change(RegistryChange::Leave(B))).unwrap();
-    let last = RegistryError::LastHolder(entry("a").name);
+    let last = RegistryError::LastReplica(entry("a").name);
     assert_eq!(refused(&mut a, change(RegistryChange::Leave(A))), last);
     // Others may leave, also twice.
     a.run(change(RegistryChange::Leave(B))).unwrap();

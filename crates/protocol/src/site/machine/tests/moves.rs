@@ -244,9 +244,9 @@ fn a_refused_move_is_refused_for_ever_and_its_slots_are_taken_back() {
         pinned: false,
     };
     assert_eq!(b.receive(moving.number, again), refused);
-    let not_yet = a.give(moving.number, SourceStep::TakeBack { refused: false });
+    let not_yet = a.give(moving.number, SourceStep::Abort { refused: false });
     assert!(not_yet.is_err(), "frozen: the destination may have installed it");
-    a.give(moving.number, SourceStep::TakeBack { refused: true }).unwrap();
+    a.give(moving.number, SourceStep::Abort { refused: true }).unwrap();
     assert_eq!(a.global("x{t}"), Ok(Some("v".into())));
     let again = Token::Held(Epoch::counted(2));
     assert_eq!(a.machine.token(slot("t")), again, "a late install finds the epoch taken");
@@ -267,7 +267,7 @@ fn what_a_receiver_declines_by_itself_says_nothing_of_the_owner() {
     let (mut a, mut b) = two_sites();
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let moving = Moving::begin(&mut a, &mut b, &slots);
-    a.give(moving.number, SourceStep::TakeBack { refused: false }).unwrap();
+    a.give(moving.number, SourceStep::Abort { refused: false }).unwrap();
     // A may give the slot to another site now, at the same epoch.
     let before = b.machine.token(slot("t"));
     b.receive(moving.number, DestinationStep::Decline).unwrap();
@@ -320,7 +320,7 @@ fn pieces_of_an_earlier_leader_do_not_come_between() {
     for sequence in 0..3 {
         let taken = b.receive(moving.number, late(sequence));
         let nothing = Answer::Staged { chunks, resume: resume.clone() };
-        assert_eq!(taken, Ok(nothing), "piece {sequence} of the earlier leader");
+        assert_eq!(taken, Ok(nothing), "chunk {sequence} of the earlier leader");
     }
     assert_eq!(b.rows(tables::STAGED), 0);
     a.give(moving.number, SourceStep::Freeze).unwrap();

@@ -67,7 +67,7 @@ fn what_is_taken_back_has_not_gone_and_goes_by_another_number_only() {
     let (mut a, _) = two_sites();
     let wanted = slots("0-9");
     let number = a.ordered(1, &wanted, B).moves[0].number;
-    a.give(number, SourceStep::TakeBack { refused: false }).unwrap();
+    a.give(number, SourceStep::Abort { refused: false }).unwrap();
     let again = a.ordered(1, &wanted, B);
     assert_eq!(again.moves[0].gone, Some(SlotSet::default()));
     assert_eq!(again.holdings[0].held, Held::Here);
@@ -86,7 +86,7 @@ fn an_order_is_cut_into_moves_and_names_what_stays() {
     assert_eq!(b.ordered(1, &all, B), Ordered::default());
     assert_eq!(b.ordered(2, &all, A), Ordered::default());
     let number = ordered.moves[0].number;
-    a.give(number, SourceStep::TakeBack { refused: false }).unwrap();
+    a.give(number, SourceStep::Abort { refused: false }).unwrap();
     // One that is not there is refused, and everything stays as it was.
     let wanted = slots("0-9");
     let nowhere = a.ordered(2, &wanted, SiteId(9));

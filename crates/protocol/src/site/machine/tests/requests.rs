@@ -1,7 +1,7 @@
 //! Retries.
 
 use super::*;
-use crate::machine::requests::Asker;
+use crate::machine::requests::ClientKey;
 use model::{ClientId, Guard, Step, limits};
 
 fn request(client: u64, sequence: u64, acknowledged_below: u64) -> RequestId {
@@ -134,6 +134,6 @@ fn the_client_idle_longest_goes_first() {
     assert_eq!(site.rows(tables::CLIENTS), limits::CLIENTS_REMEMBERED_MAX);
     site.write_as(request(u64::MAX, 1, 1), add()).unwrap();
     assert_eq!(site.rows(tables::CLIENTS), limits::CLIENTS_REMEMBERED_MAX);
-    let gone = tables::client(Asker::own(None, ClientId(0)));
+    let gone = tables::client(ClientKey::own(None, ClientId(0)));
     assert!(!dump(site.machine.state()).contains_key(&gone[..]));
 }

@@ -94,7 +94,7 @@ fn what_was_answered_is_handed_on_with_the_copy() {
             .machine
             .known
             .clients
-            .askers(whose, model::SlotRun::one(slot("n{t}")))
+            .client_keys(whose, model::SlotRun::one(slot("n{t}")))
             .len()
     };
     for _ in 0..2 {
