@@ -351,6 +351,27 @@ fn the_example_has_every_setting() {
 }
 
 #[test]
+fn the_page_for_operators_has_every_setting() {
+    let page = include_str!("../../../../docs/operations.md");
+    let row = |key: &str| page.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
+    for path in settings(&toml::from_str(EVERY).unwrap()).into_keys() {
+        let (text, name) = match path.split_once('.') {
+            Some((list @ ("keyspace" | "user"), name)) => {
+                (row(&format!("[[{list}]]")), name.into())
+            }
+            // A table of TLS is the same for every port, and for all of them.
+            Some(("tls", of_port)) => {
+                let name = of_port.split('.').next_back().unwrap_or_default();
+                (Some(page), format!("tls.{name}"))
+            }
+            _ => (Some(page), path.clone()),
+        };
+        let is_there = text.is_some_and(|text| text.contains(&format!("`{name}`")));
+        assert!(is_there, "docs/operations.md has no {path}");
+    }
+}
+
+#[test]
 fn an_empty_list_or_table_sets_nothing() {
     let text = "join = [\"h:1\"]\n[peers]\nsecret_file = \"s\"";
     let over = file::parse("over", "join = []\netcd = { endpoints = [] }\n[peers]").unwrap();
