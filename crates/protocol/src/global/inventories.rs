@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long inventories are waited for before they are requested again.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// What sites have reported.
 #[derive(Debug, Default)]
@@ -80,13 +80,13 @@ impl Questions {
         last_id: &mut u64,
         now: Duration,
     ) -> Vec<Effect> {
-        self.not_before = Some(now + PATIENCE);
+        self.not_before = Some(now + TIMEOUT);
         self.asked.clear();
         let ask = |to: SiteId| {
             *last_id += 1;
             self.asked.insert(*last_id, to);
             let command = request(registry, own, None);
-            Effect::Ask { id: Some(*last_id), to, command, patience: PATIENCE }
+            Effect::Ask { id: Some(*last_id), to, command, patience: TIMEOUT }
         };
         sites.into_iter().map(ask).collect()
     }

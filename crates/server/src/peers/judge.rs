@@ -72,7 +72,7 @@ impl Policy {
         let is_allowed = shown.roles.is_some_and(|roles| roles.allow(shown.site, shown.node));
         // A certificate that names another node is refused, whatever else is presented.
         if let Some(roles) = shown.roles.filter(|roles| !roles.is_none() && !is_allowed) {
-            return Err(NotProved::OtherRole { who: who(), says: roles.shown() });
+            return Err(NotProved::OtherRole { who: who(), states: roles.shown() });
         }
         if !self.asks {
             return Ok(());

@@ -6,6 +6,7 @@ use super::causal_expiry::import;
 use super::causal_regions::regions;
 use super::causal_roots::whole_order;
 use super::*;
+use crate::causal::Part as _;
 use crate::causal::Region;
 use crate::causal::bridge::{Bridge, Notice};
 use crate::causal::layout::Layout;
