@@ -14,6 +14,7 @@
 //! A site without an answer is unknown. That never counts as zero.
 
 use model::SiteId;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,14 +49,15 @@ pub(crate) struct RoundTrip {
 pub struct RoundTrips(Mutex<BTreeMap<SiteId, Answers>>);
 
 /// The answers of one site.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Answers {
     /// The medians of the spans before, in microseconds.
     spans_us: VecDeque<u32>,
     /// The first answers of this one.
     now_us: Vec<u32>,
-    /// Of the last answer.
-    second: u64,
+    /// What they come to. Others wait for the lock while this is read, so it is found when an answer counts: five
+    /// times in a span at most.
+    round_trip: RoundTrip,
 }
 
 /// A quartile of sorted values: the lower of two.
@@ -70,13 +72,21 @@ fn sorted(values: impl Iterator<Item = u32>) -> Vec<u32> {
 }
 
 impl Answers {
+    fn first(us: u32, second: u64) -> Answers {
+        let (spans_us, now_us) = (VecDeque::new(), vec![us]);
+        let round_trip = of_spans(&spans_us, &now_us, second);
+        Answers { spans_us, now_us, round_trip }
+    }
+
     fn measured(&mut self, us: u32, second: u64) {
-        if self.second / SPAN_S != second / SPAN_S && !self.now_us.is_empty() {
+        let last = self.round_trip.answered.as_secs();
+        if last / SPAN_S != second / SPAN_S {
             self.end_span();
         }
-        self.second = second;
+        self.round_trip.answered = Duration::from_secs(second);
         if self.now_us.len() < ANSWERS_MAX {
             self.now_us.push(us);
+            self.round_trip = of_spans(&self.spans_us, &self.now_us, second);
         }
     }
 
@@ -97,45 +107,49 @@ impl Answers {
             self.spans_us.drain(..before);
         }
     }
+}
 
-    fn round_trip(&self) -> RoundTrip {
-        let now = sorted(self.now_us.iter().copied());
-        let now = (!now.is_empty()).then(|| quartile(&now, 2));
-        let doubtful = now.is_some_and(|us| self.is_far(us));
-        let all = sorted(self.spans_us.iter().copied().chain(now));
-        let ms = quartile(&all, 2) as f32 / 1_000.0;
-        let range_ms = (quartile(&all, 3) - quartile(&all, 1)) as f32 / 1_000.0;
-        let error_ms = match all.len() < SPANS_MIN {
-            true => ms * ERROR_UNKNOWN,
-            false => ERROR_OF_RANGE * range_ms / (all.len() as f32).sqrt(),
-        };
-        RoundTrip { ms, error_ms, answered: Duration::from_secs(self.second), doubtful }
-    }
+/// The round trip by the spans before and the answers of this one, of which there is one at least.
+fn of_spans(spans_us: &VecDeque<u32>, now_us: &[u32], second: u64) -> RoundTrip {
+    let now = quartile(&sorted(now_us.iter().copied()), 2);
+    let before = sorted(spans_us.iter().copied());
+    let doubtful = is_far(&before, now);
+    let mut all = before;
+    all.insert(all.partition_point(|us| *us < now), now);
+    let ms = quartile(&all, 2) as f32 / 1_000.0;
+    let range_ms = (quartile(&all, 3) - quartile(&all, 1)) as f32 / 1_000.0;
+    let error_ms = match all.len() < SPANS_MIN {
+        true => ms * ERROR_UNKNOWN,
+        false => ERROR_OF_RANGE * range_ms / (all.len() as f32).sqrt(),
+    };
+    RoundTrip { ms, error_ms, answered: Duration::from_secs(second), doubtful }
+}
 
-    /// Whether a span lies beyond the fences of those before, 1.5 interquartile ranges from the quartiles (Tukey), and by a
-    /// tenth from their median.
-    fn is_far(&self, us: u32) -> bool {
-        if self.spans_us.len() < 4 {
-            return false;
-        }
-        let others = sorted(self.spans_us.iter().copied());
-        let [lower, median, upper] = [1, 2, 3].map(|quarters| quartile(&others, quarters));
-        let fence = (upper - lower) * 3 / 2;
-        let is_beyond = us > upper.saturating_add(fence) || us < lower.saturating_sub(fence);
-        is_beyond && us.abs_diff(median) > median / 10
+/// Whether a span lies beyond the fences of those before, 1.5 interquartile ranges from the quartiles (Tukey), and by a
+/// tenth from their median.
+fn is_far(before: &[u32], us: u32) -> bool {
+    if before.len() < 4 {
+        return false;
     }
+    let [lower, median, upper] = [1, 2, 3].map(|quarters| quartile(before, quarters));
+    let fence = (upper - lower) * 3 / 2;
+    let is_beyond = us > upper.saturating_add(fence) || us < lower.saturating_sub(fence);
+    is_beyond && us.abs_diff(median) > median / 10
 }
 
 impl RoundTrips {
     /// A site has answered after so long.
     pub(crate) fn measured(&self, site: SiteId, took: Duration, now: Duration) {
         let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        self.lock().entry(site).or_default().measured(us, now.as_secs());
+        match self.lock().entry(site) {
+            Entry::Vacant(new) => drop(new.insert(Answers::first(us, now.as_secs()))),
+            Entry::Occupied(mut known) => known.get_mut().measured(us, now.as_secs()),
+        }
     }
 
     /// All that are known.
     pub(crate) fn known(&self) -> BTreeMap<SiteId, RoundTrip> {
-        self.lock().iter().map(|(site, answers)| (*site, answers.round_trip())).collect()
+        self.lock().iter().map(|(site, answers)| (*site, answers.round_trip)).collect()
     }
 
     /// Sites have left.
@@ -213,6 +227,24 @@ mod tests {
         assert_eq!([22, 60, 60, 20, 5].map(&mut next), [false, true, true, false, true]);
         // It is none any more: the way has changed.
         assert!(!(0..9).map(|_| next(60)).collect::<Vec<_>>()[8]);
+    }
+
+    /// What is read is what the answers come to, in whatever order they came.
+    #[test]
+    fn what_is_kept_is_what_would_be_found_anew() {
+        let all = RoundTrips::default();
+        let mut random = 1_u64;
+        for answer in 0..2_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let ms = if answer < 1_000 { 20 } else { 40 } + (random >> 33) % 8;
+            // Spans without an answer, with some, and with more than count.
+            let second = (answer + (random >> 60)) * 7 / 3;
+            all.measured(SITE, Duration::from_millis(ms), Duration::from_secs(second));
+            let kept = all.known()[&SITE];
+            let sites = all.lock();
+            let Answers { spans_us, now_us, .. } = &sites[&SITE];
+            assert_eq!(kept, of_spans(spans_us, now_us, second));
+        }
     }
 
     /// Of answers with a spread of 30 %: an hour of probes, and of a site that is asked all the time.
