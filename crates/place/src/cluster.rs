@@ -5,6 +5,8 @@ use crate::plan::{Part, SlotState};
 use crate::tls::Tls;
 use crate::view::{Address, Malformed, NodeId, View};
 use model::{Slot, SlotSet};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
@@ -31,7 +33,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reads `redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,…`; `rediss://` for TLS.
+    /// Reads `redis://[USER[:PASSWORD]@]HOST:PORT,HOST:PORT,…`; `rediss://` for TLS. The user and the password
+    /// are percent-decoded.
     ///
     /// # Errors
     /// It is something else.
@@ -48,13 +51,21 @@ impl Access {
             None => (None, rest),
         };
         let credentials = login.map(|login| {
-            let (user, password) = login.split_once(':').unwrap_or(("", login));
-            Credentials { user: user.to_owned(), password: password.to_owned() }
+            let (user, password) = login.split_once(':').unwrap_or((login, ""));
+            Ok(Credentials { user: decoded(user)?, password: decoded(password)? })
         });
+        let credentials = credentials.transpose()?;
         let servers = servers.trim_end_matches('/').split(',');
         let seeds = servers.map(str::parse).collect::<Result<_, _>>()?;
         Ok(Access { seeds, credentials, is_secret: secret.is_some(), tls: None, deadline })
     }
+}
+
+/// A part of a URL, percent-decoded.
+fn decoded(text: &str) -> Result<String, Malformed> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    let wrong = |_| Malformed::new("the user or the password is not UTF-8 when percent-decoded");
+    decoded.map(Cow::into_owned).map_err(wrong)
 }
 
 /// Why a cluster cannot be used.
@@ -525,7 +536,14 @@ mod tests {
         assert!(access.credentials.is_none());
         let login = read("redis://ann:s@cret@pier:7002/").unwrap().credentials.unwrap();
         assert_eq!((&*login.user, &*login.password), ("ann", "s@cret"));
-        assert_eq!(read("redis://:secret@pier:1").unwrap().credentials.unwrap().user, "");
+        let login = |url| read(url).unwrap().credentials.map(|one| (one.user, one.password));
+        let is = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert_eq!(login("redis://:secret@pier:1"), is("", "secret"));
+        assert_eq!(login("redis://ann@pier:1"), is("ann", ""));
+        assert_eq!(login("redis://a%3An%40n:s%2F%25%C3%A9+@pier:1"), is("a:n@n", "s/%é+"));
+        // What is no encoded byte stays as it is.
+        assert_eq!(login("redis://ann:100%@pier:1"), is("ann", "100%"));
+        assert!(read("redis://ann:%FF@pier:1").is_err());
         assert!(!read("valkey://pier:1").unwrap().is_secret);
         assert!(read("rediss://pier:1").unwrap().is_secret);
         for wrong in ["pier:7002", "redis://", "redis://pier", "redis://a:1,", "http://a:1"] {

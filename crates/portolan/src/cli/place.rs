@@ -36,7 +36,8 @@ It may be stopped at any moment (Ctrl-C, kill -9) and run again: it first finish
 cannot explain (keys at a server that does not own their slot, two owners, a server that does not answer)
 it reports and leaves. It ends with 0 when nothing is left, else with 1.")]
 pub(crate) struct Place {
-    /// Some of the cluster's servers: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,… (rediss:// for TLS)
+    /// Some of the cluster's servers: redis://[USER[:PASSWORD]@]HOST:PORT,HOST:PORT,… (rediss:// for TLS); the
+    /// user and the password are percent-encoded
     cluster: String,
     /// Print the moves, what they save and what they cost; move nothing
     #[arg(long, group = "order")]
