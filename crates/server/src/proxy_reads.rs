@@ -100,8 +100,8 @@ impl SharedProxyReads {
         let answers = answer_reads(requests, |client, keyspace, query, consistency| {
             let caller = Caller { entry, client, sampler: &self.sampler };
             // The failover under which the slot is served here.
-            let failover = shared.reader.served_failover(keyspace, query);
-            Some((shared.answer(caller, keyspace, query, consistency)?, failover))
+            let served = shared.reader.served_under(keyspace, query);
+            Some((shared.answer(caller, keyspace, query, consistency)?, served))
         });
         if answers.is_empty() {
             return;

@@ -149,8 +149,12 @@ pub struct InterSiteAnswer {
     #[prost(message, optional, tag = "110")]
     pub failover: Option<RegistryVersion>,
     /// Of a slot that is owned there, also while it is frozen for its next owner: the failover of the epoch at which it is.
+    /// Of a group that is borrowed there: the version of the registry up to which all failovers have been followed.
     #[prost(message, optional, tag = "190")]
     pub served: Option<RegistryVersion>,
+    /// Whether `served` is of a group that is borrowed there. Earlier versions leave it out.
+    #[prost(bool, tag = "192")]
+    pub borrowed: bool,
     /// Whether `owner` owned the slot at `epoch` for certain. Earlier versions made epochs up.
     #[prost(bool, tag = "182")]
     pub is_fact: bool,

@@ -93,11 +93,11 @@ impl<C> Simulation<C> {
             Some(InterSite::Forward(Forward { mut requests })) => {
                 let answers =
                     answer_reads(&mut requests, |client, keyspace, query, consistency| {
-                        let failover = process.site.reader().served_failover(keyspace, query);
+                        let served = process.site.reader().served_under(keyspace, query);
                         let caller = (Entry::Site(site), client);
                         let outcome =
                             process.answer_here(now, keyspace, query, consistency, caller)?;
-                        Some((outcome, failover))
+                        Some((outcome, served))
                     });
                 let leader = if process.gate.leads() { own.0 } else { 0 };
                 if !answers.is_empty() {

@@ -380,12 +380,27 @@ impl ProxyReads {
 
 // ---- at the site that is asked ---------------------------------------------------------------------
 
+/// Under which failover a site serves what it answers about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServedUnder {
+    /// Of a slot that it owns: that of the slot's epoch; [`Ballot::FIRST`]: none, or it is not served. Of a group that
+    /// it has borrowed: the version of the registry up to which it has followed all failovers.
+    pub failover: Ballot,
+    /// Whether it has borrowed the group.
+    pub borrowed: bool,
+}
+
 /// Answers the reads that requests from another site begin with, each of a client, for as long as `answer` can; it
-/// also gives the failover under which the slot is served ([`crate::site::machine::Reader::served_failover`]). What it
+/// also gives the failover under which it does ([`crate::site::machine::Reader::served_under`]). What it
 /// cannot stays in `requests`, as does all behind a write: that may be the same client's.
 pub fn answer_reads(
     requests: &mut Vec<ForwardedRequest>,
-    mut answer: impl FnMut(ClientName, KeyspaceId, &Query, ReadConsistency) -> Option<(Outcome, Ballot)>,
+    mut answer: impl FnMut(
+        ClientName,
+        KeyspaceId,
+        &Query,
+        ReadConsistency,
+    ) -> Option<(Outcome, ServedUnder)>,
 ) -> Vec<InterSiteAnswer> {
     let mut answers = Vec::new();
     for request in requests.iter() {
@@ -399,10 +414,10 @@ pub fn answer_reads(
         };
         let client = ClientName::of_number(request.client);
         let answered = answer(client, keyspace, &query, consistency);
-        let Some((outcome, failover)) = answered else { break };
+        let Some((outcome, ServedUnder { failover, borrowed })) = answered else { break };
         let (id, outcome) = (request.id, entry::encode_reply(&outcome));
         let served = put_failover(failover);
-        answers.push(InterSiteAnswer { id, outcome, served, ..InterSiteAnswer::default() });
+        answers.push(InterSiteAnswer { id, outcome, served, borrowed, ..Default::default() });
     }
     requests.drain(..answers.len());
     answers
@@ -569,9 +584,11 @@ mod tests {
         let mut asked = 0;
         let answers = answer_reads(&mut requests, |_, _, _, _| {
             asked += 1;
-            Some((Ok(Answer::Integer(1)), Ballot { round: 3, ..Ballot::FIRST }))
+            let failover = Ballot { round: 3, ..Ballot::FIRST };
+            Some((Ok(Answer::Integer(1)), ServedUnder { failover, borrowed: true }))
         });
         assert!(answers[0].served.is_some(), "or the asker takes it for a stale owner's");
+        assert!(answers[0].borrowed, "or the asker does not look for a failover of the borrower");
         let ids = |all: &[u64]| all.to_vec();
         assert_eq!(answers.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[1]));
         assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[2, 3]));

@@ -6,6 +6,7 @@
 use super::{Origin, Site};
 use crate::admission::Admission;
 use crate::bugs::Bug;
+use crate::global::proxy_reads::ServedUnder;
 use model::{Ballot, Body, ReadConsistency, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -34,14 +35,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         {
             // A stale read may be of a former owner, or of a backup, which serves nothing.
             let is_void = self.global.routing.needs_index(id)
-                && (self.has_lost(answer.site, answer.slot, answer.served)
+                && (self.has_lost(answer.site, answer.slot, answer.served.failover)
                     || self.has_lost_loan(id, answer.site, answer.served))
                 && !self.options.planted.is(Bug::ForwardUnindexed);
             let settled = match is_void {
                 true => self.global.routing.void(id, now),
                 false => {
                     // A group's borrower reports nothing of its slot.
-                    let is_of_slot = answer.is_ok && !self.global.routing.is_of_group(id);
+                    let is_of_group = answer.served.borrowed || self.global.routing.is_of_group(id);
+                    let is_of_slot = answer.is_ok && !is_of_group;
                     if is_of_slot {
                         self.learn_by_detour(answer.slot, answer.site);
                     }
@@ -65,10 +67,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.is_taken_for_lost(site) || served < self.machine.token(slot).epoch().failover
     }
 
-    /// Whether a failover of a borrower, later than the registry by which it served, has taken a group home.
-    fn has_lost_loan(&self, id: u64, site: SiteId, served: Ballot) -> bool {
+    /// Whether a failover of a borrower, later than the registry by which it served, has taken a group home. A request
+    /// may come to a borrower that this node took for the slot's owner. Versions that do not state that they have
+    /// borrowed a group were asked as its borrowers.
+    fn has_lost_loan(&self, id: u64, site: SiteId, served: ServedUnder) -> bool {
+        let is_loan = served.borrowed || self.global.routing.is_to_borrower(id);
         let failed = self.machine.last_failover(site);
-        self.global.routing.is_to_borrower(id) && failed.is_some_and(|failed| failed > served)
+        is_loan && failed.is_some_and(|failed| failed > served.failover)
     }
 
     /// Whether a failover is open that fences a site.

@@ -11,7 +11,7 @@ use crate::admission::{
     Admission, Arrival, Context as _, GroupAt, Sender, Target, Wait, admit, group_of, target_of,
 };
 use crate::bugs::Bug;
-use crate::global::proxy_reads::Moved;
+use crate::global::proxy_reads::{Moved, ServedUnder};
 use crate::global::routing::{Contact, GUESSED, HeldAnswer, TIMEOUT};
 use model::{
     Answer, Ballot, Body, Bytes, ClientName, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId,
@@ -334,7 +334,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let hint = self.hint_reported((SiteId(answer.owner), answer.known_epoch()));
             let held = HeldAnswer {
                 outcome,
-                served: take_failover(answer.served),
+                served: ServedUnder {
+                    failover: take_failover(answer.served),
+                    borrowed: answer.borrowed,
+                },
                 leads,
                 token: answer.token,
             };
@@ -391,8 +394,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) {
         // Also one that is frozen since: what was done before that is done.
         let owned_at = slot.and_then(|slot| self.machine.token(slot).owned_at());
-        let served = owned_at.map(|epoch| epoch.failover);
-        let served = served.or(lent).and_then(put_failover);
+        let failover = lent.or(owned_at.map(|epoch| epoch.failover));
+        let (served, borrowed) = (failover.and_then(put_failover), lent.is_some());
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_reported(*slot),
             _ => None,
@@ -408,6 +411,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             epoch,
             failover,
             served,
+            borrowed,
             is_fact,
             token,
             ..Default::default()

@@ -4,8 +4,9 @@ use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
-    KeyspaceId, KeyspaceSpec, Promotion, Query, ReadConsistency, RegistryChange, Request, SiteId,
-    Slot, Write,
+    GlobalCommand, Group, JobName, KeyspaceId, KeyspaceSpec, Lending, LoanPart, Placement,
+    Promotion, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, SlotSet, SourceStep,
+    Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -38,6 +39,10 @@ fn bytes(text: &str) -> Bytes {
 impl Sites {
     /// Until the follower has read a key of west's, and is cut off from its site.
     fn new(planted: Planted) -> Sites {
+        Sites::with(planted, Placement::Off)
+    }
+
+    fn with(planted: Planted, placement: Placement) -> Sites {
         let mut lab = Simulation::new(1, Settings { planted, ..Settings::default() });
         lab.trace = Some(String::new());
         for (site, name) in ["west", "east", "north"].into_iter().enumerate() {
@@ -74,6 +79,7 @@ impl Sites {
                 .unwrap();
         }
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        let spec = KeyspaceSpec { placement, ..spec };
         let made = sites.ask(AT_WEST, Body::Write(Command::CreateKeyspace(spec))).unwrap();
         let Answer::Keyspace(made) = made else { panic!("not made") };
         sites.keyspace = made.id;
@@ -154,6 +160,30 @@ impl Sites {
         self.lab.rejoin_site(WEST);
     }
 
+    /// North gets the slot of the key and lends its group to west, of which the follower learns nothing: it takes
+    /// west for the slot's owner.
+    fn lend(&mut self) {
+        self.lab.isolate(EAST, self.alone as u64);
+        for node in [AT_WEST, AT_NORTH] {
+            self.ask(node, Body::SwitchJob { job: JobName::Place, paused: true }).unwrap();
+        }
+        let slot = Slot::of_key(self.key.as_bytes());
+        let slots: SlotSet = [slot].into_iter().collect();
+        let step = SourceStep::Begin { slots, to: SiteId(3), pinned: true };
+        let begin = GlobalCommand::Source { number: 0, step };
+        self.ask(AT_WEST, Body::Write(Command::Global(begin))).unwrap();
+        let has_moved = |lab: &Simulation| lab.held_slots(AT_NORTH).0.contains(&slot);
+        assert!(self.lab.run_until(MS * 10_000, has_moved));
+        let group = Group::of_key(self.keyspace, &bytes(&self.key));
+        let lend = Lending::Lend { to: SiteId(1), groups: vec![group.clone()] };
+        self.ask(AT_NORTH, Body::Write(Command::Global(GlobalCommand::Lending(lend)))).unwrap();
+        let is_lent = |lab: &Simulation| {
+            let part = lab.part(AT_WEST, &group);
+            part.is_some_and(|part| part.borrowed.part == LoanPart::Held)
+        };
+        assert!(self.lab.run_until(MS * 5_000, is_lent));
+    }
+
     /// The follower belongs to its site again.
     fn mend(&mut self) {
         for other in 1..=3 {
@@ -185,6 +215,23 @@ fn a_node_that_lags_hands_out_no_answer_of_a_site_that_was_lost() {
     sites.put(sites.alone, "later").unwrap();
     assert_eq!(sites.get(AT_NORTH), Ok(Some("later".to_owned())));
     assert_eq!(sites.get(AT_WEST), Ok(Some("later".to_owned())));
+}
+
+/// It takes the borrower of a group for the owner of its slot.
+#[test]
+fn a_node_that_lags_hands_out_no_answer_of_a_borrower_that_was_lost() {
+    let mut sites = Sites::with(Planted::none(), Placement::Adaptive);
+    sites.lend();
+    sites.fail_over();
+    let read = sites.send(sites.alone, sites.read());
+    let write = sites.send(sites.alone, sites.write("late"));
+    assert_eq!(sites.outcome(read, MS * 200), None, "{:?}", sites.lab.trace);
+    sites.mend();
+    let came = sites.outcome(read, MS * 20_000).expect("an answer");
+    assert_eq!(came.map(value), Ok(Some("new".to_owned())));
+    let came = sites.outcome(write, MS * 20_000).expect("an answer");
+    assert!(matches!(came, Err(Failure::Unknown { .. })), "{came:?}");
+    assert_eq!(sites.get(sites.alone), Ok(Some("new".to_owned())));
 }
 
 #[test]

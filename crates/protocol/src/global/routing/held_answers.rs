@@ -20,8 +20,9 @@
 
 use super::{At, Outcome, Routing};
 use crate::admission::Target;
+use crate::global::proxy_reads::ServedUnder;
 use crate::origin::Origin;
-use model::{Ballot, Body, Bytes, Failure, NodeId, ReadConsistency, SiteId, Slot};
+use model::{Body, Bytes, Failure, NodeId, ReadConsistency, SiteId, Slot};
 use std::time::Duration;
 
 /// What another site has answered about a slot.
@@ -29,8 +30,8 @@ use std::time::Duration;
 pub(crate) struct HeldAnswer {
     /// The answer.
     pub(crate) outcome: Outcome,
-    /// The failover under which it served the slot; of a borrower, the registry that it had.
-    pub(crate) served: Ballot,
+    /// The failover under which it was served.
+    pub(crate) served: ServedUnder,
     /// Whether the node that gave it leads its site.
     pub(crate) leads: bool,
     /// The token of the client's session beside it.
@@ -47,7 +48,7 @@ pub(crate) struct AnswerHead {
     /// The node that gave it.
     pub(crate) node: NodeId,
     /// See [`HeldAnswer`].
-    pub(crate) served: Ballot,
+    pub(crate) served: ServedUnder,
     /// See [`HeldAnswer`].
     pub(crate) leads: bool,
     /// Whether it is what was asked for, and no refusal.

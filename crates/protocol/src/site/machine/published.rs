@@ -9,6 +9,7 @@ use super::{Modes, Stopped};
 use crate::bugs::Bug;
 use crate::global::accesses::Accesses;
 use crate::global::ownership::lending::Part;
+use crate::global::proxy_reads::ServedUnder;
 use crate::machine::{Index, Publish};
 use crate::replica::Pace;
 use model::{
@@ -256,14 +257,18 @@ impl Published {
         }
     }
 
-    /// The failover under which a query finds its records served; [`Ballot::FIRST`]: none, or they are not. Of a
-    /// borrowed group, the registry up to which all failovers have been followed.
-    pub(super) fn failover(&self, keyspace: KeyspaceId, query: &Query) -> Ballot {
-        let Spread::One(slot) = query.spread() else { return Ballot::FIRST };
+    /// Under which failover a query finds its records served.
+    pub(super) fn served_under(&self, keyspace: KeyspaceId, query: &Query) -> ServedUnder {
+        let Spread::One(slot) = query.spread() else { return ServedUnder::default() };
         let directory = self.directory.read().expect("the writer does not panic with the lock");
         match directory.group(keyspace, query) {
-            Some(Whereabouts::Here(_)) => directory.version,
-            _ => directory.failovers.get(slot).copied().unwrap_or(Ballot::FIRST),
+            Some(Whereabouts::Here(_)) => {
+                ServedUnder { failover: directory.version, borrowed: true }
+            }
+            _ => {
+                let failover = directory.failovers.get(slot).copied().unwrap_or(Ballot::FIRST);
+                ServedUnder { failover, borrowed: false }
+            }
         }
     }
 

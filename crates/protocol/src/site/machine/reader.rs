@@ -15,12 +15,13 @@ use super::query::{self, DueBy, Extent, ReadContext, Served};
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, tables};
 use crate::global::accesses::Accessed;
 use crate::global::ownership::lending::Part;
+use crate::global::proxy_reads::ServedUnder;
 use crate::machine::keys::check_key;
 use crate::origin::Caller;
 use crate::replica::{Pace, Readable};
 use model::{
-    Answer, Ballot, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeyspaceId,
-    Query, ReadPoint, Refusal, Revision, Slot, Spread,
+    Answer, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeyspaceId, Query,
+    ReadPoint, Refusal, Revision, Slot, Spread,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -251,10 +252,9 @@ impl<S: State> Reader<S> {
         if self.published.is_elsewhere(keyspace) { Err(NOT_HELD.into()) } else { Ok(()) }
     }
 
-    /// The failover of the epoch at which the slot of a query is served; [`Ballot::FIRST`]: none, or it is
-    /// not served. Read it before the answer: it is then never a later one.
-    pub fn served_failover(&self, keyspace: KeyspaceId, query: &Query) -> Ballot {
-        self.published.failover(keyspace, query)
+    /// Under which failover a query is answered. Read it before the answer: it is then never a later one.
+    pub fn served_under(&self, keyspace: KeyspaceId, query: &Query) -> ServedUnder {
+        self.published.served_under(keyspace, query)
     }
 
     /// Answers a query from the state as it is, unless a commit comes in between.

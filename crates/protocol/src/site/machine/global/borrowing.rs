@@ -350,10 +350,13 @@ impl<S: State> Machine<S> {
         let mut records: Vec<StagedItem> = found.into_iter().map(record).collect();
         // Beyond what is new since the loan, an owner that took the slot in a failover may lack the answers
         // about writes that came with the group, which it gets in these records.
-        let is_of_lender = kind == Part::Held && confirmed == loan.epoch.failover;
+        // Its offer may come before the decision.
+        let epoch = self.modes.slots.token(slot).epoch();
+        let lent_under = loan.epoch.failover;
+        let is_of_lender =
+            kind == Part::Held && confirmed == lent_under && epoch.failover <= lent_under;
         let since = is_of_lender.then_some(part.since);
         records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
-        let epoch = self.modes.slots.token(slot).epoch();
         let (group, records) = (group.clone(), Some(records));
         Ok(Some(LoanReport { group, loan, part: kind, slot: epoch, records }))
     }

@@ -391,7 +391,8 @@ impl<S: State> Machine<S> {
                 if !slots.contains(slot) {
                     continue;
                 }
-                if change.kind != ChangeKind::Loan && keys.insert(change.key.clone()) {
+                // Of a loan this is a key, or the tag of a group, which may be a key, too.
+                if keys.insert(change.key.clone()) {
                     into.push(self.item(keyspace, change.key)?);
                 }
             }

@@ -516,13 +516,17 @@ impl<S: State> Applying<'_, S> {
         parts.iter().for_each(|group| self.set_part(group, None));
     }
 
-    /// The copy of a lent group's key expires: only its borrower reports that to other sites.
+    /// The copy of a lent group's key expires. Whether the key is gone only its borrower decides, so this is no change
+    /// for those who follow the keyspace. It is one for the mirror and for the next owner of the slot: their clocks may
+    /// have stood still, and a report in which the key is gone, too, changes nothing here that they would be sent.
     pub(in crate::site::machine) fn expire_lent(
         &mut self,
         group: &Group,
         generation: u64,
         key: &[u8],
     ) {
+        self.next_revision();
+        self.log_change(group.keyspace, key, ChangeKind::Loan);
         self.overlay.remove(tables::record(generation, key));
         self.modes.slots.recount(group.keyspace, group.slot(), -1);
         self.modes.loans.recount(group.slot(), group, -1);

@@ -392,7 +392,8 @@ fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
         three.sites[&at]
             .machine
             .reader()
-            .served_failover(KeyspaceId(1), &Query::Get { key: "x".into() })
+            .served_under(KeyspaceId(1), &Query::Get { key: "x".into() })
+            .failover
     };
     assert_eq!((served(B), served(C)), (decided.failover, Ballot::FIRST));
     // Remembered answers came along; what was in the lag was never applied here.

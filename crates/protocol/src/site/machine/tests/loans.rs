@@ -561,6 +561,29 @@ fn a_write_from_before_a_loan_is_not_applied_again_after_a_failover_of_the_owner
     assert_eq!(c.run(add("n{7}", 5)), Ok(Answer::Integer(1)), "done by the first owner");
 }
 
+/// The borrower has the offer of the taker before the decision, and is lost itself after a report.
+#[test]
+fn a_borrower_that_knows_the_taker_by_its_offer_reports_all_answers() {
+    let (mut a, mut b, mut c) = sites();
+    assert_eq!(a.run(add("n{7}", 5)), Ok(Answer::Integer(1)));
+    lent(&mut a, &mut b, "n{7}");
+    let open = failover(&a.newest(), A, None);
+    let claimed = claims(&mut b, &open, A);
+    claims(&mut c, &open, A);
+    let opened = open.failovers.open.as_ref().unwrap().opened;
+    c.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    c.learns(&failover(&open, A, Some((C, "n{7}", false))));
+    let offer = c.machine.offer(&group("n{7}")).unwrap().expect("it is adopted");
+    let parts = taken(b.run(c.offered_by(C, &offer)));
+    assert_eq!(parts[0].part, Part::Held);
+    settle(&mut c, C, &mut b, B, "n{7}");
+    let open = failover(&c.newest(), B, None);
+    claims(&mut c, &open, B);
+    c.learns(&failover(&open, B, Some((C, "n{7}", true))));
+    assert_eq!(c.value("n{7}"), Ok(Some("1".into())), "it is home, as reported");
+    assert_eq!(c.run(add("n{7}", 5)), Ok(Answer::Integer(1)), "done by the first owner");
+}
+
 #[test]
 fn what_was_given_back_after_the_copy_comes_again() {
     let (mut a, mut b, mut c) = sites();

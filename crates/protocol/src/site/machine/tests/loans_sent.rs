@@ -6,7 +6,8 @@ use super::moves::{A, B};
 use super::*;
 #[cfg(feature = "trial")]
 use crate::bugs::{Bug, Planted};
-use model::{RegistryChange, Slot, SlotSet, StagedItem};
+use crate::global::ownership::lending::Part;
+use model::{ChangeKind, RegistryChange, Slot, SlotSet, StagedItem};
 
 /// More than one chunk has.
 const COMMANDS: usize = 10;
@@ -115,4 +116,33 @@ fn rows_that_are_gone_are_gone_at_the_mirror() {
         c.run(mirror(chunk)).unwrap();
         assert_eq!((c.rows(tables::LENT), c.rows(tables::LOANS)), (rows, 1));
     }
+}
+
+/// The clock of the mirror may have stood still while the key expired at its home and at its borrower.
+#[test]
+fn a_key_that_expires_while_it_is_lent_is_gone_at_the_mirror() {
+    let (mut a, mut b, _) = sites();
+    let with_expiry = put_with("x{7}", "1", Condition::Always, Expiry::AfterMs(1_000));
+    a.write_in(CARS, with_expiry).unwrap();
+    a.run(Command::Global(GlobalCommand::SetMirror { to: Some(C) })).unwrap();
+    let mut stream = Stream::default();
+    lent(&mut a, &mut b, "x{7}");
+    while !stream.chunk(&a).0 {}
+    for site in [&mut a, &mut b] {
+        site.now_ms += 5_000;
+        site.tick();
+    }
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(
+        (a.value("x{7}"), a.part_of("x{7}")),
+        (Ok(None), Part::Never),
+        "it is home, and gone"
+    );
+    let (is_all, items) = stream.chunk(&a);
+    let gone = StagedItem::Absent { keyspace: CARS, key: "x{7}".into() };
+    assert!(is_all && items.contains(&gone), "{items:?}");
+    // Whether the key is gone its borrower decides, so those who follow the keyspace here are sent nothing.
+    let changes = a.machine.reader().changes(CARS, Revision(0), 100);
+    assert!(changes.is_err() || !changes.unwrap().iter().any(|one| one.kind == ChangeKind::Expire));
 }
