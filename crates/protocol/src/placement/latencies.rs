@@ -101,6 +101,8 @@ pub struct Latencies {
     ms: Matrix,
     /// How single accesses vary, where that was measured. Elsewhere all take as long as the mean.
     spread: BTreeMap<(Origin, Site), Distribution>,
+    /// Rows that have changed since [`Latencies::take_changed`].
+    changed: Vec<bool>,
     dropped: u64,
 }
 
@@ -120,7 +122,7 @@ impl Latencies {
                 row[..sites].fill(value);
             }
         }
-        Latencies { ms, spread: BTreeMap::new(), dropped: 0 }
+        Latencies { ms, spread: BTreeMap::new(), changed: vec![true; origins], dropped: 0 }
     }
 
     /// Takes in a measurement. Negative and absurd values, and unknown origins and sites, are dropped and
@@ -142,6 +144,7 @@ impl Latencies {
             return;
         }
         self.spread.insert((origin, site), spread);
+        self.changed[usize::from(origin.0)] = true;
     }
 
     /// The latency is not known any more: the site is no candidate for groups of this origin.
@@ -158,7 +161,10 @@ impl Latencies {
 
     fn set(&mut self, origin: Origin, site: Site, ms: f32) {
         let cell = usize::from(origin.0) * self.ms.stride() + usize::from(site.0);
-        self.ms.cells[cell] = ms;
+        if self.ms.cells[cell] != ms {
+            self.ms.cells[cell] = ms;
+            self.changed[usize::from(origin.0)] = true;
+        }
     }
 
     /// A latency, if it is known.
@@ -200,6 +206,12 @@ impl Latencies {
         known.sort_unstable_by(f32::total_cmp);
         known.dedup();
         known
+    }
+
+    /// Which rows have changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<bool> {
+        let unchanged = vec![false; self.changed.len()];
+        std::mem::replace(&mut self.changed, unchanged)
     }
 
     /// Values that were refused, for a metric.

@@ -98,5 +98,5 @@ pub use quantile::{Curve, Tail};
 pub use rules::{Bar, ByKey, Kind, Rules};
 pub use sampler::Sampler;
 pub use sketch::{Distribution, Malformed, Sketch};
-pub use solver::{Answer, Method, Solution, Solver};
+pub use solver::{Answer, Changed, Method, Solution, Solver};
 pub use stability::{Judgement, Regrets, Stability};

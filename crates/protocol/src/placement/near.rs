@@ -33,24 +33,30 @@ impl Near {
     /// The k nearest sites of each origin, fewer if fewer are known.
     pub fn new(matrix: &Matrix, k: usize) -> Near {
         let k = k.clamp(1, matrix.sites());
-        let mut near = Near { k, sites: Vec::new(), bounds: Vec::new() };
+        let (sites, bounds) = (vec![0; k * matrix.origins()], vec![(0.0, 0.0); matrix.origins()]);
+        let mut near = Near { k, sites, bounds };
+        near.update(matrix, &vec![true; matrix.origins()]);
+        near
+    }
+
+    /// Brings the lists of these origins up to date.
+    pub fn update(&mut self, matrix: &Matrix, rows: &[bool]) {
         let mut order: Vec<u16> = Vec::new();
-        for origin in 0..matrix.origins() {
+        for origin in (0..matrix.origins()).filter(|origin| rows[*origin]) {
             let row = matrix.row(origin as u16);
             let ms = |site: u16| row[usize::from(site)];
             let by_latency = |a: &u16, b: &u16| ms(*a).total_cmp(&ms(*b)).then(a.cmp(b));
             order.clear();
             order.extend(0..matrix.sites() as u16);
-            if k < order.len() {
-                order.select_nth_unstable_by(k, by_latency);
+            if self.k < order.len() {
+                order.select_nth_unstable_by(self.k, by_latency);
             }
-            let next = order.get(k).map_or(f32::INFINITY, |site| ms(*site));
-            order.truncate(k);
+            let next = order.get(self.k).map_or(f32::INFINITY, |site| ms(*site));
+            order.truncate(self.k);
             order.sort_unstable_by(by_latency);
-            near.bounds.push((ms(order[0]), next));
-            near.sites.extend(&order);
+            self.bounds[origin] = (ms(order[0]), next);
+            self.sites[origin * self.k..][..self.k].copy_from_slice(&order);
         }
-        near
     }
 
     /// The length of the lists.

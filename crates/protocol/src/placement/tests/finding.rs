@@ -238,6 +238,16 @@ fn absurd_values_are_dropped_and_counted() {
 }
 
 #[test]
+fn rows_that_changed_are_known() {
+    let mut latencies = table(&[[10.0, 1.0], [1.0, 10.0]]);
+    assert_eq!(latencies.take_changed(), [true, true]);
+    latencies.learn(origin(0), site(0), 10.0);
+    assert_eq!(latencies.take_changed(), [false, false]);
+    latencies.learn(origin(1), site(0), 10.0);
+    assert_eq!(latencies.take_changed(), [false, true]);
+}
+
+#[test]
 fn a_group_goes_where_its_rules_let_it() {
     let latencies = table(&[[10.0, 1.0, 2.0, 3.0]]);
     let near = Near::new(latencies.mean(), 4);

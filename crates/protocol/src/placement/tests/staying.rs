@@ -411,3 +411,39 @@ fn a_liar_makes_no_group_more_important() {
     assert_eq!(weight(&[4.0, 1e9]), 8.0);
     assert_eq!(weight(&[4.0, 5.0, 1e9]), 15.0);
 }
+
+#[test]
+fn an_update_answers_what_has_changed_and_nothing_else() {
+    for seed in 0..30 {
+        let mut dice = Dice::new(seed);
+        let mut latencies = noise(30, 30, 0.05, &mut dice);
+        latencies.take_changed();
+        let mut groups = groups(200, 4, &latencies, &mut dice);
+        let rules = some_rules(30, groups.len(), &mut dice);
+        let mut near = Near::new(latencies.mean(), 4);
+        let mut solution = Solver::new(latencies.mean(), &near, &rules).solve(&groups, u64::MAX);
+        for _ in 0..3 {
+            latencies.learn(origin(dice.below(30)), site(dice.below(30)), 1.0 + dice.part());
+        }
+        let mut moved = vec![false; groups.len()];
+        for _ in 0..5 {
+            let group = dice.below(groups.len());
+            moved[group] = true;
+            groups.set_owner(group, site(dice.below(30)));
+        }
+        let rows = latencies.take_changed();
+        near.update(latencies.mean(), &rows);
+        let solver = Solver::new(latencies.mean(), &near, &rules);
+        let changed = Changed { groups: &moved, rows: &rows };
+        solver.update(&groups, &mut solution, changed, u64::MAX);
+        let answered = solution.count(Method::Exact) + solution.count(Method::Stays);
+        assert!(answered > 0 && answered < 150, "{answered} groups");
+        let anew = solver.solve(&groups, u64::MAX);
+        for group in 0..groups.len() {
+            assert_eq!(solution.site(group), anew.site(group), "seed {seed}, group {group}");
+            assert_eq!(solution.cost(group), anew.cost(group));
+            assert_eq!(solution.gain(group), anew.gain(group));
+        }
+        assert_eq!(solution.excess_max(), anew.excess_max());
+    }
+}
