@@ -68,6 +68,7 @@ const ROOMS: &[Room] = &[
             "stream",
             // Its tests drive what the leader does about a restored site, about copies that may go, and about an order that was
             // cut.
+            "causal/Part",
             "causal/Region",
             "causal/bridge",
             "causal/layout",
