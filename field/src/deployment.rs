@@ -1,4 +1,5 @@
-//! Several sites as one deployment, each of one node: how tests start them, and what its operators see.
+//! Several sites as one deployment, each of one node: how tests start them, and what its operators
+//! see.
 
 use std::path::Path;
 use std::time::Duration;

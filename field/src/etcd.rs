@@ -58,8 +58,8 @@ struct Member {
 }
 
 impl Etcd {
-    /// Starts a new cluster with its data in `folder` and waits until all members answer; `None`: it
-    /// cannot be installed.
+    /// Starts a new cluster with its data in `folder` and waits until all members answer; `None`:
+    /// it cannot be installed.
     ///
     /// # Panics
     /// When it is there and does not start.

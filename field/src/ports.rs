@@ -1,8 +1,8 @@
 //! Ports for servers that are started by tests.
 //!
 //! Test processes run side by side, so a port that is free at this moment may be one that another
-//! process has just chosen. Each process therefore takes blocks of ports: it listens on the first port of
-//! a block for as long as it runs, and hands out the others.
+//! process has just chosen. Each process therefore takes blocks of ports: it listens on the first
+//! port of a block for as long as it runs, and hands out the others.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Mutex;
@@ -25,8 +25,8 @@ struct Blocks {
 
 static BLOCKS_TAKEN: Mutex<Blocks> = Mutex::new(Blocks { guards: Vec::new(), next: 0, end: 0 });
 
-/// A loopback address that no server listens on, and that no other process and no later call gets while
-/// this process runs.
+/// A loopback address that no server listens on, and that no other process and no later call gets
+/// while this process runs.
 ///
 /// # Panics
 /// When every block is taken.

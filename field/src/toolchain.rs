@@ -32,8 +32,8 @@ pub fn present(program: &str, version: &str) -> bool {
     found
 }
 
-/// Whether a test that lacks a program fails (`PORTOLAN_FIELD=require` in the environment, as `.ci/run`
-/// sets it) instead of being skipped.
+/// Whether a test that lacks a program fails (`PORTOLAN_FIELD=require` in the environment, as
+/// `.ci/run` sets it) instead of being skipped.
 #[must_use]
 pub fn required() -> bool {
     std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require")

@@ -1,5 +1,5 @@
-//! Groups of keys that follow their users between three sites, as processes: no request fails, and nothing is lost
-//! when the home of a group or its borrower is killed.
+//! Groups of keys that follow their users between three sites, as processes: no request fails, and
+//! nothing is lost when the home of a group or its borrower is killed.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -48,8 +48,8 @@ fn wait_served_at(asked: &Node, key: &str, site: &str) {
     assert!(there.is_ok(), "{key} at {site}: {there:?}");
 }
 
-/// Counts a key up at the node of the moment until it is to end. Returns how many of its requests were answered;
-/// all of them must be.
+/// Counts a key up at the node of the moment until it is to end. Returns how many of its requests
+/// were answered; all of them must be.
 fn count_up(nodes: &[Node], at: &AtomicUsize, ends: &AtomicBool, key: &str) -> i64 {
     let mut counted = 0;
     while !ends.load(Ordering::Relaxed) {
@@ -158,8 +158,8 @@ fn a_keyspace_becomes_adaptive_and_is_it_no_more_while_a_user_counts() {
     });
 }
 
-/// Counts a key up at a node for as long as it is up, and goes on when it is again. Returns how many were answered,
-/// and how many are unknown.
+/// Counts a key up at a node for as long as it is up, and goes on when it is again. Returns how
+/// many were answered, and how many are unknown.
 fn count_on(node: &Node, ends: &AtomicBool, answered: &AtomicI64, key: &str) -> i64 {
     let mut unknown = 0;
     while !ends.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Causal keys over real sites: a session moves among them, nodes are killed meanwhile, and a site that is cut
-//! off answers that within the deadline.
+//! Causal keys over real sites: a session moves among them, nodes are killed meanwhile, and a site
+//! that is cut off answers that within the deadline.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -232,7 +232,8 @@ fn counters_go_by_what_the_site_shows() {
     assert!(refused.contains("only consistency causal"), "{refused}");
 }
 
-/// Two of three sites hold a keyspace; the third one passes requests on, or refuses them, as the keyspace states.
+/// Two of three sites hold a keyspace; the third one passes requests on, or refuses them, as the
+/// keyspace states.
 #[test]
 fn a_site_without_a_keyspace_forwards_or_refuses() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +279,8 @@ fn a_site_without_a_keyspace_forwards_or_refuses() {
         }
         carried = token(&mut client).unwrap();
     }
-    // In a pipeline what another site carries out comes after what is before it, and the session names all of it.
+    // In a pipeline what another site carries out comes after what is before it, and the session
+    // names all of it.
     for round in 0..10 {
         let mut client = connect(&nodes[2]).unwrap();
         let value = round.to_string();
@@ -426,11 +428,12 @@ fn the_order_goes_on_without_a_lost_root() {
     shows(&nodes[2], "car:after").unwrap();
 }
 
-/// How long the order may rest after its root was killed, on a machine that is busy otherwise: ten seconds are stated.
+/// How long the order may rest after its root was killed, on a machine that is busy otherwise: ten
+/// seconds are stated.
 const TAKES_OVER_WITHIN: Duration = Duration::from_secs(30);
 
-/// The root is killed while its standby is in sync and clients write: the order goes on by itself, no session is refused,
-/// and no write is lost.
+/// The root is killed while its standby is in sync and clients write: the order goes on by itself,
+/// no session is refused, and no write is lost.
 #[test]
 fn a_standby_goes_on_by_itself_when_the_root_is_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -532,8 +535,8 @@ fn a_standby_goes_on_by_itself_when_the_root_is_killed() {
     }
 }
 
-/// The third site holds keys on demand: it fetches what is asked for, serves it while it is cut off, and evicts what was read least
-/// lately.
+/// The third site holds keys on demand: it fetches what is asked for, serves it while it is cut
+/// off, and evicts what was read least lately.
 #[test]
 fn a_site_holds_keys_on_demand() {
     let folder = tempfile::tempdir().unwrap();

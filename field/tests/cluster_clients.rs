@@ -1,5 +1,5 @@
-//! Unmodified Redis Cluster clients go on working while slots move between three sites, and while groups of an
-//! adaptive keyspace do.
+//! Unmodified Redis Cluster clients go on working while slots move between three sites, and while
+//! groups of an adaptive keyspace do.
 //!
 //! Their programs are in `field/clients`; each works on keys of its own until it is stopped, and
 //! ends with a failure where an answer is wrong, or is an error that it cannot repair by itself.
@@ -241,7 +241,8 @@ fn groups_moved(deployment: &Deployment) -> u64 {
     (0..NAMES.len()).map(of_site).sum()
 }
 
-/// The clients work while another user reads some of their keys at one site after the other, so that these move.
+/// The clients work while another user reads some of their keys at one site after the other, so
+/// that these move.
 fn clients_work_while_groups_move(view: &str) -> (Deployment, Clients) {
     let deployment = Deployment::start("adaptive", view);
     let shows_itself = view == "auto";

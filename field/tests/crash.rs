@@ -3,8 +3,8 @@
 //! `portolan lab verdict` finds linearizable and durable.
 //!
 //! Rounds: `PORTOLAN_ROUNDS` (10 by default, 200 for the record). The seed is printed and can be
-//! given again as `PORTOLAN_SEED`; it fixes what is killed and for how long there is load before, not
-//! what the processes do meanwhile.
+//! given again as `PORTOLAN_SEED`; it fixes what is killed and for how long there is load before,
+//! not what the processes do meanwhile.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Sites of several nodes in a deployment, a site that comes back after it has left, and moves that an
-//! operator brakes.
+//! Sites of several nodes in a deployment, a site that comes back after it has left, and moves that
+//! an operator brakes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -152,8 +152,8 @@ fn a_move_is_braked_rests_and_goes_on() {
     let a = slow.start();
     let b = options(folder.path(), "b", 1, Some(&a)).start();
     keyspace(&[&a, &b]);
-    // All keys of one tag are in one slot. Once it has come by an order it stays: where it only happens to be, the job
-    // that balances slots may take it along at any time.
+    // All keys of one tag are in one slot. Once it has come by an order it stays: where it only
+    // happens to be, the job that balances slots may take it along at any time.
     let tag = "car:{tag}";
     let slot = crc16(b"tag") % 16_384;
     for to in ["b", "a"] {
@@ -193,7 +193,8 @@ fn a_move_is_braked_rests_and_goes_on() {
         listed => Err(format!("{:?}", holder(&listed, slot))),
     })
     .unwrap();
-    // However fast the machine is, it cannot have been quicker than the brake; one piece goes at once.
+    // However fast the machine is, it cannot have been quicker than the brake; one piece goes at
+    // once.
     let least = Duration::from_secs((VALUES * VALUE_BYTES) as u64 / BYTES_PER_S / 2);
     assert!(began.elapsed() > least, "{:?}", began.elapsed());
     assert_eq!(get(&a, &format!("{tag}0")), b"written while it rests");

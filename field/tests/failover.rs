@@ -1,5 +1,6 @@
-//! A site is lost for good, and others take over what it held: whatever else happens in between, and in
-//! whatever order sites come back, each slot has one owner and no key is lost that a reachable copy has.
+//! A site is lost for good, and others take over what it held: whatever else happens in between,
+//! and in whatever order sites come back, each slot has one owner and no key is lost that a
+//! reachable copy has.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -55,7 +56,8 @@ fn move_slots(node: &Node, slots: &str, to: &str) {
     eventually(LIMIT, || node.cli(&["slot", "move", slots, "--to", to])).unwrap();
 }
 
-/// g hands slots to c while its backup b is down; g and c are lost, b takes over, and they come back.
+/// g hands slots to c while its backup b is down; g and c are lost, b takes over, and they come
+/// back.
 fn lost_with_the_one_that_it_handed_to(first_back: &str) {
     let folder = tempfile::tempdir().unwrap();
     let [mut g, mut b, mut c] = deployment::start(folder.path(), ["g", "b", "c"]);
@@ -86,8 +88,8 @@ fn lost_with_the_one_that_it_handed_to(first_back: &str) {
     second.restart();
     deployment::wait_one_registry(&[&b, first, second]);
     agree(&[&b, first, second], &names, "all are back");
-    // Each of the two had some of the slots. Of what its own backup had got, which is down, too, by then, a site says up
-    // to which revision it is not listed.
+    // Each of the two had some of the slots. Of what its own backup had got, which is down, too, by
+    // then, a site says up to which revision it is not listed.
     let listed = eventually(LIMIT, || {
         let (mut listed, mut is_trimmed) = (Vec::new(), false);
         for site in ["c", "g"] {
@@ -202,8 +204,8 @@ enum Step {
     Promotion,
 }
 
-/// a, b, c and d are up; these steps are taken while clients write, a comes back, no key is lost, and no increment
-/// is lost or applied twice.
+/// a, b, c and d are up; these steps are taken while clients write, a comes back, no key is lost,
+/// and no increment is lost or applied twice.
 fn in_order(steps: [Step; 4]) {
     let folder = tempfile::tempdir().unwrap();
     let [mut a, b, c, d] = deployment::start(folder.path(), ["a", "b", "c", "d"]);
@@ -395,7 +397,8 @@ fn a_promotion_that_has_become_worse_is_refused() {
     agree(&[&a, &c, &d], &names, "nothing was taken");
 }
 
-/// A site writes on while its backup is down, is lost, and comes back: it names exactly the keys that were lost.
+/// A site writes on while its backup is down, is lost, and comes back: it names exactly the keys
+/// that were lost.
 #[test]
 fn a_site_that_is_back_names_the_keys_with_lost_writes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A site that joins a deployment, and one that was removed from it and comes back: what clients see at their
-//! Redis ports, and what the other sites list.
+//! A site that joins a deployment, and one that was removed from it and comes back: what clients
+//! see at their Redis ports, and what the other sites list.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Where slots are, as unmodified Redis clients and operators are shown it: sites that start one after the
-//! other come to agree, after moves too, and one that fails is shown as failed.
+//! Where slots are, as unmodified Redis clients and operators are shown it: sites that start one
+//! after the other come to agree, after moves too, and one that fails is shown as failed.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -81,7 +81,8 @@ fn a_second_machine_with_an_id_in_use_is_refused() {
     let (lives_id, lost_id) =
         (site.nodes[lives].options.node.to_string(), site.nodes[lost].options.node.to_string());
     site.nodes[lost].kill();
-    // At once: that it answered a moment ago does not count. Until there is a leader, none of them can be asked.
+    // At once: that it answered a moment ago does not count. Until there is a leader, none of them
+    // can be asked.
     let refused =
         eventually(LIMIT, || match site.nodes[lives].cli(&["member", "remove", &lives_id]) {
             Err(refused) if refused.contains("no majority") => Ok(refused),

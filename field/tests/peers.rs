@@ -93,7 +93,8 @@ fn frame(message: &[u8]) -> Vec<u8> {
     [&u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
 }
 
-/// The key of a hello's field 220, the last one: the rules by which the node decides the owner of a slot.
+/// The key of a hello's field 220, the last one: the rules by which the node decides the owner of a
+/// slot.
 const RULES: [u8; 2] = [0xe0, 0x0d];
 
 /// The rules of the node at the other end, of its hello.

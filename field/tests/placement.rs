@@ -1,4 +1,5 @@
-//! Advice about placement, as operators are shown it: a client at one site reads a key that another site owns.
+//! Advice about placement, as operators are shown it: a client at one site reads a key that another
+//! site owns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Causal keys in three regions of real sites: each orders the writes of its own, and all come to the same, though nodes are
-//! killed; a session goes on in another region.
+//! Causal keys in three regions of real sites: each orders the writes of its own, and all come to
+//! the same, though nodes are killed; a session goes on in another region.
 
 use std::time::Duration;
 

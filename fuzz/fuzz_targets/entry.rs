@@ -1,4 +1,5 @@
-//! Log entries, requests and replies: no bytes may panic, and what can be read is written as it was.
+//! Log entries, requests and replies: no bytes may panic, and what can be read is written as it
+//! was.
 
 #![no_main]
 

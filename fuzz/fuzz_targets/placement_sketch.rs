@@ -1,4 +1,5 @@
-//! What clients send of their latencies and keys: in JSON or packed, it is refused or has sane values.
+//! What clients send of their latencies and keys: in JSON or packed, it is refused or has sane
+//! values.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! `cargo xtask generate`: the Rust code of the gRPC definitions.
 //!
-//! The code is checked in beside the definitions, so that a build of Portolan compiles neither a parser
-//! of definitions nor a generator. `verify` generates it again and compares. Comments stay in the
-//! definitions alone: a better sentence there changes no code.
+//! The code is checked in beside the definitions, so that a build of Portolan compiles neither a
+//! parser of definitions nor a generator. `verify` generates it again and compares. Comments stay
+//! in the definitions alone: a better sentence there changes no code.
 
 use std::fs;
 use std::path::Path;

@@ -13,9 +13,9 @@ use clap::{Parser, Subcommand};
 enum Task {
     /// Check everything, changing nothing: format, house rules, licences, lints, docs, tests.
     ///
-    /// Needs Rust and a C compiler. Where python3, node or go are there, the tests also install Redis
-    /// clients of those languages, pinned, into the target folder, and use them; where cargo-deny
-    /// is there, licences and advisories are checked. Skipped checks are named.
+    /// Needs Rust and a C compiler. Where python3, node or go are there, the tests also install
+    /// Redis clients of those languages, pinned, into the target folder, and use them; where
+    /// cargo-deny is there, licences and advisories are checked. Skipped checks are named.
     Verify(verify::Options),
     /// Correct what can be corrected without thinking: lints with one answer, then the format.
     Fix,

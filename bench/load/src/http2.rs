@@ -1,9 +1,9 @@
 //! Unary gRPC calls over one HTTP/2 connection, and nothing else of HTTP/2.
 //!
 //! What makes it small: requests carry the same few headers every time, so the encoder is a list of
-//! what the peer's dynamic table already holds; and answers' headers need not be read at all, because
-//! a unary call answers with exactly one message when it succeeds and with none when it fails.
-//! So a failure is known here only as a failure, without its text.
+//! what the peer's dynamic table already holds; and answers' headers need not be read at all,
+//! because a unary call answers with exactly one message when it succeeds and with none when it
+//! fails. So a failure is known here only as a failure, without its text.
 //!
 //! Flow control is honoured in both directions. It leaves out TLS, priorities, server push, header
 //! continuation on sending, and messages beyond one frame. Sources: RFC 9113 (HTTP/2), RFC 7541

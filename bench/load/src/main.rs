@@ -86,7 +86,8 @@ struct Options {
     #[arg(long, value_enum, default_value = "random")]
     order: Order,
 
-    /// Keys lie in these slots of Redis Cluster (FIRST-LAST), one after the other, by a tag in braces.
+    /// Keys lie in these slots of Redis Cluster (FIRST-LAST), one after the other, by a tag in
+    /// braces.
     #[arg(long)]
     slots: Option<slots::Slots>,
 

@@ -84,7 +84,8 @@ impl Workload {
         }
     }
 
-    /// The next request, or `None` when the number asked for has been drawn, or its time has not come.
+    /// The next request, or `None` when the number asked for has been drawn, or its time has not
+    /// come.
     pub(crate) fn next(&mut self) -> Option<Request<'_>> {
         if self.pace.as_mut().is_some_and(|pace| !pace.take()) {
             return None;

@@ -32,8 +32,8 @@ const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 pub(crate) enum Repeat {
     /// Repeat it, and its outcome is never unknown: it changes nothing.
     Read,
-    /// Repeat it: it has a request id, or done twice is done once. Until an answer arrives its outcome is
-    /// unknown.
+    /// Repeat it: it has a request id, or done twice is done once. Until an answer arrives its
+    /// outcome is unknown.
     Numbered,
 }
 

@@ -1,8 +1,8 @@
 //! The site's members, keyspaces and backup. Needs the right `admin` on `*`, where there are users.
 //!
-//! What changes something bears a number, so that it is done once when it is sent again, at any node of the site.
-//! Keyspaces of a site that belongs to no deployment are the exception: [`Cluster::keyspaces`] shows what came of
-//! it.
+//! What changes something bears a number, so that it is done once when it is sent again, at any
+//! node of the site. Keyspaces of a site that belongs to no deployment are the exception:
+//! [`Cluster::keyspaces`] shows what came of it.
 
 use crate::call::{Caller, Repeat, cluster};
 use crate::error::{Verdict, judge};
@@ -38,8 +38,8 @@ impl Cluster {
         Ok(self.caller.call(Repeat::Read, v1::StatusRequest {}, ask).await?.into_inner())
     }
 
-    /// Adds a node, which becomes a voter once it has caught up. `address`: its peer port; `force`: also
-    /// if a node of this id is a member.
+    /// Adds a node, which becomes a voter once it has caught up. `address`: its peer port; `force`:
+    /// also if a node of this id is a member.
     pub async fn add_node(
         &self,
         node: NodeId,
@@ -91,8 +91,8 @@ impl Cluster {
         Ok(listed.into_inner().jobs)
     }
 
-    /// Pauses a job at the site's leader, or resumes it. Returns all of them. When another node leads,
-    /// all jobs go on.
+    /// Pauses a job at the site's leader, or resumes it. Returns all of them. When another node
+    /// leads, all jobs go on.
     pub async fn switch_job(&self, name: &str, paused: bool) -> Result<Vec<v1::Job>, Error> {
         let message = v1::SwitchJobRequest { job: name.to_owned(), paused };
         let switch = |channel, request| async move { cluster(channel).switch_job(request).await };
@@ -117,7 +117,8 @@ impl Cluster {
         listed.keyspaces.into_iter().map(info).collect()
     }
 
-    /// One keyspace, and its number of keys; `None`: its site does not hold it, and no site that does has answered.
+    /// One keyspace, and its number of keys; `None`: its site does not hold it, and no site that
+    /// does has answered.
     pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, Option<u64>), Error> {
         let show = |channel, request| async move { cluster(channel).show_keyspace(request).await };
         let message = v1::ShowKeyspaceRequest { name: name.to_owned() };

@@ -1,9 +1,9 @@
-//! The deployment: its sites and the slots they hold. Needs the right `admin` on `*`, where there are
-//! users.
+//! The deployment: its sites and the slots they hold. Needs the right `admin` on `*`, where there
+//! are users.
 //!
-//! Moves of slots, leaving, backups and promotions bear numbers: such a call is sent again, to another node if
-//! need be, until its outcome is known, and done once. A recovery of the registry is sent again, too, and needs no
-//! number: what it is to bring about is seen from the registry.
+//! Moves of slots, leaving, backups and promotions bear numbers: such a call is sent again, to
+//! another node if need be, until its outcome is known, and done once. A recovery of the registry
+//! is sent again, too, and needs no number: what it is to bring about is seen from the registry.
 
 use crate::call::{Caller, Repeat, deployment};
 use crate::order::MoveOrder;
@@ -53,7 +53,8 @@ impl Deployment {
         self.leave_site_and_discard(site, &[]).await
     }
 
-    /// The same; mirrors that the site keeps of these others are given up, with what only they have.
+    /// The same; mirrors that the site keeps of these others are given up, with what only they
+    /// have.
     pub async fn leave_site_and_discard(
         &self,
         site: &str,
@@ -79,8 +80,8 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, set).await.map(drop)
     }
 
-    /// Has a site's backup take over from it for good, or (without `accept_loss`) returns what would be
-    /// lost by that.
+    /// Has a site's backup take over from it for good, or (without `accept_loss`) returns what
+    /// would be lost by that.
     pub async fn promote_backup(
         &self,
         mut message: v1::PromoteBackupRequest,
@@ -147,8 +148,8 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner().failovers)
     }
 
-    /// A page of the writes that a failover lost of a site, or, without a failover, which lists of such writes the site
-    /// has. `site`: empty for the site in use.
+    /// A page of the writes that a failover lost of a site, or, without a failover, which lists of
+    /// such writes the site has. `site`: empty for the site in use.
     pub async fn lost_writes(
         &self,
         site: &str,
@@ -177,8 +178,9 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
     }
 
-    /// Sets which site is to be the standby of the region's root, and whether that takes over by an operator's command only.
-    /// `region`: its name, or `none`; empty: that of the site that is named, or else of the asked one.
+    /// Sets which site is to be the standby of the region's root, and whether that takes over by an
+    /// operator's command only. `region`: its name, or `none`; empty: that of the site that is
+    /// named, or else of the asked one.
     pub async fn set_standby(
         &self,
         choice: v1::set_standby_request::Choice,
@@ -197,8 +199,9 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
     }
 
-    /// Has the order of causal keys go on without its root, which is lost. `to`: the site that is to look after it;
-    /// empty: the asked one. `region`: its name, or `none`; empty: that of the asked site. Returns the lost root's name.
+    /// Has the order of causal keys go on without its root, which is lost. `to`: the site that is
+    /// to look after it; empty: the asked one. `region`: its name, or `none`; empty: that of the
+    /// asked site. Returns the lost root's name.
     pub async fn rebuild_region(
         &self,
         to: &str,
@@ -236,8 +239,8 @@ impl Deployment {
         let message = v1::RecoverRegistryRequest { without: without.to_vec(), accept };
         let recover =
             |channel, request| async move { deployment(channel).recover_registry(request).await };
-        // It needs no number: what a recovery is to bring about is seen from the registry, and a second one
-        // goes on from all that the first one chose.
+        // It needs no number: what a recovery is to bring about is seen from the registry, and a
+        // second one goes on from all that the first one chose.
         let repeat = if accept { Repeat::Numbered } else { Repeat::Read };
         Ok(self.caller.call(repeat, message, recover).await?.into_inner())
     }

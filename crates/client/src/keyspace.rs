@@ -69,7 +69,8 @@ impl Keyspace {
         Keyspace { caller, name, consistency: ReadConsistency::Linearizable, session: None }
     }
 
-    /// The same keyspace in a session, if it is causal. Without one each call is a session of its own.
+    /// The same keyspace in a session, if it is causal. Without one each call is a session of its
+    /// own.
     pub fn in_session(mut self, session: &Session) -> Keyspace {
         self.session = Some(session.clone());
         self
@@ -185,7 +186,8 @@ impl Keyspace {
         Ok(put_outcome(self.call(Repeat::Numbered, message, put).await?))
     }
 
-    /// Puts a string if the key still has this version (0: is still absent). The key keeps no expiry.
+    /// Puts a string if the key still has this version (0: is still absent). The key keeps no
+    /// expiry.
     pub async fn compare_and_set(
         &self,
         key: impl Into<Bytes>,

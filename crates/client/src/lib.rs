@@ -37,8 +37,9 @@
 //! ```
 //!
 //! A client is of one site. With causal keyspaces a program may be at any site of the deployment: a
-//! [`RoamingSession`] of [`Sites`] goes on elsewhere by itself when its site fails or another one is nearer, and
-//! has there what it has seen. (A program that moves by itself takes a [`Session`] along.)
+//! [`RoamingSession`] of [`Sites`] goes on elsewhere by itself when its site fails or another one
+//! is nearer, and has there what it has seen. (A program that moves by itself takes a [`Session`]
+//! along.)
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -110,9 +111,9 @@ pub struct Options {
     pub credentials: Option<Credentials>,
     /// TLS, if the nodes use it.
     pub tls: Option<Tls>,
-    /// By what the sites know this client: up to 256 printable ASCII characters. Where keyspaces are adaptive, keys
-    /// follow it: a program that goes to another site gives the same name there, and no other program does.
-    /// `None`: a random one.
+    /// By what the sites know this client: up to 256 printable ASCII characters. Where keyspaces
+    /// are adaptive, keys follow it: a program that goes to another site gives the same name there,
+    /// and no other program does. `None`: a random one.
     pub name: Option<String>,
 }
 

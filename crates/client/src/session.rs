@@ -1,4 +1,5 @@
-//! A session with causal keyspaces: what a program has read and written there, at whatever node or site.
+//! A session with causal keyspaces: what a program has read and written there, at whatever node or
+//! site.
 
 use model::Bytes;
 use std::sync::Arc;
@@ -6,14 +7,15 @@ use tokio::sync::{Mutex, MutexGuard};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use wire::grpc::SESSION_KEY;
 
-/// A session. No read in it is answered by a state that lacks what the session has read or written before.
+/// A session. No read in it is answered by a state that lacks what the session has read or written
+/// before.
 ///
 /// It belongs to no client: a program that moves to another site goes on with it there
-/// ([`crate::Keyspace::in_session`]), and a call waits until that site has what the session has seen. Keyspaces
-/// that are not causal ignore it.
+/// ([`crate::Keyspace::in_session`]), and a call waits until that site has what the session has
+/// seen. Keyspaces that are not causal ignore it.
 ///
-/// Calls of a session follow one another, also those of clones: tokens cannot be merged by clients. What may
-/// happen at the same time belongs to sessions of its own.
+/// Calls of a session follow one another, also those of clones: tokens cannot be merged by clients.
+/// What may happen at the same time belongs to sessions of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Session(Arc<Mutex<Bytes>>);
 

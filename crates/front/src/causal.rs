@@ -1,16 +1,18 @@
 //! A client's session with causal keyspaces, as a front keeps it.
 //!
-//! The session is a [`CausalToken`]. It goes with each request of a causal keyspace, and the answer brings it
-//! back with what was read or written on top; so the answer's token covers the request's. Of requests that are
-//! on their way at the same time each begins with the same token, and the session goes on with the maxima of
-//! their answers ([`Answers`]). A request that has failed changes nothing.
+//! The session is a [`CausalToken`]. It goes with each request of a causal keyspace, and the answer
+//! brings it back with what was read or written on top; so the answer's token covers the request's.
+//! Of requests that are on their way at the same time each begins with the same token, and the
+//! session goes on with the maxima of their answers ([`Answers`]). A request that has failed
+//! changes nothing.
 //!
-//! Clients carry tokens sealed ([`server::Handle::seal_session`]). They cannot merge two; attaching one to a
-//! session that has gone on is a merge here, once the site has admitted it.
+//! Clients carry tokens sealed ([`server::Handle::seal_session`]). They cannot merge two; attaching
+//! one to a session that has gone on is a merge here, once the site has admitted it.
 //!
-//! Order within a session: a front sends no read of a causal keyspace before the session's earlier requests are
-//! answered, and writes together only in an order that the log keeps. So no read is answered by a state that
-//! lacks an earlier write, and no later read by an older state than an earlier one.
+//! Order within a session: a front sends no read of a causal keyspace before the session's earlier
+//! requests are answered, and writes together only in an order that the log keeps. So no read is
+//! answered by a state that lacks an earlier write, and no later read by an older state than an
+//! earlier one.
 
 use model::{CausalToken, KeyspaceId, Query, SessionToken};
 use server::{Handle, Outcome, Reply};
@@ -20,7 +22,8 @@ use server::{Handle, Outcome, Reply};
 pub(crate) struct CausalSession(Option<CausalToken>);
 
 impl CausalSession {
-    /// The session of an opened token; `None`: it is none of causal keyspaces, or of a newer version.
+    /// The session of an opened token; `None`: it is none of causal keyspaces, or of a newer
+    /// version.
     pub(crate) fn of(token: &SessionToken) -> Option<CausalSession> {
         Some(CausalSession(Some(CausalToken::decode(token.bytes())?)))
     }
@@ -35,8 +38,9 @@ impl CausalSession {
         self.0.unwrap_or_default().into_session()
     }
 
-    /// Answers a query on this thread, if this node covers what the session has seen. The first read of a
-    /// session asks the site, so that a client which connects again reads what was acknowledged to it.
+    /// Answers a query on this thread, if this node covers what the session has seen. The first
+    /// read of a session asks the site, so that a client which connects again reads what was
+    /// acknowledged to it.
     pub(crate) fn answer_here(
         &mut self,
         handle: &Handle,
@@ -53,8 +57,9 @@ impl CausalSession {
         self.0 = answers.0.or(self.0);
     }
 
-    /// Has seen what another session had, too: these are the answers to its token here. `false`, and nothing is changed, if
-    /// the two have written at different sites: a token names one write, so this session's own has to be admitted here first.
+    /// Has seen what another session had, too: these are the answers to its token here. `false`,
+    /// and nothing is changed, if the two have written at different sites: a token names one write,
+    /// so this session's own has to be admitted here first.
     pub(crate) fn attach(&mut self, answers: &Answers) -> bool {
         let site = |token: Option<CausalToken>| Some(token?.written?.0);
         let (own, other) = (site(self.0), site(answers.0));

@@ -72,8 +72,8 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Distributes connections in turn, without end. A connection that finds no free permit is closed
-    /// at once, which is clearer to its client than silence.
+    /// Distributes connections in turn, without end. A connection that finds no free permit is
+    /// closed at once, which is clearer to its client than silence.
     pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Accepted>>) {
         for worker in workers.iter().cycle() {
             let accepted = loop {

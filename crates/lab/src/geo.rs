@@ -1,8 +1,8 @@
 //! Points on the earth, the metres between them, and a local grid of square zones.
 //!
-//! A city is small: within 100 km the error of treating it as a plane is far below that of a GPS fix,
-//! so the grid uses the equirectangular projection about its origin. Distances use the haversine
-//! formula on a sphere, which is within 0.6 % of the ellipsoid everywhere.
+//! A city is small: within 100 km the error of treating it as a plane is far below that of a GPS
+//! fix, so the grid uses the equirectangular projection about its origin. Distances use the
+//! haversine formula on a sphere, which is within 0.6 % of the ellipsoid everywhere.
 //!
 //! Left out: anything across the antimeridian or at the poles.
 

@@ -1,4 +1,5 @@
-//! When a message that enters a link leaves it. Pure: the caller brings the time and the random numbers.
+//! When a message that enters a link leaves it. Pure: the caller brings the time and the random
+//! numbers.
 //!
 //! A link has three parts, each of which may be absent:
 //!
@@ -141,7 +142,8 @@ impl Pipe {
         Self { busy_until: Duration::ZERO, last_due: opens_at }
     }
 
-    /// When a message of so many bytes that enters at `now` leaves. Times are since any fixed instant.
+    /// When a message of so many bytes that enters at `now` leaves. Times are since any fixed
+    /// instant.
     pub fn due(
         &mut self,
         now: Duration,

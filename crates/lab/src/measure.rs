@@ -2,12 +2,13 @@
 //!
 //! Latencies go into high dynamic range histograms (1 µs to 60 s, three digits), so a percentile is
 //! exact to 0.1 % whatever the load, and memory does not grow with it. The timeline keeps a row of
-//! percentiles a second, also for seconds in which nothing completed: those are the ones to look for.
-//! These are exact to 1 %: each second, a histogram is read and emptied as a whole, and a quiet lab
-//! would spend more time on that than on its sites.
+//! percentiles a second, also for seconds in which nothing completed: those are the ones to look
+//! for. These are exact to 1 %: each second, a histogram is read and emptied as a whole, and a
+//! quiet lab would spend more time on that than on its sites.
 //!
-//! The caller brings the time (since its own start) and decides what an operation's latency is. Times
-//! may come slightly out of order, from several workers; each counts in the second that is open.
+//! The caller brings the time (since its own start) and decides what an operation's latency is.
+//! Times may come slightly out of order, from several workers; each counts in the second that is
+//! open.
 
 use std::time::Duration;
 
@@ -76,7 +77,8 @@ impl Operation {
         self.errors > 0 || !self.latency.is_empty()
     }
 
-    /// The distribution as (latency ms, fraction at or below it), rising, at most a few hundred points.
+    /// The distribution as (latency ms, fraction at or below it), rising, at most a few hundred
+    /// points.
     #[must_use]
     pub fn distribution(&self) -> Vec<(f64, f64)> {
         distribution(&self.latency)

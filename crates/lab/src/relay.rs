@@ -9,14 +9,15 @@
 //! A connection's first bytes come one round trip later than a plain relay's would: the three-way
 //! handshake with the real target is what would have taken that long.
 //!
-//! Bandwidth and loss are the simulation's: both ask the same [`Pipe`] when a message leaves the link, and
-//! here each chunk is a message. A lossy link loses no byte of a connection, it delays them.
+//! Bandwidth and loss are the simulation's: both ask the same [`Pipe`] when a message leaves the
+//! link, and here each chunk is a message. A lossy link loses no byte of a connection, it delays
+//! them.
 //!
-//! The link may change while connections are open (a vehicle drives away). [`Relay::cut`] resets every
-//! connection and refuses new ones until [`Relay::heal`].
+//! The link may change while connections are open (a vehicle drives away). [`Relay::cut`] resets
+//! every connection and refuses new ones until [`Relay::heal`].
 //!
-//! Where several callers at different distances dial one address, [`Relay::open_by_greeting`] gives each
-//! connection a link of its own, by what the caller sends first.
+//! Where several callers at different distances dial one address, [`Relay::open_by_greeting`] gives
+//! each connection a link of its own, by what the caller sends first.
 //!
 //! Left out: delays finer than the runtime's timer, which rounds up to whole milliseconds.
 
@@ -85,7 +86,8 @@ impl Relay {
     }
 
     /// The same, for callers that send first: the first bytes of a connection determine its link,
-    /// for as long as it lasts. `None` asks for more bytes, of which there are [`CHUNK_BYTES`] at most.
+    /// for as long as it lasts. `None` asks for more bytes, of which there are [`CHUNK_BYTES`] at
+    /// most.
     ///
     /// # Errors
     /// No port could be opened.

@@ -1,4 +1,5 @@
-//! Causal keys in virtual time, over the whole of a site: sessions that move, and all that goes wrong meanwhile.
+//! Causal keys in virtual time, over the whole of a site: sessions that move, and all that goes
+//! wrong meanwhile.
 
 use lab::explore::{Totals, one};
 use lab::faults::Kind;

@@ -74,7 +74,8 @@ fn seeds_that_found_something_find_nothing_any_more() {
     }
 }
 
-/// All but the first have found something, some of them with these faults alone: see docs/record.md.
+/// All but the first have found something, some of them with these faults alone: see
+/// docs/record.md.
 #[test]
 fn a_site_that_is_lost_comes_back_as_a_stale_owner_and_nothing_else_is_lost() {
     let world = ready::load("lost-site", None).unwrap();

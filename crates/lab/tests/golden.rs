@@ -1,8 +1,9 @@
-//! Orders of events that break causality if one rule is left out, on the cores as they are: each passes, and fails
-//! with the bug that leaves the rule out.
+//! Orders of events that break causality if one rule is left out, on the cores as they are: each
+//! passes, and fails with the bug that leaves the rule out.
 //!
-//! Three sites, of one node if nothing else is stated: `root` orders, at `a` the client begins, at `c` it must find what it has seen. Links
-//! between sites are cut in one direction to hold up what the rule is about.
+//! Three sites, of one node if nothing else is stated: `root` orders, at `a` the client begins, at
+//! `c` it must find what it has seen. Links between sites are cut in one direction to hold up what
+//! the rule is about.
 
 #[path = "golden/fetched.rs"]
 mod fetched;
@@ -270,8 +271,8 @@ fn expect(found: &Found, allowed: &[Found], what: &str) -> Result<(), String> {
     }
 }
 
-/// The highest position that a session has seen is of the target's own write. That does not mean that the target
-/// has what lies before it.
+/// The highest position that a session has seen is of the target's own write. That does not mean
+/// that the target has what lies before it.
 #[test]
 fn a_sites_own_write_does_not_show_that_it_has_what_came_before() {
     golden(
@@ -365,8 +366,8 @@ fn an_absent_key_has_a_position() {
     );
 }
 
-/// The root's time removes a key, at a place of the order: no site shows less before it has that place, and no write
-/// behind it is undone.
+/// The root's time removes a key, at a place of the order: no site shows less before it has that
+/// place, and no write behind it is undone.
 #[test]
 fn a_key_expires_where_the_order_says_so() {
     golden(
@@ -396,8 +397,8 @@ fn a_key_expires_where_the_order_says_so() {
     );
 }
 
-/// A clear removes what the root has ordered before it, and what its session has written; at a site that was cut off
-/// nothing that came behind it.
+/// A clear removes what the root has ordered before it, and what its session has written; at a site
+/// that was cut off nothing that came behind it.
 #[test]
 fn a_clear_has_one_place_for_all_sites() {
     golden(
@@ -457,7 +458,8 @@ fn a_keyspace_does_not_overtake_another() {
     );
 }
 
-/// The root has the content of what it has ordered, whatever becomes of the site that it comes from.
+/// The root has the content of what it has ordered, whatever becomes of the site that it comes
+/// from.
 #[test]
 fn what_is_ordered_has_its_content_at_the_root() {
     golden(
@@ -513,7 +515,8 @@ fn a_node_without_a_state_does_not_admit_a_session() {
     );
 }
 
-/// What is ordered and not at the standby yet is shown to no client. So it is nothing that is lost with the root.
+/// What is ordered and not at the standby yet is shown to no client. So it is nothing that is lost
+/// with the root.
 #[test]
 fn a_lost_root_takes_nothing_along_that_was_seen() {
     golden(
@@ -637,7 +640,8 @@ fn a_restored_root_orders_nothing_under_positions_that_others_have() {
     );
 }
 
-/// A site that is restored from a backup gets its own later writes from the order, and gives no revision again.
+/// A site that is restored from a backup gets its own later writes from the order, and gives no
+/// revision again.
 #[test]
 fn a_restored_site_has_its_own_later_writes_from_the_order() {
     golden(

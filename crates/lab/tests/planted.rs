@@ -5,8 +5,8 @@ use lab::explore::{one, shrink};
 use lab::run::{Bug, Options};
 use lab::world::ready;
 
-/// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds it may take. With
-/// a change of what a world draws another seed comes first: move the row there.
+/// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds
+/// it may take. With a change of what a world draws another seed comes first: move the row there.
 const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::SkipSync, "one-site", 6, 10),
     (Bug::AnswerBeforeSync, "witness", 9, 100),
@@ -63,16 +63,19 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
 
 /// No world finds them within hundreds of seeds; other tests do.
 const SCRIPTED: [Bug; 25] = [
-    // The leader's disk has to be lost within the moment in which it alone has the entry committed: `protocol/tests/site/voters.rs`.
+    // The leader's disk has to be lost within the moment in which it alone has the entry committed:
+    // `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
     // A write that is sent to two sites: `golden/retries.rs`.
     Bug::RetryForgotten,
     Bug::RetryUnmatched,
-    // A node that is cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
+    // A node that is cut off from its own site and not from the lost one:
+    // `protocol/tests/site/forwards.rs`.
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,
-    // The moment has to come between an order at the root and its import: `site::machine::tests::causal_expiry`.
+    // The moment has to come between an order at the root and its import:
+    // `site::machine::tests::causal_expiry`.
     Bug::ExpireUnseen,
     // 20 seeds of `causal` do not find it: `golden.rs` does.
     Bug::AbsenceUnseen,
@@ -80,7 +83,8 @@ const SCRIPTED: [Bug; 25] = [
     Bug::ReleasedEarly,
     Bug::ResolvedUnreleased,
     Bug::ClearedUnreleased,
-    // Changes of the registry that come late: `protocol::causal::exhaustive_standby` searches all of them.
+    // Changes of the registry that come late: `protocol::causal::exhaustive_standby` searches all
+    // of them.
     Bug::InSyncEarly,
     Bug::FrozenImports,
     // No world restores sites from backup files: `golden.rs`.
@@ -100,7 +104,8 @@ const SCRIPTED: [Bug; 25] = [
     Bug::AnswersUnfetched,
     // A mirror has to lag by thousands of changes: `site::machine::tests::loans_sent`.
     Bug::RowsAhead,
-    // What is where it may not be goes home within a second or two: `site::machine::tests::placements`.
+    // What is where it may not be goes home within a second or two:
+    // `site::machine::tests::placements`.
     Bug::RulesAtDecision,
 ];
 

@@ -1,4 +1,5 @@
-//! Seeds of the worlds that `explore` tries by default, with all their faults: no promise is broken.
+//! Seeds of the worlds that `explore` tries by default, with all their faults: no promise is
+//! broken.
 //!
 //! `PORTOLAN_SEEDS=200` runs so many of each world, `PORTOLAN_SEEDS_FROM=1000` begins there. For
 //! hours of it there is `portolan lab explore`.

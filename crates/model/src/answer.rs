@@ -7,13 +7,14 @@ use crate::{
     SlotEpochs, Taken,
 };
 
-/// The answer to a request. Which variant belongs to which request is stated at each [`crate::Query`]
-/// and each [`crate::Write`].
+/// The answer to a request. Which variant belongs to which request is stated at each
+/// [`crate::Query`] and each [`crate::Write`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Done; the revision it was done at.
     Done(Revision),
-    /// A causal keyspace is cleared, or a retried write was made, at this place of its region's order.
+    /// A causal keyspace is cleared, or a retried write was made, at this place of its region's
+    /// order.
     Placed(Position),
     /// A string with its version, or none.
     Value(Option<Versioned>),
@@ -176,7 +177,8 @@ pub enum Expiring {
     Absent,
     /// It does not.
     Never,
-    /// At this log time (milliseconds since 1970): what a state contains, and what earlier versions answered.
+    /// At this log time (milliseconds since 1970): what a state contains, and what earlier versions
+    /// answered.
     AtMs(u64),
     /// As the leader there sends it to other sites, which may have other clocks.
     At {

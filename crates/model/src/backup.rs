@@ -60,9 +60,10 @@ impl Registry {
         self.failovers.is_away(site)
     }
 
-    /// A lost site stays while sites that its last failover did not ask may have its slots: once it is gone no failover
-    /// of it can take them. It goes before those that are lost themselves if one of them has to wait for another failover,
-    /// too: that one asks all that are left, and takes what no site owns.
+    /// A lost site stays while sites that its last failover did not ask may have its slots: once it
+    /// is gone no failover of it can take them. It goes before those that are lost themselves if
+    /// one of them has to wait for another failover, too: that one asks all that are left, and
+    /// takes what no site owns.
     pub(crate) fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
         let last_of = |lost| self.failovers.last_decided(lost);
         let (Some(last), Some(lost)) = (last_of(id), self.site(id)) else { return Ok(()) };
@@ -159,8 +160,9 @@ impl Loss {
     }
 }
 
-/// How far the registry's version and the revision are moved on when a lost site's slots are taken: further than the
-/// lost site, and the sites that could not be asked, can have moved them on unseen.
+/// How far the registry's version and the revision are moved on when a lost site's slots are taken:
+/// further than the lost site, and the sites that could not be asked, can have moved them on
+/// unseen.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 /// How far the ids of sites and keyspaces are moved on when the right to give them was lost.
 pub const IDS_SKIPPED: u32 = 1 << 10;

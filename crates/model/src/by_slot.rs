@@ -8,9 +8,9 @@ const ROOM_SLOTS: u16 = 128;
 
 /// A map from slots to values, ascending by slot.
 ///
-/// Neighbours mostly have equal values, as they move together. So it holds runs of equal values, in rooms
-/// of 128 neighbouring slots: what it takes depends on how many runs there are and not on how many slots,
-/// and a change moves no more than a room, however the values differ.
+/// Neighbours mostly have equal values, as they move together. So it holds runs of equal values, in
+/// rooms of 128 neighbouring slots: what it takes depends on how many runs there are and not on how
+/// many slots, and a change moves no more than a room, however the values differ.
 #[derive(Clone)]
 pub struct BySlot<T> {
     /// Empty, or one a neighbourhood; in each, runs in order, of which no two that touch are equal.

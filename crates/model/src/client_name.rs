@@ -1,9 +1,10 @@
 //! By what a client is known at every site: its user, and the name that it gives itself.
 
-/// Hashes of the name of a client and of the user that it has logged in as, for those that count accesses.
+/// Hashes of the name of a client and of the user that it has logged in as, for those that count
+/// accesses.
 ///
-/// The same client has the same at all sites. Names are not secret, and where there are no users a client may take
-/// any; one of a user is never equal to one of another user (but for one in 2^32).
+/// The same client has the same at all sites. Names are not secret, and where there are no users a
+/// client may take any; one of a user is never equal to one of another user (but for one in 2^32).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName {
     /// The user; 0: there are no users.

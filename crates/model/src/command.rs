@@ -1,7 +1,8 @@
 //! What enters the log: everything that must survive.
 //!
-//! The machine's own commands are here, those of the deployment and of each mode in a file of their own. A
-//! family has three things beside its enum: what a command's [`Properties`] are, and how traces write it.
+//! The machine's own commands are here, those of the deployment and of each mode in a file of their
+//! own. A family has three things beside its enum: what a command's [`Properties`] are, and how
+//! traces write it.
 
 #![expect(
     missing_docs,
@@ -46,8 +47,8 @@ pub enum Command {
         /// For transactions that may be sent again.
         request: Option<RequestId>,
     },
-    /// Removes every key of every keyspace (FLUSHALL), but of causal ones: [`Write::Clear`] clears each of those. The
-    /// keyspaces stay.
+    /// Removes every key of every keyspace (FLUSHALL), but of causal ones: [`Write::Clear`] clears
+    /// each of those. The keyspaces stay.
     ClearAll,
     /// Makes a keyspace. Its id is the next free one. [`crate::Answer::Keyspace`].
     CreateKeyspace(KeyspaceSpec),
@@ -211,7 +212,8 @@ pub enum Write {
     /// Sets or clears a key's expiry. A moment that has passed deletes the key.
     /// [`crate::Answer::Flag`]: whether something was changed.
     SetExpiry { key: Bytes, expiry: Expiry, condition: ExpiryCondition },
-    /// Sets fields of a hash, which is made if absent. [`crate::Answer::Integer`]: how many are new.
+    /// Sets fields of a hash, which is made if absent. [`crate::Answer::Integer`]: how many are
+    /// new.
     HashSet { key: Bytes, fields: Vec<(Bytes, Bytes)> },
     /// Sets a field if it is absent. [`crate::Answer::Flag`].
     HashSetIfAbsent { key: Bytes, field: Bytes, value: Bytes },
@@ -219,7 +221,8 @@ pub enum Write {
     HashDelete { key: Bytes, fields: Vec<Bytes> },
     /// Adds to a field that holds a decimal i64 (absent counts as 0). [`crate::Answer::Integer`].
     HashAdd { key: Bytes, field: Bytes, delta: i64 },
-    /// Removes every key of the keyspace. [`crate::Answer::Done`]. Of a causal keyspace the region's root does it.
+    /// Removes every key of the keyspace. [`crate::Answer::Done`]. Of a causal keyspace the
+    /// region's root does it.
     Clear,
     /// Removes every key of every keyspace of the site, as a step of a transaction.
     /// [`crate::Answer::Done`].
@@ -323,7 +326,7 @@ pub enum Step {
     Read(Query),
     /// A write.
     Write(Write),
-    /// [`Query::Count`] or [`Query::Scan`] of a keyspace that need not be the transaction's: what the
-    /// site that does it holds of it.
+    /// [`Query::Count`] or [`Query::Scan`] of a keyspace that need not be the transaction's: what
+    /// the site that does it holds of it.
     ReadIn { keyspace: KeyspaceId, query: Query },
 }

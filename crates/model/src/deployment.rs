@@ -36,7 +36,8 @@ pub struct Registry {
     pub changes: u64,
     /// The sites that hold it.
     pub registrars: Registrars,
-    /// What came of the latest changes, oldest first, so that one that is asked for again is done once.
+    /// What came of the latest changes, oldest first, so that one that is asked for again is done
+    /// once.
     pub outcomes: Vec<Remembered>,
     /// What terms that began with a recovery went on from: the last ones, in order.
     pub began: Vec<TermBegan>,
@@ -52,10 +53,11 @@ pub struct Registry {
     pub backups: Backups,
     /// The failovers that matter.
     pub failovers: Failovers,
-    /// Sites that joined beyond the end of a term and have handed that in since, ordered by id. One of them
-    /// that is not listed has left.
+    /// Sites that joined beyond the end of a term and have handed that in since, ordered by id. One
+    /// of them that is not listed has left.
     pub handed_in: Vec<SiteId>,
-    /// The regions of causal keyspaces, ordered by id: none before there is one, then one of each name that a site that stays has.
+    /// The regions of causal keyspaces, ordered by id: none before there is one, then one of each
+    /// name that a site that stays has.
     pub regions: Vec<Region>,
     /// Groups that stay at one site, ordered; at most [`crate::limits::PINS_MAX`].
     pub pins: Vec<Pin>,
@@ -98,14 +100,16 @@ pub struct SiteEntry {
     pub leaving: bool,
     /// What it can fail together with: sites of one name. `None`: it fails alone.
     pub failure_domain: Option<SiteName>,
-    /// The region that it is of, from when it joins: sites of one name. `None`: that of the sites that name none.
+    /// The region that it is of, from when it joins: sites of one name. `None`: that of the sites
+    /// that name none.
     pub region: Option<SiteName>,
     /// Its nodes, ordered by id.
     pub nodes: Vec<NodeEntry>,
 }
 
 impl SiteEntry {
-    /// A site that stays, with one share of the slots, a failure domain of its own, no region and no nodes yet.
+    /// A site that stays, with one share of the slots, a failure domain of its own, no region and
+    /// no nodes yet.
     pub fn new(id: SiteId, name: SiteName) -> SiteEntry {
         let (incarnation, capacity_percent) = (u64::from(id.0), 100);
         let (leaving, failure_domain, region, nodes) = (false, None, None, Vec::new());
@@ -121,8 +125,8 @@ impl SiteEntry {
         }
     }
 
-    /// The failure domain of a site that one of its nodes states. A node that states none leaves what is known; the name
-    /// `none` states that the site fails alone.
+    /// The failure domain of a site that one of its nodes states. A node that states none leaves
+    /// what is known; the name `none` states that the site fails alone.
     pub fn domain(stated: Option<&SiteName>, known: Option<&SiteName>) -> Option<SiteName> {
         stated.or(known).filter(|name| name.as_str() != "none").cloned()
     }

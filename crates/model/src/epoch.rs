@@ -98,8 +98,8 @@ impl SlotCopy {
         SlotCopy { tag: Tag::retained(epoch), origin: owner, position: SlotCopy::WHOLE }
     }
 
-    /// Of two copies of a slot the higher one has all that the other one has. A later generation is not
-    /// further by itself: its owner may feed an earlier one beside it.
+    /// Of two copies of a slot the higher one has all that the other one has. A later generation is
+    /// not further by itself: its owner may feed an earlier one beside it.
     pub fn order(&self) -> (Epoch, u64, u64) {
         (self.tag.epoch, self.position, self.tag.generation)
     }

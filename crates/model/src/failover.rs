@@ -67,8 +67,8 @@ pub struct Failovers {
     pub open: Option<OpenFailover>,
     /// Decided failovers that some listed site may not have yet, in order of their decisions.
     pub decided: Vec<DecidedFailover>,
-    /// The version that decided the last failover of a site, of each that had one while groups could be lent: a
-    /// loan of before is void, however late it is heard of.
+    /// The version that decided the last failover of a site, of each that had one while groups
+    /// could be lent: a loan of before is void, however late it is heard of.
     pub last: Vec<(SiteId, Ballot)>,
 }
 
@@ -113,9 +113,9 @@ impl Failovers {
         }
     }
 
-    /// Decides the open failover at this version. Returns whether it was open. With nothing to take it is a
-    /// decision all the same, if it is the first: the site counts as lost; or if it has asked sites that the last one
-    /// had not: the site may be removed.
+    /// Decides the open failover at this version. Returns whether it was open. With nothing to take
+    /// it is a decision all the same, if it is the first: the site counts as lost; or if it has
+    /// asked sites that the last one had not: the site may be removed.
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;

@@ -57,8 +57,8 @@ pub enum Failure {
         /// Where a client of the Redis Cluster protocol finds its owner.
         address: String,
     },
-    /// The key's group is lent to another site, and the client asked for its name rather than an answer. Others of its
-    /// slot are not.
+    /// The key's group is lent to another site, and the client asked for its name rather than an
+    /// answer. Others of its slot are not.
     #[error("the key of slot {slot} is served at {address} for now")]
     Ask {
         /// The key's slot.

@@ -1,8 +1,9 @@
-//! Redis's globs: `*` any bytes, `?` one byte, `[a-z]` and `[^a-z]` one of a class, `\x` the byte x.
+//! Redis's globs: `*` any bytes, `?` one byte, `[a-z]` and `[^a-z]` one of a class, `\x` the byte
+//! x.
 //!
 //! The corner cases are Redis's (its `stringmatchlen`), because clients have come to rely on them:
-//! a class that is not closed ends with the pattern, `[z-a]` is `[a-z]`, a backslash at the very end
-//! stands for itself, and there is no way to escape inside a class but a backslash.
+//! a class that is not closed ends with the pattern, `[z-a]` is `[a-z]`, a backslash at the very
+//! end stands for itself, and there is no way to escape inside a class but a backslash.
 //!
 //! Where Redis goes back to try another length for every star, this goes back to the last star
 //! only. The outcome is the same, as what a star may skip the next one may skip too, and a hostile

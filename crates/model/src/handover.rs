@@ -64,7 +64,8 @@ pub enum DestinationStep {
         slots: SlotEpochs,
         /// The source has no move open with a lower number.
         open_from: u64,
-        /// An operator asked for it: the slots stay at their destination, whatever their preferred owner.
+        /// An operator asked for it: the slots stay at their destination, whatever their preferred
+        /// owner.
         pinned: bool,
     },
     /// A chunk of what the slots hold.
@@ -81,17 +82,18 @@ pub enum DestinationStep {
     Install {
         /// The number after that of the last chunk.
         chunks: u64,
-        /// The source's revision; the destination's never lies behind it from here on, so that no two
-        /// versions of a key bear one number.
+        /// The source's revision; the destination's never lies behind it from here on, so that no
+        /// two versions of a key bear one number.
         revision: Revision,
     },
     /// The move is off, for ever: what came of it is thrown away and it will never be installed.
     Refuse,
-    /// The same, without a request of the source: it may have taken the slots back before it froze them, and
-    /// given them to another site at the epoch of this move. So nothing is recorded of their owner.
+    /// The same, without a request of the source: it may have taken the slots back before it froze
+    /// them, and given them to another site at the epoch of this move. So nothing is recorded of
+    /// their owner.
     Decline,
-    /// Copies are going to come, from a site that leaves: chunks bring them, as with a move. Whatever else it
-    /// began so is thrown away.
+    /// Copies are going to come, from a site that leaves: chunks bring them, as with a move.
+    /// Whatever else it began so is thrown away.
     BeginCopies(SlotSet),
     /// That was all: they are the destination's, where it has nothing better.
     TakeCopies {
@@ -132,8 +134,8 @@ pub enum StagedItem {
         /// Which key.
         key: Bytes,
     },
-    /// The keyspace was cleared: nothing of it is there but what follows. (Of mirrors; no slots move
-    /// while a keyspace is cleared.)
+    /// The keyspace was cleared: nothing of it is there but what follows. (Of mirrors; no slots
+    /// move while a keyspace is cleared.)
     Cleared {
         /// Which.
         keyspace: KeyspaceId,
@@ -171,7 +173,8 @@ pub enum StagedItem {
         /// How many keys of it the slot's records have.
         keys: u64,
     },
-    /// The count of loans in the slot's records. The [`StagedItem::Lent`] of the slot that follow are all there are.
+    /// The count of loans in the slot's records. The [`StagedItem::Lent`] of the slot that follow
+    /// are all there are.
     Loans {
         /// The slot.
         slot: Slot,

@@ -35,7 +35,8 @@ pub enum Placement {
     /// The hash of the key, and nothing else is looked at.
     #[default]
     Off,
-    /// The hash of the key; owners count accesses and report which moves would bring keys to their users.
+    /// The hash of the key; owners count accesses and report which moves would bring keys to their
+    /// users.
     Advise,
     /// The users: where they are.
     Adaptive,
@@ -44,10 +45,12 @@ pub enum Placement {
 /// What a causal keyspace does with writes that depend on the value that they overwrite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rmw {
-    /// It refuses them: two sites could carry them out at the same time, and one of the results would be lost.
+    /// It refuses them: two sites could carry them out at the same time, and one of the results
+    /// would be lost.
     #[default]
     Refuse,
-    /// The site that is asked carries them out by what it shows. The result is an assignment as any other.
+    /// The site that is asked carries them out by what it shows. The result is an assignment as any
+    /// other.
     Local,
 }
 
@@ -59,9 +62,11 @@ pub enum Miss {
     Forward,
     /// It refuses it.
     Refuse,
-    /// It gets the keys that are asked for from the root, and holds them from then on: as many as fit.
+    /// It gets the keys that are asked for from the root, and holds them from then on: as many as
+    /// fit.
     Fetch {
-        /// Bytes of keys and what they hold that a site which is not named holds of the keyspace, about.
+        /// Bytes of keys and what they hold that a site which is not named holds of the keyspace,
+        /// about.
         held_bytes_max: u64,
     },
 }
@@ -80,8 +85,8 @@ pub struct KeyspaceSpec {
     pub scope: Scope,
     /// Meaningful with [`Scope::Global`] only.
     pub placement: Placement,
-    /// It was adaptive before its placement was changed: groups of it may still be at other sites. It stays so
-    /// until the keyspace is dropped, and no user states it.
+    /// It was adaptive before its placement was changed: groups of it may still be at other sites.
+    /// It stays so until the keyspace is dropped, and no user states it.
     pub was_adaptive: bool,
     /// Linearizable reads may trust the leader's lease instead of asking a quorum: one round trip
     /// less, correct only while clocks run at rates within the margin stated in the guide.
@@ -90,15 +95,16 @@ pub struct KeyspaceSpec {
     pub cache: Cache,
     /// With [`Consistency::Causal`] only: others always carry such writes out, atomically.
     pub rmw: Rmw,
-    /// With [`Consistency::Causal`] only: the sites that hold it. Empty: all, also those that join later.
+    /// With [`Consistency::Causal`] only: the sites that hold it. Empty: all, also those that join
+    /// later.
     pub sites: Vec<SiteId>,
     /// What the other sites do with requests.
     pub miss: Miss,
-    /// Where groups follow their users only: the sites that they may be lent to, ordered. Empty: all. A group's home may
-    /// always have it.
+    /// Where groups follow their users only: the sites that they may be lent to, ordered. Empty:
+    /// all. A group's home may always have it.
     pub lend_to: Vec<SiteId>,
-    /// Where groups follow their users only: what a millisecond of these users counts against those of other keyspaces
-    /// when more is to move than may, 1 to [`limits::PRIORITY_MAX`].
+    /// Where groups follow their users only: what a millisecond of these users counts against those
+    /// of other keyspaces when more is to move than may, 1 to [`limits::PRIORITY_MAX`].
     pub priority: u16,
 }
 

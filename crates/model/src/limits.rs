@@ -71,13 +71,16 @@ pub const MOVE_CHUNK_BYTES_MAX: usize = 256 << 10;
 pub const MOVE_CHUNKS_INFLIGHT_MAX: usize = 16;
 /// Groups of one command that lends them, offers them, reports them or gives them back.
 pub const LOANS_PER_COMMAND_MAX: usize = 256;
-/// Bytes of the groups of one such command (the group that exceeds the limit ends it). A larger group is not lent.
+/// Bytes of the groups of one such command (the group that exceeds the limit ends it). A larger
+/// group is not lent.
 pub const LOANS_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a lent group: a write that would take it beyond sends it home first.
 pub const LOAN_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of remembered answers of a slot beyond which no group of it is lent: each goes along with the group.
+/// Bytes of remembered answers of a slot beyond which no group of it is lent: each goes along with
+/// the group.
 pub const LOAN_ANSWERS_BYTES_MAX: usize = 8 << 20;
-/// Bytes of remembered answers of a borrowed group: it goes home before a write that would take it beyond.
+/// Bytes of remembered answers of a borrowed group: it goes home before a write that would take it
+/// beyond.
 pub const PART_ANSWERS_BYTES_MAX: usize = 2 * LOAN_ANSWERS_BYTES_MAX;
 /// What a remembered answer takes in a message beside its content.
 pub const ANSWER_SENT_BYTES: usize = 48;
@@ -87,7 +90,8 @@ pub const LOANS_TAG_BYTES_MAX: usize = 128;
 pub const LOANS_KEYS_EXAMINED_MAX: u64 = 65_536;
 /// Groups that a site borrows, or remembers to have borrowed.
 pub const LOANS_MAX: usize = 1 << 18;
-/// Bytes of lent groups whose copies stay when their keyspace is cleared: the mirror gets all of them at once.
+/// Bytes of lent groups whose copies stay when their keyspace is cleared: the mirror gets all of
+/// them at once.
 pub const LENT_BYTES_CLEARED_MAX: usize = 4 << 20;
 /// Borrowers of groups that a node remembers, so that requests go there at once.
 pub const BORROWERS_KNOWN_MAX: usize = 65_536;
@@ -103,7 +107,8 @@ pub const PINS_MAX: usize = 1_024;
 
 /// The name that a client gives itself.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
-/// Accesses that a node has noted and not counted: about a second of them. Past it they are dropped.
+/// Accesses that a node has noted and not counted: about a second of them. Past it they are
+/// dropped.
 pub const ACCESSES_NOTED_MAX: usize = 1 << 17;
 /// Groups of which a site's leader keeps a profile, 64 bytes each; those used least count by slot.
 pub const PROFILES_MAX: usize = 1 << 18;
@@ -122,31 +127,33 @@ pub const SKETCH_KEYS_MAX: usize = 65_536;
 /// Buckets of a distribution of latencies; beyond that the lowest are put together.
 pub const SKETCH_BUCKETS_MAX: usize = 256;
 
-/// Bytes of a site's writes to causal keyspaces that have no place in the region's order; past it such
-/// writes are refused.
+/// Bytes of a site's writes to causal keyspaces that have no place in the region's order; past it
+/// such writes are refused.
 pub const CAUSAL_UNORDERED_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of a site's own writes that it keeps beside its keys although it has imported their places, the newest: if the root
-/// is lost with these places, they get others.
+/// Bytes of a site's own writes that it keeps beside its keys although it has imported their
+/// places, the newest: if the root is lost with these places, they get others.
 pub const CAUSAL_OWN_KEPT_BYTES_MAX: u64 = 32 << 20;
-/// Bytes of the region's order that its root keeps for sites that have not imported it; past it nothing
-/// more is ordered.
+/// Bytes of the region's order that its root keeps for sites that have not imported it; past it
+/// nothing more is ordered.
 pub const CAUSAL_ORDER_BYTES_MAX: u64 = 1 << 30;
-/// Of a region beside others: bytes of the order that its sites keep until all regions have taken it; past it none of its own
-/// writes is ordered. For less than the minimum alone the root sets no clock.
+/// Of a region beside others: bytes of the order that its sites keep until all regions have taken
+/// it; past it none of its own writes is ordered. For less than the minimum alone the root sets no
+/// clock.
 pub const CAUSAL_BRIDGED_BYTES_MAX: u64 = 128 << 20;
 /// See [`CAUSAL_BRIDGED_BYTES_MAX`].
 pub const CAUSAL_BRIDGED_BYTES_MIN: u64 = 64 << 10;
-/// Bytes of the region's order that its root keeps for sites that are away; past it the order is trimmed, and
-/// such a site gets its keys anew.
+/// Bytes of the region's order that its root keeps for sites that are away; past it the order is
+/// trimmed, and such a site gets its keys anew.
 pub const CAUSAL_ORDER_KEPT_BYTES_MAX: u64 = 512 << 20;
-/// Entries of the order that one command trims; writes with a position that a command of a resync drops.
+/// Entries of the order that one command trims; writes with a position that a command of a resync
+/// drops.
 pub const CAUSAL_TRIMMED_PER_COMMAND_MAX: usize = 4_096;
 /// Bytes of writes in one offer to the root of a region (the write that exceeds the limit ends it).
 pub const CAUSAL_OFFER_BYTES_MAX: usize = 256 << 10;
 /// Writes of one offer.
 pub const CAUSAL_OFFER_WRITES_MAX: usize = 4_096;
-/// Offers of one site in flight, and messages with places of a root's order to the root of another region: one for each
-/// commit, as they come, over a long way. Past it writes wait for an answer.
+/// Offers of one site in flight, and messages with places of a root's order to the root of another
+/// region: one for each commit, as they come, over a long way. Past it writes wait for an answer.
 pub const CAUSAL_OFFERS_INFLIGHT_MAX: usize = 64;
 /// Of these, so many are sent without a pause.
 pub const CAUSAL_OFFERS_AT_ONCE_MAX: usize = 8;
@@ -156,8 +163,8 @@ pub const CAUSAL_OFFERS_INFLIGHT_BYTES_MAX: usize = 2 << 20;
 pub const CAUSAL_BATCH_PLACES_MAX: usize = 1_024;
 /// Places that a root has sent to one site and that the site has not imported.
 pub const CAUSAL_PLACES_INFLIGHT_MAX: u64 = 16_384;
-/// Bytes of other sites' writes that a site keeps until their places come; past it they are dropped, and
-/// asked for when their turn comes.
+/// Bytes of other sites' writes that a site keeps until their places come; past it they are
+/// dropped, and asked for when their turn comes.
 pub const CAUSAL_PAYLOADS_BYTES_MAX: usize = 64 << 20;
 /// Bytes of writes in one message to a site (the write that exceeds the limit ends it).
 pub const CAUSAL_PAYLOAD_BYTES_MAX: usize = 256 << 10;
@@ -167,8 +174,8 @@ pub const CAUSAL_PULLED_MAX: usize = 1_024;
 pub const CAUSAL_IMPORT_BYTES_MAX: usize = 512 << 10;
 /// Bytes of the order in one chunk of a resync, and of records (what exceeds the limit ends it).
 pub const CAUSAL_RESYNC_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a site's writes without a position that are made again on top of what a resync has brought, by one
-/// command; while there are more it goes on behind the order.
+/// Bytes of a site's writes without a position that are made again on top of what a resync has
+/// brought, by one command; while there are more it goes on behind the order.
 pub const CAUSAL_RESYNC_UNORDERED_BYTES_MAX: u64 = COMMAND_BYTES_MAX as u64;
 /// Requests of sessions that wait in a node until it has what their sessions have seen.
 pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
@@ -176,13 +183,16 @@ pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
 pub const CAUSAL_QUESTIONS_WAITING_MAX: usize = 65_536;
 /// Clears of causal keyspaces whose places are not released, at a node of the root.
 pub const CAUSAL_CLEARS_WAITING_MAX: usize = 1_024;
-/// Of so many numbered writes with a place a site keeps the numbers, and of as many of its own without one.
+/// Of so many numbered writes with a place a site keeps the numbers, and of as many of its own
+/// without one.
 pub const CAUSAL_NUMBERS_KEPT_MAX: usize = 65_536;
-/// Retried writes that some site has not imported, or whose first site has not come back: a resync brings them at once.
+/// Retried writes that some site has not imported, or whose first site has not come back: a resync
+/// brings them at once.
 pub const CAUSAL_RETRIES_OPEN_MAX: usize = 1_024;
 /// Bytes of the keys of a numbered put.
 pub const CAUSAL_NUMBERED_KEYS_BYTES_MAX: usize = 4 << 10;
-/// Bytes that a site holds on demand of one keyspace: what an operator may ask for, and what is meant otherwise.
+/// Bytes that a site holds on demand of one keyspace: what an operator may ask for, and what is
+/// meant otherwise.
 pub const CAUSAL_HELD_BYTES_MIN: u64 = 1 << 10;
 /// See [`CAUSAL_HELD_BYTES_MIN`].
 pub const CAUSAL_HELD_BYTES_MAX: u64 = 1 << 40;
@@ -194,13 +204,15 @@ pub const CAUSAL_HELD_KEYS_MAX: usize = 262_144;
 pub const CAUSAL_HELD_KEY_OVERHEAD_BYTES: u64 = 128;
 /// Keys that one command fetches or evicts, and that a request may wait for.
 pub const CAUSAL_FETCHED_KEYS_MAX: usize = 256;
-/// Bytes of keys and what they hold in one place of the order (what exceeds the limit is left out, but not the first one).
+/// Bytes of keys and what they hold in one place of the order (what exceeds the limit is left out,
+/// but not the first one).
 pub const CAUSAL_FETCHED_BYTES_MAX: usize = CAUSAL_IMPORT_BYTES_MAX;
 /// Fetches of one site in flight.
 pub const CAUSAL_FETCHES_INFLIGHT_MAX: usize = 8;
 /// Keys that a site waits for.
 pub const CAUSAL_WANTS_MAX: usize = 65_536;
-/// Keys of one write whose hashes are beside its place; the content of a write with more is sent to each site.
+/// Keys of one write whose hashes are beside its place; the content of a write with more is sent to
+/// each site.
 pub const CAUSAL_PLACE_HASHES_MAX: usize = 16;
 /// Keys that a root takes one site to hold, to send it writes without being asked.
 pub const CAUSAL_HINTS_MAX: usize = 65_536;
@@ -327,8 +339,8 @@ pub const CLIENTS_REMEMBERED_MAX: usize = 1 << 18;
 /// How long, in log time, an idle client is remembered.
 pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
 
-/// Facts (runs of slots with one owner at one epoch) in one message about the map of slots; what is left
-/// is sent after a later comparison.
+/// Facts (runs of slots with one owner at one epoch) in one message about the map of slots; what is
+/// left is sent after a later comparison.
 pub const MAP_FACTS_PER_MESSAGE_MAX: usize = 4_096;
 /// Facts that wait to be pushed to other sites; what finds no room is found by comparison.
 pub const MAP_UNSENT_MAX: usize = 1_024;

@@ -1,8 +1,9 @@
 //! Groups of keys, and their loans to other sites.
 //!
-//! The owner of a slot can lend a *group* of its keys to another site, which serves it then. The slot
-//! stays the mirror of its lent groups: its records name the borrower, and have a copy of the group.
-//! The rules are in `protocol::global::ownership::lending`; here are the values that they are about.
+//! The owner of a slot can lend a *group* of its keys to another site, which serves it then. The
+//! slot stays the mirror of its lent groups: its records name the borrower, and have a copy of the
+//! group. The rules are in `protocol::global::ownership::lending`; here are the values that they
+//! are about.
 
 use crate::{Ballot, Bytes, Epoch, KeyspaceId, SiteId, Slot, StagedItem, tag};
 
@@ -119,7 +120,8 @@ pub struct LoanReport {
     pub part: LoanPart,
     /// The highest epoch of the slot that the borrower has seen.
     pub slot: Epoch,
-    /// All of the group's records and what clients were answered about it there, if the owner is to take them.
+    /// All of the group's records and what clients were answered about it there, if the owner is to
+    /// take them.
     pub records: Option<Vec<StagedItem>>,
 }
 
@@ -136,7 +138,8 @@ pub struct LoanState {
     pub count: u64,
     /// Whether the row is there, with the loan and the borrower of the report.
     pub stands: bool,
-    /// Of a row that stands: the borrower's revision up to which the slot's records have its writes.
+    /// Of a row that stands: the borrower's revision up to which the slot's records have its
+    /// writes.
     pub fed: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What owners report of the placement of their slots. Numbers are integers, as they travel: rates in accesses
-//! per 1,000 seconds, latencies in microseconds.
+//! What owners report of the placement of their slots. Numbers are integers, as they travel: rates
+//! in accesses per 1,000 seconds, latencies in microseconds.
 
 use crate::{Bytes, KeyspaceId, SiteId, Slot};
 
@@ -14,8 +14,8 @@ pub struct PlacementExplained {
     pub bytes: u64,
     /// Accesses of the key's group (of its tag, or of the key), by site.
     pub key_users: Vec<(SiteId, u64)>,
-    /// The clients with a name that access the key's group, the most first; empty where they are too many to be counted
-    /// one by one.
+    /// The clients with a name that access the key's group, the most first; empty where they are
+    /// too many to be counted one by one.
     pub key_clients: Vec<PlacementClient>,
     /// Accesses of the whole slot, by site, the most first.
     pub slot_users: Vec<(SiteId, u64)>,
@@ -121,7 +121,8 @@ pub enum PlacementReason {
     },
 }
 
-/// Where a group is that may be lent. `placed` is about the group; its owner is the site that serves the group.
+/// Where a group is that may be lent. `placed` is about the group; its owner is the site that
+/// serves the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupExplained {
     /// As of a slot.
@@ -141,8 +142,8 @@ pub struct LoansLedger {
     pub borrowed: Vec<BorrowedGroup>,
     /// How many they are.
     pub borrowed_count: u64,
-    /// The last windows, the oldest first: the moves that this site has begun, and what the groups that it has
-    /// borrowed have saved against their homes.
+    /// The last windows, the oldest first: the moves that this site has begun, and what the groups
+    /// that it has borrowed have saved against their homes.
     pub windows: Vec<PlacementWindow>,
 }
 
@@ -211,10 +212,10 @@ pub struct PlacementWindow {
     pub bytes: u64,
     /// What they were expected to save, in microseconds a second.
     pub expected_us_per_s: u64,
-    /// What the moves of this and of earlier windows would have saved in it, in microseconds. Negative: users
-    /// would have waited longer.
+    /// What the moves of this and of earlier windows would have saved in it, in microseconds.
+    /// Negative: users would have waited longer.
     pub saved_us: i64,
-    /// How long users have waited for what was on its way, or would have, in microseconds: an estimate, by the
-    /// rate of each group and a pause of 50 ms.
+    /// How long users have waited for what was on its way, or would have, in microseconds: an
+    /// estimate, by the rate of each group and a pause of 50 ms.
     pub paused_us: u64,
 }

@@ -15,7 +15,8 @@ pub enum Query {
     /// The values of several keys at one moment; a key that holds no string counts as absent, as
     /// in Redis. [`crate::Answer::Values`].
     GetMany { keys: Vec<Bytes> },
-    /// How many of the keys exist, each counted as often as it is named. [`crate::Answer::Integer`].
+    /// How many of the keys exist, each counted as often as it is named.
+    /// [`crate::Answer::Integer`].
     Exists { keys: Vec<Bytes> },
     /// When a key expires. [`crate::Answer::Expiry`].
     Expiry { key: Bytes },

@@ -6,10 +6,10 @@
 //! unchanged.
 //!
 //! The value that the new term continues from need not have been chosen: only one of the sites that
-//! answer may have accepted it, and the excluded sites may have chosen another one, in which the same
-//! id is assigned to another site. So the new term also lacks sites and keyspaces that its proposer
-//! does not have in a chosen value. A site that has them in its copy keeps them, as if it had been
-//! excluded; they were chosen, so their ids are in use once.
+//! answer may have accepted it, and the excluded sites may have chosen another one, in which the
+//! same id is assigned to another site. So the new term also lacks sites and keyspaces that its
+//! proposer does not have in a chosen value. A site that has them in its copy keeps them, as if it
+//! had been excluded; they were chosen, so their ids are in use once.
 
 use crate::{
     BackupChoice, Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId,
@@ -49,9 +49,9 @@ const SITES_BITS: u32 = 12;
 /// Terms with higher numbers have no blocks of their own.
 const NUMBER_MAX: u32 = 510;
 
-/// The first id of a term's block. Each number and recovering site has a block of its own, whichever
-/// recoveries went before, as long as the site has one of the lower ids: it joined before the first
-/// recovery. A site that joined later has a block by a hash of its id.
+/// The first id of a term's block. Each number and recovering site has a block of its own,
+/// whichever recoveries went before, as long as the site has one of the lower ids: it joined before
+/// the first recovery. A site that joined later has a block by a hash of its id.
 fn block(term: Term) -> u32 {
     let low = 1 << SITES_BITS;
     let place = match term.site.0 {
@@ -62,8 +62,8 @@ fn block(term: Term) -> u32 {
 }
 
 impl TermBegan {
-    /// The first ids of a site and of a keyspace that the term assigns which began so. `end`: the ids
-    /// that come next when it ends, or now.
+    /// The first ids of a site and of a keyspace that the term assigns which began so. `end`: the
+    /// ids that come next when it ends, or now.
     fn first(&self, term: Term, end: (u32, u32)) -> (u32, u32) {
         if let Some(ids) = &self.ids {
             return (ids.site_first, ids.keyspace_first);
@@ -87,7 +87,8 @@ pub struct Retained {
     pub keyspaces: Vec<Keyspace>,
     /// Failovers that were decided.
     pub failovers: Vec<DecidedFailover>,
-    /// The backups that were chosen for the sites that joined, and those that are one of these sites.
+    /// The backups that were chosen for the sites that joined, and those that are one of these
+    /// sites.
     pub choices: Vec<(SiteId, BackupChoice)>,
 }
 
@@ -105,8 +106,8 @@ impl Retained {
 }
 
 impl Registry {
-    /// Continues in the term of this version. `known` is the newest copy of its proposer: chosen, in
-    /// contrast to `self`.
+    /// Continues in the term of this version. `known` is the newest copy of its proposer: chosen,
+    /// in contrast to `self`.
     pub fn recover(&mut self, version: Ballot, known: &Registry) {
         self.failovers.open = None;
         let after = self.version;
@@ -149,8 +150,8 @@ impl Registry {
         self.changes += u64::from(IDS_SKIPPED);
     }
 
-    /// Whether a site was listed and has left for good. One that joined beyond the end of a term and has not
-    /// handed that in does not count: it is listed again when it does.
+    /// Whether a site was listed and has left for good. One that joined beyond the end of a term
+    /// and has not handed that in does not count: it is listed again when it does.
     pub fn has_left(&self, site: SiteId) -> bool {
         let skipped =
             self.begun().any(|(began, _, (first, _))| (began.site_next..first).contains(&site.0));
@@ -199,8 +200,8 @@ impl Registry {
         };
         kept.keyspaces.extend(self.keyspaces.iter().filter(made).cloned());
         if is_beyond {
-            // Also earlier ones that `next` lacks: another recovery may have gone on from a value that was
-            // accepted and not chosen, which the end of the term does not contain.
+            // Also earlier ones that `next` lacks: another recovery may have gone on from a value
+            // that was accepted and not chosen, which the end of the term does not contain.
             kept.failovers.extend(self.failovers.decided.iter().cloned());
         }
         self.dedup(kept);
@@ -234,8 +235,8 @@ impl Registry {
         kept.choices.dedup_by_key(|(of, _)| *of);
     }
 
-    /// Removes from `kept` what the registry has, or has had, and keyspaces with a name that another one
-    /// uses.
+    /// Removes from `kept` what the registry has, or has had, and keyspaces with a name that
+    /// another one uses.
     pub fn has_kept(&self, kept: &mut Retained) {
         kept.joins.retain(|one| !(self.site(one.id).is_some() || self.handed_in.contains(&one.id)));
         let joins = |id: SiteId| kept.joins.iter().any(|one| one.id == id);
@@ -257,8 +258,8 @@ impl Registry {
         });
     }
 
-    /// Adds what another term had and this one lacks. A site with a name that another one has by now is not
-    /// listed, and counts as one that has left.
+    /// Adds what another term had and this one lacks. A site with a name that another one has by
+    /// now is not listed, and counts as one that has left.
     pub fn hand_in(&mut self, kept: &Retained) {
         for joined in &kept.joins {
             if self.site_named(joined.name.as_str()).is_none() {
@@ -590,8 +591,8 @@ mod tests {
             }
             (next.site_next, next.keyspace_next)
         };
-        // Sites 1 and 2 let each other out, as often as they like, and so does a site that joined in one of
-        // their terms.
+        // Sites 1 and 2 let each other out, as often as they like, and so does a site that joined
+        // in one of their terms.
         let late = chain(&[term(1, 1)]).0;
         let chains = [
             vec![term(1, 1)],

@@ -1,9 +1,10 @@
 //! A region: the site that orders its writes, and the site that can take its place.
 //!
-//! The registry states which site is the root, in which epoch, and whether the standby is in sync. Each change of the standby
-//! has the version of the registry that made it ([`Standby::since`]); what the root or the standby asks for names that
-//! version and does nothing under another one. So of a root that goes on without its standby and a standby that takes
-//! the root's place, one has its way, and what is late has none.
+//! The registry states which site is the root, in which epoch, and whether the standby is in sync.
+//! Each change of the standby has the version of the registry that made it ([`Standby::since`]);
+//! what the root or the standby asks for names that version and does nothing under another one. So
+//! of a root that goes on without its standby and a standby that takes the root's place, one has
+//! its way, and what is late has none.
 
 use crate::deployment::described;
 use crate::{
@@ -11,33 +12,37 @@ use crate::{
     limits,
 };
 
-/// A registry that is recovered may have forgotten takeovers. The order goes on so many epochs later. 2^10.
+/// A registry that is recovered may have forgotten takeovers. The order goes on so many epochs
+/// later. 2^10.
 pub const EPOCHS_FORGOTTEN: u16 = 1_024;
 
-/// So many sites of a region that stay hold all causal keyspaces, once a keyspace names its sites: the root, and one that can
-/// take its place.
+/// So many sites of a region that stay hold all causal keyspaces, once a keyspace names its sites:
+/// the root, and one that can take its place.
 pub const REPLICAS_MIN: usize = 2;
 
 /// A region of a deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(pub u16);
 
-/// A root that has given its order to a site, and goes on itself since that is silent, skips the epochs that a
-/// registry may have had and forgotten: that of the site, and those of sites after it. 2^6.
+/// A root that has given its order to a site, and goes on itself since that is silent, skips the
+/// epochs that a registry may have had and forgotten: that of the site, and those of sites after
+/// it. 2^6.
 pub const EPOCHS_SKIPPED: u16 = 64;
 
-/// A region: the sites that name it ([`SiteEntry::region`]), which are those that name the same one as its root. Sites that name
-/// none are one region. Regions are made with the first causal keyspace.
+/// A region: the sites that name it ([`SiteEntry::region`]), which are those that name the same one
+/// as its root. Sites that name none are one region. Regions are made with the first causal
+/// keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// Which one. Another root without the order of the one before is another region.
     pub id: RegionId,
-    /// Of the positions that the root gives. Another site that goes on has the next one, a root that goes on itself
-    /// has one that is [`EPOCHS_SKIPPED`] higher.
+    /// Of the positions that the root gives. Another site that goes on has the next one, a root
+    /// that goes on itself has one that is [`EPOCHS_SKIPPED`] higher.
     pub epoch: u16,
     /// The site that orders.
     pub root: SiteId,
-    /// The last position of the epoch before, which the root goes on from; `None`: the root is the first one.
+    /// The last position of the epoch before, which the root goes on from; `None`: the root is the
+    /// first one.
     pub cut: Option<Position>,
     /// The site that an operator wants as the root.
     pub next: Option<SiteId>,
@@ -49,14 +54,16 @@ pub struct Region {
     pub standby_rule: StandbyRule,
 }
 
-/// A site that has the order as far as it is released, so that it can take the place of a root that is lost.
+/// A site that has the order as far as it is released, so that it can take the place of a root that
+/// is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standby {
     /// The site.
     pub site: SiteId,
     /// Whether nothing is released before it has it: then it may take over.
     pub in_sync: bool,
-    /// The version of the registry that states it. Whatever is asked for under another one is not done.
+    /// The version of the registry that states it. Whatever is asked for under another one is not
+    /// done.
     pub since: Ballot,
 }
 
@@ -86,7 +93,8 @@ pub enum StandbyChoice {
 pub struct Rebuilt {
     /// The first epoch after it: what lies in earlier ones …
     pub until: u16,
-    /// … behind this position is lost: no site that goes on has it. If there were several rebuilds, since the first.
+    /// … behind this position is lost: no site that goes on has it. If there were several rebuilds,
+    /// since the first.
     pub above: Position,
     /// The sites report how far they are, and nothing is ordered until the end is known.
     pub is_open: bool,
@@ -111,21 +119,21 @@ impl Region {
         self.rebuilt.is_some_and(|rebuilt| rebuilt.is_open)
     }
 
-    /// Where the root goes on: what has the order of the epoch before up to its end is here. `None`: at the
-    /// beginning, or it is [not known yet](Self::is_rebuilding).
+    /// Where the root goes on: what has the order of the epoch before up to its end is here.
+    /// `None`: at the beginning, or it is [not known yet](Self::is_rebuilding).
     pub fn begin(&self) -> Option<Position> {
         let cut = self.cut.filter(|_| !self.is_rebuilding());
         cut.map(|cut| Position::new(self.epoch, cut.count()))
     }
 
-    /// Whether a root releases nothing that its standby does not have. `held`: the version under which it has committed to
-    /// that.
+    /// Whether a root releases nothing that its standby does not have. `held`: the version under
+    /// which it has committed to that.
     pub fn holds(&self, held: Option<Ballot>) -> bool {
         self.standby.is_some_and(|standby| standby.in_sync || held == Some(standby.since))
     }
 
-    /// Whether a site takes nothing more of the order, as it is a standby that is to take over. `frozen`: the version under
-    /// which it has committed to that.
+    /// Whether a site takes nothing more of the order, as it is a standby that is to take over.
+    /// `frozen`: the version under which it has committed to that.
     pub fn is_frozen(&self, site: SiteId, frozen: Option<Ballot>) -> bool {
         self.standby.is_some_and(|one| one.site == site && frozen == Some(one.since))
     }
@@ -136,8 +144,9 @@ impl Region {
         standby.filter(|_| self.epoch == epoch && !self.is_rebuilding())
     }
 
-    /// Its standby is in sync, or is not any more; `None`: that was asked for under another version. That it is not may
-    /// be stated twice: what the root has committed to under the version before ends with it.
+    /// Its standby is in sync, or is not any more; `None`: that was asked for under another
+    /// version. That it is not may be stated twice: what the root has committed to under the
+    /// version before ends with it.
     #[must_use]
     pub fn synced(
         &self,
@@ -150,7 +159,8 @@ impl Region {
         Some(Region { standby, ..*self })
     }
 
-    /// The standby is the root, behind its last position; `None`: it is not in sync, or was asked for under another version.
+    /// The standby is the root, behind its last position; `None`: it is not in sync, or was asked
+    /// for under another version.
     #[must_use]
     pub fn taken_over(
         &self,
@@ -159,7 +169,8 @@ impl Region {
         version: Ballot,
     ) -> Option<Region> {
         let standby = self.stands(epoch, since).filter(|standby| standby.in_sync)?;
-        // The lost root may have given its order to a site whose epoch a recovered registry has forgotten.
+        // The lost root may have given its order to a site whose epoch a recovered registry has
+        // forgotten.
         let is_recovered = version.term != Term::default();
         let next = epoch.checked_add(if is_recovered { EPOCHS_SKIPPED } else { 1 })?;
         Some(Region { cut: Some(cut), ..self.of_root(standby.site, next, version) })
@@ -173,8 +184,8 @@ impl Region {
         Some(Region { next: None, rebuilt, ..self.of_root(by, until, version) })
     }
 
-    /// With another root, or the same one in another epoch. A standby that becomes the root has the root before it as
-    /// its standby.
+    /// With another root, or the same one in another epoch. A standby that becomes the root has the
+    /// root before it as its standby.
     #[must_use]
     fn of_root(&self, root: SiteId, epoch: u16, version: Ballot) -> Region {
         let other = |site: SiteId| if site == root { self.root } else { site };
@@ -214,8 +225,8 @@ impl Registry {
         self.staying_of(region).filter(|site| self.holds_all_causal(site.id))
     }
 
-    /// A site stays if no other one of its region could be the root: what others lack of causal keyspaces would go with it. So
-    /// does the last one of a region beside others.
+    /// A site stays if no other one of its region could be the root: what others lack of causal
+    /// keyspaces would go with it. So does the last one of a region beside others.
     pub(crate) fn check_not_last_replica(&self, id: SiteId) -> Result<(), RegistryError> {
         let Some(site) = self.site(id).filter(|site| !site.leaving) else { return Ok(()) };
         let others = self.staying().filter(|one| one.id != id && one.region == site.region);
@@ -284,8 +295,8 @@ impl Registry {
         }
     }
 
-    /// Makes the regions of causal keyspaces, or other ones in the place of those whose root is gone: that
-    /// order had no keyspace any more.
+    /// Makes the regions of causal keyspaces, or other ones in the place of those whose root is
+    /// gone: that order had no keyspace any more.
     fn make_regions(&mut self, spec: &KeyspaceSpec, version: Ballot) -> Result<(), RegistryError> {
         let before = std::mem::take(&mut self.regions);
         if !before.is_empty() && self.has_causal() {
@@ -302,8 +313,8 @@ impl Registry {
         };
         let of = |name| before.iter().find(|one| name_of(one).as_ref() == Some(name));
         let stays = |region: &Region| self.stays(region.root);
-        // The ids of regions that end are forgotten: then no other one keeps its id, so that all are above those. One that is
-        // new lacks what the others have ordered: then all begin anew.
+        // The ids of regions that end are forgotten: then no other one keeps its id, so that all
+        // are above those. One that is new lacks what the others have ordered: then all begin anew.
         let ended =
             before.iter().any(|one| names.iter().all(|name| name_of(one).as_ref() != Some(name)));
         let ended = ended || before.iter().any(|one| !stays(one));
@@ -389,8 +400,8 @@ impl Registry {
         self.regions = regions;
     }
 
-    /// A standby is wanted, another one, or none, by an operator. `of`: the region, which may be missing if there is one only
-    /// or a site is named.
+    /// A standby is wanted, another one, or none, by an operator. `of`: the region, which may be
+    /// missing if there is one only or a site is named.
     pub(crate) fn set_standby(
         &mut self,
         of: Option<RegionId>,
@@ -456,8 +467,9 @@ impl Registry {
         Ok(Changed::Site(root))
     }
 
-    /// In another term of the registry no standby is in sync, and one may be the root: what is forgotten may state it. So
-    /// the present epoch ends as that of a lost root does, and the site that recovers looks for its end.
+    /// In another term of the registry no standby is in sync, and one may be the root: what is
+    /// forgotten may state it. So the present epoch ends as that of a lost root does, and the site
+    /// that recovers looks for its end.
     pub(crate) fn recover_regions(&mut self, version: Ballot) {
         let has_standby = |region: &Region| {
             region.standby.is_some() || region.standby_rule.choice != StandbyChoice::Off
@@ -507,8 +519,9 @@ impl Registry {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
         self.check_can_order(site, region)?;
-        // The root gives its order to one site. That may have an epoch already, of which this registry has nothing
-        // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
+        // The root gives its order to one site. That may have an epoch already, of which this
+        // registry has nothing since it was recovered. So asked for again it is the same one, and
+        // that of the root itself is another one.
         let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
         // There are no more positions than that.
         let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
@@ -527,7 +540,8 @@ impl Registry {
         let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
         let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
         let found = self.regions.iter().find(is_it);
-        // The farthest one has to go on even if it leaves: it has what no other site has. It hands the order on then.
+        // The farthest one has to go on even if it leaves: it has what no other site has. It hands
+        // the order on then.
         if site.leaving && !found.is_some_and(Region::is_rebuilding) {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }

@@ -2,8 +2,9 @@
 
 use crate::{Bytes, Position, SiteId, limits};
 
-/// A token of a session: what it has read and written, in the form of the mode that serves the keyspace.
-/// Opaque to all but that mode. A client sends the token of its last answer; an empty one begins a session.
+/// A token of a session: what it has read and written, in the form of the mode that serves the
+/// keyspace. Opaque to all but that mode. A client sends the token of its last answer; an empty one
+/// begins a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionToken(Bytes);
 
@@ -24,8 +25,8 @@ impl SessionToken {
     }
 }
 
-/// Why a request in a session was not carried out. Nothing was done. A client that may not wait any longer goes
-/// to another site, or begins a new session, which has seen nothing.
+/// Why a request in a session was not carried out. Nothing was done. A client that may not wait any
+/// longer goes to another site, or begins a new session, which has seen nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The site lacks a part of the order that the session has seen.
@@ -39,7 +40,8 @@ pub enum SessionError {
         /// Where it must be.
         need: Position,
     },
-    /// A write that the session has made or seen at another site has no position yet, as far as is known here.
+    /// A write that the session has made or seen at another site has no position yet, as far as is
+    /// known here.
     #[error(
         "what the session has written at {site} is not in the region's order yet: \
          try again, go back to that site, or begin a new session"

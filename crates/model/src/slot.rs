@@ -1,7 +1,7 @@
 //! Hash slots: the units in which the keys of global keyspaces have their place.
 //!
-//! A key's slot is the CRC16 (XMODEM) of the key modulo 16,384, as in Redis Cluster; of a key with a
-//! tag in braces, only the tag counts, so that keys which belong together can share a slot.
+//! A key's slot is the CRC16 (XMODEM) of the key modulo 16,384, as in Redis Cluster; of a key with
+//! a tag in braces, only the tag counts, so that keys which belong together can share a slot.
 
 use std::fmt;
 use std::str::FromStr;
@@ -101,7 +101,8 @@ impl SlotRun {
         Some((SlotRun { first: self.first, last }, rest))
     }
 
-    /// Cuts it into runs of slots that are alike: `until` names, of a slot, one up to which all are like it.
+    /// Cuts it into runs of slots that are alike: `until` names, of a slot, one up to which all are
+    /// like it.
     pub fn cut(self, until: impl Fn(Slot) -> Slot) -> impl Iterator<Item = SlotRun> {
         let mut at = Some(self.first);
         std::iter::from_fn(move || {

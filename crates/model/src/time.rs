@@ -9,8 +9,8 @@ pub struct Time {
     /// Time since the process started. Never goes back; differs in rate between machines.
     /// Timeouts are measured with it.
     pub monotonic: Duration,
-    /// Milliseconds since 1970 by the machine's clock. May jump, and nothing is measured with it: it
-    /// only translates moments that people name, and log time is steered towards it.
+    /// Milliseconds since 1970 by the machine's clock. May jump, and nothing is measured with it:
+    /// it only translates moments that people name, and log time is steered towards it.
     pub wall_ms: u64,
 }
 

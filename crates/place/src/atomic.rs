@@ -1,9 +1,9 @@
-//! Moves by the server's own command: `CLUSTER MIGRATESLOTS` of Valkey 9, `CLUSTER MIGRATION IMPORT` of
-//! Redis 8.4.
+//! Moves by the server's own command: `CLUSTER MIGRATESLOTS` of Valkey 9,
+//! `CLUSTER MIGRATION IMPORT` of Redis 8.4.
 //!
-//! The server marks nothing and changes the owner at once, so there is nothing to close after a stop:
-//! a move that this program has begun goes on without it. The server's log of such moves is lost with
-//! its process; what came of one is read from the owners.
+//! The server marks nothing and changes the owner at once, so there is nothing to close after a
+//! stop: a move that this program has begun goes on without it. The server's log of such moves is
+//! lost with its process; what came of one is read from the owners.
 
 use crate::cluster::{Cluster, Survey};
 use crate::connection::{CallError, text};

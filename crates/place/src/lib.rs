@@ -1,11 +1,12 @@
-//! Placement over an unmodified Redis or Valkey Cluster: slots move to the server that is nearest to
-//! the clients that use them.
+//! Placement over an unmodified Redis or Valkey Cluster: slots move to the server that is nearest
+//! to the clients that use them.
 //!
 //! Decisions are pure and tested without I/O:
 //!
 //! - [`view`]: what one server reports of the cluster (`CLUSTER NODES`).
 //! - [`plan`]: the next step of a slot's move, from the own report of each server.
-//! - [`sketch`]: what clients send of their latencies and keys; [`clients`]: what they have sent lately.
+//! - [`sketch`]: what clients send of their latencies and keys; [`clients`]: what they have sent
+//!   lately.
 //! - [`decide`]: which slots move where, by the solver that our own sites use.
 //!
 //! The rest talks to servers:

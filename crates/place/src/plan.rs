@@ -3,14 +3,14 @@
 //! A move takes these steps, each of which is answered before the next begins:
 //!
 //! 1. the target marks the slot as *importing*;
-//! 2. the source marks it as *migrating*: from now on it sends clients that ask for an absent key to
-//!    the target, so no key is made at the source any more;
+//! 2. the source marks it as *migrating*: from now on it sends clients that ask for an absent key
+//!    to the target, so no key is made at the source any more;
 //! 3. keys are copied until the source has none;
 //! 4. the slot is assigned to the target: at the target, at the source, at the other masters.
 //!
 //! Wherever a move stops, [`next`] finds from the open marks where to go on. The order matters: a
-//! target that is assigned a slot while the source still has keys of it wins by its higher epoch, and
-//! the source then deletes these keys.
+//! target that is assigned a slot while the source still has keys of it wins by its higher epoch,
+//! and the source then deletes these keys.
 
 use crate::view::NodeId;
 use model::Slot;
@@ -124,8 +124,8 @@ pub enum Next {
     Leave(Trouble),
 }
 
-/// The next step of a slot on its way to `goal`; without a goal, of closing what is open. A move that
-/// is open already goes to its own target first.
+/// The next step of a slot on its way to `goal`; without a goal, of closing what is open. A move
+/// that is open already goes to its own target first.
 pub fn next(state: &SlotState, goal: Option<&NodeId>) -> Next {
     decide(state, goal).unwrap_or_else(Next::Leave)
 }
@@ -192,8 +192,8 @@ impl SlotState {
         self.parts.iter().filter(move |(id, _)| *id != owner)
     }
 
-    /// `source` has given all keys to `target`, which has been assigned the slot, and has not learned of
-    /// it.
+    /// `source` has given all keys to `target`, which has been assigned the slot, and has not
+    /// learned of it.
     fn outdated(&self, source: &NodeId, target: &NodeId) -> Option<Step> {
         let part = &self.parts[source];
         let is_given = part.migrating.as_ref() == Some(target) && part.keys == 0;
@@ -223,8 +223,8 @@ impl SlotState {
         }))
     }
 
-    /// A target that imports from the owner, which does not migrate yet. With a goal, only the goal: an
-    /// import to elsewhere that has no keys yet is not worth a move.
+    /// A target that imports from the owner, which does not migrate yet. With a goal, only the
+    /// goal: an import to elsewhere that has no keys yet is not worth a move.
     fn half_begun<'a>(
         &'a self,
         owner: &'a NodeId,

@@ -1,7 +1,7 @@
 //! What a client has seen: how long servers took to answer it, and which keys it used.
 //!
-//! A client sends one sketch a window, as JSON or in 8 bytes a server and 16 bytes a key. Both mean the
-//! same; all numbers of the binary form are little-endian:
+//! A client sends one sketch a window, as JSON or in 8 bytes a server and 16 bytes a key. Both mean
+//! the same; all numbers of the binary form are little-endian:
 //!
 //! ```text
 //! "PSK1"  duration_ms u32  client: len u8, UTF-8
@@ -11,8 +11,9 @@
 //!
 //! A key's id is any hash of it that all clients share; keys themselves are not sent.
 //!
-//! Version 2 is for quantiles: it ends with a DDSketch of the latencies of some of the servers, 6 bytes a
-//! bucket. Bucket *i* counts the latencies above γ^(i−1) ms and up to γ^i ms, with γ = 1.02 / 0.98.
+//! Version 2 is for quantiles: it ends with a DDSketch of the latencies of some of the servers, 6
+//! bytes a bucket. Bucket *i* counts the latencies above γ^(i−1) ms and up to γ^i ms, with γ = 1.02
+//! / 0.98.
 //!
 //! ```text
 //! "PSK2"  as above, then

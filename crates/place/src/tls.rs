@@ -47,8 +47,8 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Trusts the certificates that `ca` has signed; `identity` is a certificate and its key, for servers that
-    /// ask for one (they do by default). All files are PEM.
+    /// Trusts the certificates that `ca` has signed; `identity` is a certificate and its key, for
+    /// servers that ask for one (they do by default). All files are PEM.
     ///
     /// # Errors
     /// A file cannot be used.

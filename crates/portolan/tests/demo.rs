@@ -91,8 +91,8 @@ impl Played {
         assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{at:?}\n{}", self.stdout);
     }
 
-    /// Records of both placements were written and read, from several sites, and are in the history; the summary
-    /// and the report have both side by side.
+    /// Records of both placements were written and read, from several sites, and are in the
+    /// history; the summary and the report have both side by side.
     fn assert_both_kinds_of_records_are_global(&self) {
         let text = fs::read_to_string(self.report.join("history.jsonl")).expect("history.jsonl");
         for (kind, save, read) in
@@ -117,7 +117,8 @@ impl Played {
         assert!(page.contains("; placed by hash: "));
     }
 
-    /// One of the two placements in the summary: its median, and the percentage that is answered at the own site.
+    /// One of the two placements in the summary: its median, and the percentage that is answered at
+    /// the own site.
     fn side(&self, name: &str) -> (String, f64, u64) {
         let is_row = |line: &&str| line.starts_with(name) && line.ends_with(" %");
         let row = self.stdout.lines().find(is_row).expect("a row for each placement");

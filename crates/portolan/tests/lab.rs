@@ -1,5 +1,5 @@
-//! `portolan lab` from the outside: what it prints, what it writes and how it ends; and that the same
-//! seed gives the same run, to the byte, in another process.
+//! `portolan lab` from the outside: what it prints, what it writes and how it ends; and that the
+//! same seed gives the same run, to the byte, in another process.
 
 use std::fs;
 use std::path::{Path, PathBuf};

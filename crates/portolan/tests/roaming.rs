@@ -1,5 +1,6 @@
-//! Sessions of the Rust client over three real sites, each a process: one is killed with what it was asked, and no
-//! session goes back behind what it has seen. How fast that is depends on the machine and is not tested.
+//! Sessions of the Rust client over three real sites, each a process: one is killed with what it
+//! was asked, and no session goes back behind what it has seen. How fast that is depends on the
+//! machine and is not tested.
 
 use client::{Batch, Options, Roaming, RoamingError, RoamingSession, ScanRange, Sites};
 use std::collections::BTreeSet;
@@ -178,7 +179,8 @@ impl Writer {
                 self.unknown.insert(self.next);
             }
             Err(RoamingError::Unordered(_) | RoamingError::Behind(_) | RoamingError::NoSite(_)) => {
-                // Its write has no place yet, as its site is away: nothing was done, and it calls again.
+                // Its write has no place yet, as its site is away: nothing was done, and it calls
+                // again.
             }
             Err(error) => panic!("{}: {error}", self.key),
         }

@@ -1,8 +1,9 @@
 //! What the state machine costs: `cargo run --release -p protocol --example measure_machine`.
 //!
-//! Prints ns per put (applied in entries of 128) and per get, on the state in memory and on the real
-//! one (in the folder given, or target/measure_machine), and beside it what of that is the engine's.
-//! Processor time of this thread alone: the engine's own threads and other processes do not count.
+//! Prints ns per put (applied in entries of 128) and per get, on the state in memory and on the
+//! real one (in the folder given, or target/measure_machine), and beside it what of that is the
+//! engine's. Processor time of this thread alone: the engine's own threads and other processes do
+//! not count.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 

@@ -1,9 +1,9 @@
 //! What the order of causal keys costs: `cargo run --release -p protocol --example measure_order`.
 //!
-//! Prints ns for each write of others that a root orders, imports into its own records and trims, and that another
-//! site imports: in batches as they travel, on the state in memory and on the real one (in the folder given, or
-//! target/measure_order). Processor time of this thread alone: the engine's own threads, the log and
-//! the network do not count.
+//! Prints ns for each write of others that a root orders, imports into its own records and trims,
+//! and that another site imports: in batches as they travel, on the state in memory and on the real
+//! one (in the folder given, or target/measure_order). Processor time of this thread alone: the
+//! engine's own threads, the log and the network do not count.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 

@@ -1,8 +1,9 @@
-//! What the solver of placement costs: `cargo run --release -p protocol --example measure_placement [ROW …]`.
+//! What the solver of placement costs: `cargo run --release -p protocol --example measure_placement
+//! [ROW …]`.
 //!
-//! Rows: `exact`, `pruned`, `greedy`, `fallback`, `prune10m`, `count`, `decide`; without arguments all. Each is measured five
-//! times; the least and the median are printed. Processor time of this thread alone: other processes do not count
-//! (but they do share the caches and the memory).
+//! Rows: `exact`, `pruned`, `greedy`, `fallback`, `prune10m`, `count`, `decide`; without arguments
+//! all. Each is measured five times; the least and the median are printed. Processor time of this
+//! thread alone: other processes do not count (but they do share the caches and the memory).
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
@@ -229,8 +230,9 @@ fn count(dice: &mut Dice) {
     }
 }
 
-/// One decision of an owner of 200,000 groups with four origins each, as it makes one each second: with the operations
-/// of a site's leader, from profiles. A quarter of the groups would be better elsewhere.
+/// One decision of an owner of 200,000 groups with four origins each, as it makes one each second:
+/// with the operations of a site's leader, from profiles. A quarter of the groups would be better
+/// elsewhere.
 fn decide(latencies: &Latencies, dice: &mut Dice) {
     const GROUPS: usize = 200_000;
     let stability = Stability { memory_s: 10.0, sites_are_origins: true, ..Stability::default() };

@@ -51,8 +51,8 @@ pub enum Bug {
     TrustCopies,
     /// A site that was lost and comes back goes on serving what its backup has taken over.
     StaleOwnerServes,
-    /// A read by lease, and what passes the core by, is answered from a state that lags behind what is
-    /// committed.
+    /// A read by lease, and what passes the core by, is answered from a state that lags behind what
+    /// is committed.
     LeaseBehindCommit,
     /// A witness is refused votes for being one, and goes by the library's priorities.
     WitnessPriority,
@@ -68,7 +68,8 @@ pub enum Bug {
     TrustOldDisks,
     /// A node that asks to be taken in replaces the member of its id, though that one answers.
     EvictTheLiving,
-    /// A leader shows a node that it has made a voter as one, while no other node has that committed.
+    /// A leader shows a node that it has made a voter as one, while no other node has that
+    /// committed.
     ShowNewVoters,
     /// What another site answers is handed out without a read index of this node's own site.
     ForwardUnindexed,
@@ -89,7 +90,8 @@ pub enum Bug {
     MoveByMap,
     /// A request of a session is served without what the session wrote at another site.
     AttachWithoutWritten,
-    /// A request of a session is served without what the session has seen of the order of causal keys.
+    /// A request of a session is served without what the session has seen of the order of causal
+    /// keys.
     AttachWithoutSeen,
     /// A site's causal writes are ordered as they come, not as they were made.
     OffersUnchained,
@@ -105,7 +107,8 @@ pub enum Bug {
     ImportOverPending,
     /// A leader carries out what another node passes on, whatever the session of it has seen.
     ForwardUnadmitted,
-    /// The order of causal keys is trimmed beyond what sites have imported, and they are sent what is left.
+    /// The order of causal keys is trimmed beyond what sites have imported, and they are sent what
+    /// is left.
     TrimmedUnimported,
     /// A site that gets its causal keys anew does not get which of its own writes they contain.
     ResyncUnordered,
@@ -113,7 +116,8 @@ pub enum Bug {
     ResyncSwitchedEarly,
     /// A key that is deleted while a site gets its causal keys anew stays there.
     ResyncKeepsDeleted,
-    /// The root of causal keys orders that a key expires by what it has imported, whatever is ordered since.
+    /// The root of causal keys orders that a key expires by what it has imported, whatever is
+    /// ordered since.
     ExpireUnseen,
     /// A clear of causal keys removes a site's own writes that have no position yet.
     ClearPending,
@@ -135,7 +139,8 @@ pub enum Bug {
     InSyncEarly,
     /// A standby of causal keys that is about to take over imports on.
     FrozenImports,
-    /// A site that is restored from a backup goes on as if nothing was. (The shell's: it leaves the mark out.)
+    /// A site that is restored from a backup goes on as if nothing was. (The shell's: it leaves the
+    /// mark out.)
     RestoredUnmarked,
     /// The owner of a slot writes to a lent group as before.
     ServeLent,
@@ -151,12 +156,13 @@ pub enum Bug {
     BridgeUnstamped,
     /// A session that comes from another region is served whatever it has seen there.
     ForeignUnresolved,
-    /// A site of causal keys takes places of keyspaces that it holds without their content, if there are some that it does
-    /// not hold.
+    /// A site of causal keys takes places of keyspaces that it holds without their content, if
+    /// there are some that it does not hold.
     CoveredHeld,
     /// A site answers reads of causal keyspaces that it does not hold.
     AnswersUnheld,
-    /// A site that passes a session's request on leaves out what its answer states as seen and written by the session.
+    /// A site that passes a session's request on leaves out what its answer states as seen and
+    /// written by the session.
     ForwardedUnmerged,
     /// What a fetch of causal keys brings lacks what the root has ordered and not imported.
     FetchedUnfolded,
@@ -164,11 +170,13 @@ pub enum Bug {
     FetchedOutside,
     /// A site of causal keys takes places that touch what it holds on demand without their content.
     CoveredFetched,
-    /// A site of causal keys answers reads of keys that it does not hold, of those that it could fetch.
+    /// A site of causal keys answers reads of keys that it does not hold, of those that it could
+    /// fetch.
     AnswersUnfetched,
     /// The root of causal keys orders a retried write again that has a place.
     RetryForgotten,
-    /// The site that was asked first has its own attempt, and what it overwrote there, ordered behind the retry.
+    /// The site that was asked first has its own attempt, and what it overwrote there, ordered
+    /// behind the retry.
     RetryUnmatched,
 }
 

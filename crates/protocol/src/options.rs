@@ -31,7 +31,8 @@ pub struct Options {
     pub log_entries_kept: u64,
     /// The deployment to begin, if this site belongs to none.
     pub founding: Option<(DeploymentId, SiteEntry)>,
-    /// What this site can fail together with, as the registry is to have it ([`SiteEntry::domain`]).
+    /// What this site can fail together with, as the registry is to have it
+    /// ([`SiteEntry::domain`]).
     pub failure_domain: Option<SiteName>,
     /// Where clients of the Redis Cluster protocol find this node; empty: nowhere.
     pub cluster_address: String,

@@ -49,7 +49,8 @@ pub(crate) enum Origin {
         id: u64,
         in_doubt: bool,
         slot: Option<Slot>,
-        /// About a group that this site borrows: the failover under which it was served as the request came.
+        /// About a group that this site borrows: the failover under which it was served as the
+        /// request came.
         lent: Option<Ballot>,
         client: ClientName,
     },

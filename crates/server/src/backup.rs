@@ -2,8 +2,8 @@
 //!
 //! A backup is a snapshot file like those the log is cut behind: a whole state as of one log entry,
 //! checksummed. Any data node can write one of what it has applied. Restoring makes the data
-//! directory of a new site of one node; more join as they would any site. In a deployment the new site
-//! confirms with the others what it owns before it serves it (`protocol::site::confirming`).
+//! directory of a new site of one node; more join as they would any site. In a deployment the new
+//! site confirms with the others what it owns before it serves it (`protocol::site::confirming`).
 
 use crate::handle::Shared;
 use crate::identity::{self, Identity, IdentityError};

@@ -23,7 +23,8 @@ pub type Outcome = Result<Answer, Failure>;
 pub struct Reply {
     /// The result.
     pub outcome: Outcome,
-    /// The session's token from here on; `None`: the request had none, or its keyspace keeps no sessions.
+    /// The session's token from here on; `None`: the request had none, or its keyspace keeps no
+    /// sessions.
     pub token: Option<SessionToken>,
 }
 
@@ -33,8 +34,8 @@ impl From<Outcome> for Reply {
     }
 }
 
-/// A ticket names a batcher (10 bits), a call waiting there (30 bits) and a request of it (24 bits).
-/// So each of the three fronts may have as many threads as the configuration allows.
+/// A ticket names a batcher (10 bits), a call waiting there (30 bits) and a request of it (24
+/// bits). So each of the three fronts may have as many threads as the configuration allows.
 const CALL_SHIFT: u32 = 24;
 const BATCHER_SHIFT: u32 = 54;
 /// Requests of one call.
@@ -104,8 +105,8 @@ impl Batcher {
     }
 
     /// Sends requests to the site and hands answers out, until the batcher is dropped. Runs on the
-    /// front's thread. `proxy_reads` takes out the requests that go to other sites without the site's
-    /// thread.
+    /// front's thread. `proxy_reads` takes out the requests that go to other sites without the
+    /// site's thread.
     pub(crate) async fn run(
         self: Arc<Batcher>,
         site: mpsc::Sender<Event>,

@@ -73,8 +73,8 @@ impl Shared {
     }
 }
 
-/// A node, as seen from one front thread. Clones share that thread's batcher; another runtime needs a
-/// handle of its own from [`crate::Node::handle`].
+/// A node, as seen from one front thread. Clones share that thread's batcher; another runtime needs
+/// a handle of its own from [`crate::Node::handle`].
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
@@ -99,8 +99,8 @@ impl Handle {
         self.shared.answer(caller, keyspace, query, consistency)
     }
 
-    /// Answers a query of a causal keyspace in a session, with the session's token from here on, if what this
-    /// node has applied covers that. `None`: use [`Handle::call_in_session`].
+    /// Answers a query of a causal keyspace in a session, with the session's token from here on, if
+    /// what this node has applied covers that. `None`: use [`Handle::call_in_session`].
     pub fn answer_in_session(
         &self,
         keyspace: KeyspaceId,
@@ -197,21 +197,21 @@ impl Handle {
         replies.into_iter().map(unmarked).collect()
     }
 
-    /// The keyspaces, as this node has applied them. Until it [is current](Self::is_current), those that
-    /// clients were answered may be missing.
+    /// The keyspaces, as this node has applied them. Until it [is current](Self::is_current), those
+    /// that clients were answered may be missing.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.reader.catalog()
     }
 
-    /// Whether this node has applied all that its site had agreed on at some moment after the node's start.
-    /// Before that its catalog may be empty: a node that starts applies its log only when a leader tells it
-    /// how much of it counts.
+    /// Whether this node has applied all that its site had agreed on at some moment after the
+    /// node's start. Before that its catalog may be empty: a node that starts applies its log only
+    /// when a leader tells it how much of it counts.
     pub fn is_current(&self) -> bool {
         self.shared.is_current.load(Ordering::Acquire)
     }
 
-    /// Whether this node can answer requests: it is a member, the leader or in contact with it, and current,
-    /// unless it is a witness.
+    /// Whether this node can answer requests: it is a member, the leader or in contact with it, and
+    /// current, unless it is a witness.
     pub fn is_ready(&self) -> bool {
         let status = self.status();
         status.ready && (self.is_current() || status.witness)
@@ -220,8 +220,8 @@ impl Handle {
     /// Waits until this node is current, for `patience` at most.
     ///
     /// # Errors
-    /// [`Failure::NoLeader`] and [`Failure::NotServing`]: it is not current yet, or never will be. What was to be
-    /// done has no effect.
+    /// [`Failure::NoLeader`] and [`Failure::NotServing`]: it is not current yet, or never will be.
+    /// What was to be done has no effect.
     pub async fn wait_until_current(&self, patience: Duration) -> Result<(), Failure> {
         const LOOK_AGAIN: Duration = Duration::from_millis(5);
         let look = async {
@@ -242,7 +242,8 @@ impl Handle {
         })
     }
 
-    /// Waits until this node has applied all entries up to a read index of its site that is taken now.
+    /// Waits until this node has applied all entries up to a read index of its site that is taken
+    /// now.
     pub(crate) async fn catch_up(&self) {
         const TRY_AGAIN: Duration = Duration::from_millis(5);
         // `default` is local: its linearizable reads are answered by this node's own state.
@@ -296,8 +297,8 @@ impl Handle {
         self.shared.reader.serves(slot)
     }
 
-    /// Whether this site serves a key of a global keyspace, as far as this node has applied the log. The
-    /// key's group may be lent, here or elsewhere.
+    /// Whether this site serves a key of a global keyspace, as far as this node has applied the
+    /// log. The key's group may be lent, here or elsewhere.
     pub fn serves_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
         self.shared.reader.serves_key(keyspace, key)
     }
@@ -337,7 +338,8 @@ impl Handle {
         self.shared.logins.users()
     }
 
-    /// The client of a user by the name that it gives itself, as sites count its accesses; empty: none.
+    /// The client of a user by the name that it gives itself, as sites count its accesses; empty:
+    /// none.
     pub fn client_name(&self, user: &User, name: &[u8]) -> ClientName {
         let user = self.users().anonymous().is_none().then(|| user.name());
         ClientName::of(user, name)
@@ -378,19 +380,20 @@ impl Handle {
         self.shared.auth.make_token(scope, life)
     }
 
-    /// A session's token as its client carries it; `None`: the site belongs to no deployment, or the system
-    /// provides no random numbers.
+    /// A session's token as its client carries it; `None`: the site belongs to no deployment, or
+    /// the system provides no random numbers.
     pub fn seal_session(&self, token: &SessionToken) -> Option<Bytes> {
         self.shared.auth.seal(self.deployment()?, token)
     }
 
-    /// The token in what a client carries; `None`: no node of this deployment has sealed it, or one with a
-    /// secret that this node lacks.
+    /// The token in what a client carries; `None`: no node of this deployment has sealed it, or one
+    /// with a secret that this node lacks.
     pub fn open_session(&self, sealed: &[u8]) -> Option<SessionToken> {
         self.shared.auth.seals(self.deployment()?).open(sealed)
     }
 
-    /// By the state, not by the status: that one lags by a tick, and a client may have a token before it.
+    /// By the state, not by the status: that one lags by a tick, and a client may have a token
+    /// before it.
     fn deployment(&self) -> Option<DeploymentId> {
         self.shared.reader.deployment()
     }

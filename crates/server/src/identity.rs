@@ -35,16 +35,16 @@ pub(crate) struct Identity {
     /// Whether it created a site that joined an existing deployment.
     #[serde(default)]
     pub(crate) let_in: bool,
-    /// Whether the registry has listed its site since. From then on it does not ask to be let in: it may have
-    /// been removed. A version without this field never reads such a file.
+    /// Whether the registry has listed its site since. From then on it does not ask to be let in:
+    /// it may have been removed. A version without this field never reads such a file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) entered: bool,
     /// Whether its site has left its deployment. A version without this field never reads such a
     /// file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) left: bool,
-    /// The log index since which this life is a member; 0: its list of members has not had it yet. A
-    /// version without this field refuses the file.
+    /// The log index since which this life is a member; 0: its list of members has not had it yet.
+    /// A version without this field refuses the file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) since: u64,
     /// The nodes of the site when this one joined; the log replaces them as soon as it is there.
@@ -257,8 +257,8 @@ impl Identity {
         self.save(data)
     }
 
-    /// Records durably that the registry has listed the site of this directory, and whether it has left its
-    /// deployment.
+    /// Records durably that the registry has listed the site of this directory, and whether it has
+    /// left its deployment.
     pub(crate) fn has_left(data: &Path, has_left: bool) -> Result<(), IdentityError> {
         Identity::change(data, |found| (found.entered, found.left) = (true, has_left))
     }

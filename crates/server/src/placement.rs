@@ -1,7 +1,7 @@
 //! Metrics of keyspaces with a placement, at the leader of their site.
 //!
-//! The replica counts; this module copies the counts into the metrics. A node that does not lead shows zeros, but for
-//! the totals of when it did.
+//! The replica counts; this module copies the counts into the metrics. A node that does not lead
+//! shows zeros, but for the totals of when it did.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;

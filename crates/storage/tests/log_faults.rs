@@ -175,8 +175,8 @@ fn a_batch_torn_at_every_byte() {
     assert!(torn > 400, "{torn} of them were noticed as torn");
 }
 
-/// Every bit of every byte of a small log is flipped. It is damage with the right place, or, in what
-/// was last synced, a torn tail; or it lies where nothing is, or in a spare.
+/// Every bit of every byte of a small log is flipped. It is damage with the right place, or, in
+/// what was last synced, a torn tail; or it lies where nothing is, or in a spare.
 #[test]
 fn every_flipped_byte_is_noticed() {
     let disk = MemoryDisk::new();

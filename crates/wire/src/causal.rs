@@ -1,8 +1,9 @@
 //! The messages of causal keys between sites.
 //!
-//! A write takes two ways: its content goes from its site to the others at once ([`Writes`]), its place in the
-//! order from the root to all ([`Places`]). Each message may be lost, repeated, and overtaken by others.
-//! Writes reach the root as commands ([`model::CausalCommand::Order`]), forwarded like others.
+//! A write takes two ways: its content goes from its site to the others at once ([`Writes`]), its
+//! place in the order from the root to all ([`Places`]). Each message may be lost, repeated, and
+//! overtaken by others. Writes reach the root as commands ([`model::CausalCommand::Order`]),
+//! forwarded like others.
 
 use bytes::Bytes;
 use model::{KeyspaceId, Position, Revision, SiteId, limits};
@@ -39,7 +40,8 @@ pub enum CausalStep {
     /// The answer.
     #[prost(message, tag = "7")]
     Resolved(Resolved),
-    /// The sender is no leader, and the message before was for one. The leader of its site; 0: not known.
+    /// The sender is no leader, and the message before was for one. The leader of its site; 0: not
+    /// known.
     #[prost(uint64, tag = "8")]
     LedBy(u64),
     /// Keys that a site holds on demand no more, from its leader to the root's.
@@ -118,7 +120,8 @@ pub struct Places {
     /// How many of `hashes` belong to each. Empty: the site holds no keys on demand.
     #[prost(uint32, repeated, tag = "7")]
     pub hash_counts: Vec<u32>,
-    /// The keys of each, by [`model::key_hash`]. None of one: its content is needed, whatever the site holds.
+    /// The keys of each, by [`model::key_hash`]. None of one: its content is needed, whatever the
+    /// site holds.
     #[prost(fixed32, repeated, tag = "8")]
     pub hashes: Vec<u32>,
 }
@@ -155,8 +158,9 @@ pub struct Resolve {
     /// The revision there.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// Of a session that comes from another region: that one. The position that is asked for is one behind all that it has
-    /// seen and written there; `site` is 0 if it has written nothing that has no position. 0: it comes from this region.
+    /// Of a session that comes from another region: that one. The position that is asked for is one
+    /// behind all that it has seen and written there; `site` is 0 if it has written nothing that
+    /// has no position. 0: it comes from this region.
     #[prost(uint32, tag = "3")]
     pub region: u32,
     /// What it has seen of that region's order.

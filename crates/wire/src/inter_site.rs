@@ -87,8 +87,8 @@ pub enum InterSite {
     Causal(CausalMessage),
 }
 
-/// The round trips of the sender to other sites, or a question for the receiver's. The time to the answer is a
-/// measurement, too.
+/// The round trips of the sender to other sites, or a question for the receiver's. The time to the
+/// answer is a measurement, too.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LatenciesMessage {
     /// Whether it is a question.
@@ -103,11 +103,12 @@ pub struct LatenciesMessage {
     /// As many round trips, in microseconds.
     #[prost(uint32, repeated, tag = "4")]
     pub round_trips_us: Vec<u32>,
-    /// Of a question: the version of the round trips that the sender has, 0: none. Of an answer: that of the round
-    /// trips of its sender, which are left out if the receiver has them.
+    /// Of a question: the version of the round trips that the sender has, 0: none. Of an answer:
+    /// that of the round trips of its sender, which are left out if the receiver has them.
     #[prost(uint64, tag = "5")]
     pub version: u64,
-    /// A probe, or its answer: only the time counts, and there is neither a version nor a round trip.
+    /// A probe, or its answer: only the time counts, and there is neither a version nor a round
+    /// trip.
     #[prost(bool, tag = "6")]
     pub probes: bool,
 }
@@ -138,8 +139,8 @@ pub struct InterSiteAnswer {
     /// The epoch at which it does.
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
-    /// To a read that brought [`crate::peer::ForwardedRequest::known`]: what the key was found at. A
-    /// version without copies leaves it out.
+    /// To a read that brought [`crate::peer::ForwardedRequest::known`]: what the key was found at.
+    /// A version without copies leaves it out.
     #[prost(message, optional, tag = "5")]
     pub validator: Option<Validator>,
     /// That is what the asking node has already: its copy is the answer, and `outcome` is empty.
@@ -222,8 +223,8 @@ pub struct CopiesMessage {
     /// The slots, with epochs ([`crate::entry::encode_slots`]).
     #[prost(bytes = "bytes", tag = "1")]
     pub slots: Bytes,
-    /// 0: the sender has copies at these epochs; may they go? 1: copies at these epochs, which the sender
-    /// owns, are safe at another site. 2: `owner` owns them at these epochs.
+    /// 0: the sender has copies at these epochs; may they go? 1: copies at these epochs, which the
+    /// sender owns, are safe at another site. 2: `owner` owns them at these epochs.
     #[prost(uint32, tag = "2")]
     pub kind: u32,
     /// Of what is safe.
@@ -251,7 +252,8 @@ pub struct MapMessage {
     pub lost: Vec<u32>,
 }
 
-/// A step of the exchange of maps. The digests are part of the format: all versions compute them alike.
+/// A step of the exchange of maps. The digests are part of the format: all versions compute them
+/// alike.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum MapStep {
     /// The digest of the sender's map.

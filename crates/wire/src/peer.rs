@@ -14,19 +14,20 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
 /// The version of this protocol of this build. 2: a link begins with a proof
-/// ([`crate::proof`]); a node that asks for none sends 1, and so is compatible with versions without
-/// proofs.
+/// ([`crate::proof`]); a node that asks for none sends 1, and so is compatible with versions
+/// without proofs.
 pub const PROTOCOL: u32 = 2;
 /// The version that a node without required proofs sends.
 pub const PROTOCOL_WITHOUT_PROOF: u32 = 1;
 /// The oldest version it still understands.
 pub const PROTOCOL_OLDEST: u32 = 1;
 
-/// The rules by which this build decides the owner of a slot. 1: epochs have failovers in them. A build
-/// without them misreads such epochs, and what is built on them: a link needs both ends to follow rules that
-/// the other one has. 2: a site that has handed its join in and left has left; nodes of one site that decide
-/// this differently apply the same log to different states. 3: so do those that differ in whether an earlier
-/// owner's report frees a copy. 4: the registry, keyspaces and guards have one form each.
+/// The rules by which this build decides the owner of a slot. 1: epochs have failovers in them. A
+/// build without them misreads such epochs, and what is built on them: a link needs both ends to
+/// follow rules that the other one has. 2: a site that has handed its join in and left has left;
+/// nodes of one site that decide this differently apply the same log to different states. 3: so do
+/// those that differ in whether an earlier owner's report frees a copy. 4: the registry, keyspaces
+/// and guards have one form each.
 pub const RULES: u32 = 4;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
 pub const RULES_OLDEST: u32 = 4;
@@ -138,7 +139,8 @@ pub enum Content {
     Accesses(CountedAccesses),
 }
 
-/// Accesses that a node has counted: five lists of the same length, and of how many accesses one was counted.
+/// Accesses that a node has counted: five lists of the same length, and of how many accesses one
+/// was counted.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CountedAccesses {
     /// Which group of keys: a hash.
@@ -156,7 +158,8 @@ pub struct CountedAccesses {
     /// Of which client ([`model::ClientName`]); 0: not known.
     #[prost(fixed64, repeated, tag = "5")]
     pub clients: Vec<u64>,
-    /// Of how many accesses one was counted, on average over these. A version without it sends 0, which is taken for 1.
+    /// Of how many accesses one was counted, on average over these. A version without it sends 0,
+    /// which is taken for 1.
     #[prost(float, tag = "6")]
     pub one_of: f32,
 }

@@ -1,9 +1,9 @@
 //! How two nodes prove to each other that they belong together, before any other message.
 //!
-//! Each [`Hello`](crate::peer::Hello) carries a challenge. If either side asks for a proof, the node
-//! that connected sends a [`Proof`], and the other answers with its own or with a [`Refused`] and
-//! closes. Until then frames have at most [`limits::PEER_HELLO_BYTES_MAX`] bytes. What the MACs are
-//! made of is `server`'s matter; here is only what travels.
+//! Each [`Hello`](crate::peer::Hello) carries a challenge. If either side asks for a proof, the
+//! node that connected sends a [`Proof`], and the other answers with its own or with a [`Refused`]
+//! and closes. Until then frames have at most [`limits::PEER_HELLO_BYTES_MAX`] bytes. What the MACs
+//! are made of is `server`'s matter; here is only what travels.
 
 use bytes::Bytes;
 use model::limits;

@@ -76,8 +76,8 @@ pub struct Pointers {
     /// Whether it is one of the ring. If not, nothing below means anything.
     #[prost(bool, tag = "3")]
     pub member: bool,
-    /// Whether its pointers have been confirmed since its site (or the site's leader) began. If not,
-    /// they may be from before a long absence.
+    /// Whether its pointers have been confirmed since its site (or the site's leader) began. If
+    /// not, they may be from before a long absence.
     #[prost(bool, tag = "4")]
     pub settled: bool,
     /// Its predecessor, if it has one.

@@ -1,7 +1,8 @@
-//! Rows of the state as bytes: the format number, then values as entries have them ([`crate::entry`]), and nothing
-//! behind them.
+//! Rows of the state as bytes: the format number, then values as entries have them
+//! ([`crate::entry`]), and nothing behind them.
 //!
-//! [`row!`](crate::row!) states the fields of a struct once, in the order in which they are written.
+//! [`row!`](crate::row!) states the fields of a struct once, in the order in which they are
+//! written.
 
 pub use crate::entry::{Code, EntryError, Input};
 use model::Bytes;
@@ -24,8 +25,8 @@ pub fn decode<T: Code>(row: &Bytes) -> Option<T> {
     (is_of_format && input.is_empty()).then_some(value)
 }
 
-/// States how a struct is written: its fields in order. Fields behind a semicolon are not written; they are
-/// read as their defaults.
+/// States how a struct is written: its fields in order. Fields behind a semicolon are not written;
+/// they are read as their defaults.
 ///
 /// ```
 /// struct Count {

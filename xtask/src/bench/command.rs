@@ -10,7 +10,8 @@ pub(super) struct Programs {
     pub(super) load: PathBuf,
 }
 
-/// Builds what is measured and what measures it. `$PORTOLAN_BIN` is measured instead where it is set.
+/// Builds what is measured and what measures it. `$PORTOLAN_BIN` is measured instead where it is
+/// set.
 pub(super) fn build() -> Result<Programs, String> {
     let target = field::binary::target();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

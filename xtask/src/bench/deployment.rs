@@ -146,7 +146,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Waits until the sites' backups have everything, so that what is measured is not what was written before.
+    /// Waits until the sites' backups have everything, so that what is measured is not what was
+    /// written before.
     pub(super) fn mirrored(&self) -> Result<(), String> {
         for site in 0..self.sites.len() {
             eventually(SETTLED_MAX, || {

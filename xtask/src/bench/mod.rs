@@ -3,9 +3,10 @@
 //! The rules, so that the figures can be compared: all systems on this machine and on one disk, one
 //! at a time, with equal durability (every acknowledged write is on disk, at a majority where there
 //! are three nodes), driven by the same load generator (`bench/load`). A repetition visits all
-//! systems in turn and starts each on an empty disk; there are five, and what counts is their median,
-//! printed with the smallest and the largest. The disk's own time for an fdatasync is measured in
-//! between, for it decides most of the figures and varies by the hour on rented machines.
+//! systems in turn and starts each on an empty disk; there are five, and what counts is their
+//! median, printed with the smallest and the largest. The disk's own time for an fdatasync is
+//! measured in between, for it decides most of the figures and varies by the hour on rented
+//! machines.
 //!
 //! Raw samples go to `bench/results/`, the tables to `bench/RESULTS.md`. `--quick` is for trying
 //! things out: its tables go to the target folder and are not results.
@@ -179,8 +180,8 @@ fn read_results<R: DeserializeOwned>(path: &Path) -> Result<R, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Writes the samples of a bench as JSON, and the page that people read, which is given where the JSON lies. Those
-/// of a quick run go to the target folder.
+/// Writes the samples of a bench as JSON, and the page that people read, which is given where the
+/// JSON lies. Those of a quick run go to the target folder.
 fn write_results<R: Serialize>(
     bench: &str,
     page_name: &str,

@@ -1,10 +1,12 @@
 //! The tests' step: everything is built at once, then run in two lanes side by side.
 //!
-//! Tests of real processes wait for most of their time: for windows, deadlines, failure detectors. Tests in virtual
-//! time and unit tests compute. One after the other, as `cargo test` runs them, half of the machine is idle. In two
-//! lanes no two tests of real processes run at once, more than within one binary, and what computes has the rest.
+//! Tests of real processes wait for most of their time: for windows, deadlines, failure detectors.
+//! Tests in virtual time and unit tests compute. One after the other, as `cargo test` runs them,
+//! half of the machine is idle. In two lanes no two tests of real processes run at once, more than
+//! within one binary, and what computes has the rest.
 //!
-//! A binary's output is printed as a whole when it ends. All are run; the failures are named at the end.
+//! A binary's output is printed as a whole when it ends. All are run; the failures are named at the
+//! end.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -90,8 +92,8 @@ fn lane(binaries: &[Binary], failed: &Mutex<Vec<String>>) {
 
 /// Runs one command, and prints what it printed.
 fn ran(name: &str, mut command: Command, failed: &Mutex<Vec<String>>) {
-    // Built by now, since the package has integration tests. Asked to build it, cargo would do so without
-    // the features that tests' dependencies turn on, which is half of the tree once more.
+    // Built by now, since the package has integration tests. Asked to build it, cargo would do so
+    // without the features that tests' dependencies turn on, which is half of the tree once more.
     command.env("PORTOLAN_BIN", target().join("debug/portolan"));
     let began = Instant::now();
     let output = command.output();

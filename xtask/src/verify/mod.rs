@@ -1,9 +1,9 @@
 //! `cargo xtask verify`: everything that is checked before a change lands, in one command.
 //!
 //! It changes no file of the tree, and looks at the end whether that is true. It needs Rust and a C
-//! compiler; what else a step can use (`cargo-deny`, other languages' clients in `field`) is skipped
-//! with a line that reports it. Steps go from the quick to the slow, the first failure ends it, and
-//! shows how to run that step alone.
+//! compiler; what else a step can use (`cargo-deny`, other languages' clients in `field`) is
+//! skipped with a line that reports it. Steps go from the quick to the slow, the first failure ends
+//! it, and shows how to run that step alone.
 //!
 //! Everything is built in one profile, and the programs that `field` starts are built in it too:
 //! on two cores a second profile would cost more than all tests together. Lints and documents share

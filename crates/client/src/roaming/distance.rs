@@ -1,7 +1,8 @@
 //! How long sites take to answer, and when one is nearer.
 //!
-//! A session's site is left for a nearer one only if that answers clearly sooner, by the medians of the last pings,
-//! and not soon after the last move: two sites at like distances do not make sessions swing.
+//! A session's site is left for a nearer one only if that answers clearly sooner, by the medians of
+//! the last pings, and not soon after the last move: two sites at like distances do not make
+//! sessions swing.
 
 use super::error::SitesError;
 use std::collections::VecDeque;
@@ -25,7 +26,8 @@ pub struct Roaming {
     pub gain: Duration,
     /// A session stays at a site this long at least, while the site answers.
     pub stay: Duration,
-    /// What a session may wait for the nearer site to have all that it has seen; otherwise it stays.
+    /// What a session may wait for the nearer site to have all that it has seen; otherwise it
+    /// stays.
     pub wait: Duration,
     /// The time limit of a call, at all sites together.
     pub deadline: Duration,
@@ -33,9 +35,9 @@ pub struct Roaming {
     pub attempt_deadline: Duration,
     /// For how long a write that was sent is asked for at its site, before its outcome is unknown.
     pub settle: Duration,
-    /// Whether a put that was sent goes on at other sites then, and is made once. Off by default: a site that leaves and comes back
-    /// under its name meanwhile may show it over a later write for a moment. Each put takes some tens of bytes at every site
-    /// for that, of the last 65,536.
+    /// Whether a put that was sent goes on at other sites then, and is made once. Off by default: a
+    /// site that leaves and comes back under its name meanwhile may show it over a later write for
+    /// a moment. Each put takes some tens of bytes at every site for that, of the last 65,536.
     pub elsewhere: bool,
 }
 
@@ -110,8 +112,8 @@ impl Distances {
         (least <= here.mul_f64(rule.share) && here - least >= rule.gain).then_some(best)
     }
 
-    /// All sites in the order to try: the last one, then the others, the nearest first; one that did not answer
-    /// in time comes at the end.
+    /// All sites in the order to try: the last one, then the others, the nearest first; one that
+    /// did not answer in time comes at the end.
     pub(super) fn in_turn(&self, last: Option<usize>, silent: Option<usize>) -> Vec<usize> {
         let mut sites: Vec<usize> = (0..self.pings.len()).collect();
         let far = Duration::MAX;

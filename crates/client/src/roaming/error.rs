@@ -16,15 +16,16 @@ pub enum SitesError {
     Roaming,
 }
 
-/// Why a call failed. Only after [`RoamingError::Unknown`] something may have been done. The session is kept.
+/// Why a call failed. Only after [`RoamingError::Unknown`] something may have been done. The
+/// session is kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoamingError {
-    /// The sites that answer have the order up to a lower position than the session has seen. Call again to wait
-    /// longer, move it by hand, or begin it anew.
+    /// The sites that answer have the order up to a lower position than the session has seen. Call
+    /// again to wait longer, move it by hand, or begin it anew.
     #[error("no site that answers has what the session has seen, and nothing was done: {0}")]
     Behind(String),
-    /// What the session wrote at the site that it came from has no place in the order yet. Call again, which
-    /// goes back to that site when it answers; or begin anew, without that write.
+    /// What the session wrote at the site that it came from has no place in the order yet. Call
+    /// again, which goes back to that site when it answers; or begin anew, without that write.
     #[error(
         "what the session has written has no place in the order yet, and nothing was done: {0}"
     )]
@@ -35,8 +36,9 @@ pub enum RoamingError {
     /// The token is of another deployment, another secret or a newer version: begin anew.
     #[error("the session's token cannot be used, and nothing was done: {0}")]
     BadToken(String),
-    /// A write was sent and has no answer: it may have been made, or not, or may be made yet. It is not made
-    /// again. If its site has it, it takes its place when that is back, over what was written meanwhile.
+    /// A write was sent and has no answer: it may have been made, or not, or may be made yet. It is
+    /// not made again. If its site has it, it takes its place when that is back, over what was
+    /// written meanwhile.
     #[error("the outcome is unknown: {0}; the write may or may not have been made")]
     Unknown(String),
     /// No site served it within the deadline. Nothing was done; call again.

@@ -1,8 +1,9 @@
 //! Sessions that move among the sites of a deployment by themselves.
 //!
-//! [`Sites`] are the sites that a program may use, and how long each takes to answer. A [`RoamingSession`] is at one
-//! of them: it stays there while that serves, goes on at another one when it does not, and moves when another one is
-//! clearly nearer. What it has seen goes with it, so it reads its own writes and never less than it has read.
+//! [`Sites`] are the sites that a program may use, and how long each takes to answer. A
+//! [`RoamingSession`] is at one of them: it stays there while that serves, goes on at another one
+//! when it does not, and moves when another one is clearly nearer. What it has seen goes with it,
+//! so it reads its own writes and never less than it has read.
 //!
 //! | module | purpose |
 //! | --- | --- |
@@ -13,9 +14,10 @@
 //! | `sites` | the sites, and the task that measures them |
 //! | `session` | what an application calls |
 //!
-//! A put that was sent and gets no answer is sent to other sites: the root finds by its number whether it was made. Any other
-//! write is asked for again at the same site only, as no other one has a record of it. The rules and their numbers are those of
-//! the packages for other languages (docs/causal.md), except that their writes have no number.
+//! A put that was sent and gets no answer is sent to other sites: the root finds by its number
+//! whether it was made. Any other write is asked for again at the same site only, as no other one
+//! has a record of it. The rules and their numbers are those of the packages for other languages
+//! (docs/causal.md), except that their writes have no number.
 
 mod distance;
 mod error;

@@ -1,11 +1,12 @@
 //! Where a session is, and in which order it tries the sites.
 //!
-//! A call attaches to a site that the session is not at: it waits until that has what the session has seen, for half
-//! a second, before the next one is asked. So a request itself is sent only to a site that can answer it, and a write
-//! does not become unknown by waiting.
+//! A call attaches to a site that the session is not at: it waits until that has what the session
+//! has seen, for half a second, before the next one is asked. So a request itself is sent only to a
+//! site that can answer it, and a write does not become unknown by waiting.
 //!
-//! A put that was sent in vain goes on at the other sites, under its number, and there without attaching: the root waits
-//! for what the session has seen. From then on every failure leaves its outcome unknown.
+//! A put that was sent in vain goes on at the other sites, under its number, and there without
+//! attaching: the root waits for what the session has seen. From then on every failure leaves its
+//! outcome unknown.
 
 use super::distance::{Distances, Roaming};
 use super::error::RoamingError;
@@ -15,8 +16,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// What attaching to a site may take, before the next one is asked. Of that the site waits for what it lacks, but for
-/// the quarter that its answer has.
+/// What attaching to a site may take, before the next one is asked. Of that the site waits for what
+/// it lacks, but for the quarter that its answer has.
 const ATTACH: Duration = Duration::from_secs(1);
 /// Between two rounds over all sites.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -54,7 +55,8 @@ pub(super) trait Work: Sync {
         limit: Duration,
     ) -> impl Future<Output = Result<(), Failed>> + Send;
 
-    /// Does it there, and brings the next token; empty: as it was. A write that was sent may take until `late`.
+    /// Does it there, and brings the next token; empty: as it was. A write that was sent may take
+    /// until `late`.
     fn send(
         &self,
         site: usize,
@@ -185,7 +187,8 @@ impl Place {
         Ok(answer)
     }
 
-    /// Asks a site for a put that was sent in vain. The session goes on there, and has yet to attach.
+    /// Asks a site for a put that was sent in vain. The session goes on there, and has yet to
+    /// attach.
     async fn ask_again<W: Work>(
         &mut self,
         work: &W,
@@ -267,7 +270,8 @@ impl Place {
         (self.stay_until, self.look_at) = (now + rule.stay, now + LOOK);
     }
 
-    /// A site does not serve. The session goes back to it if it is asked again before it was elsewhere.
+    /// A site does not serve. The session goes back to it if it is asked again before it was
+    /// elsewhere.
     fn leave(&mut self, site: usize, distances: &Mutex<Distances>) {
         lock(distances).failed(site);
         self.is_attached &= self.site != Some(site);

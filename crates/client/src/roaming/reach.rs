@@ -1,7 +1,9 @@
-//! One request of a session to one site: to its nodes in turn, and what their answers mean for the session.
+//! One request of a session to one site: to its nodes in turn, and what their answers mean for the
+//! session.
 //!
-//! A put may be of one site, or be sent to several ([`Elsewhere`]): then it has the number of the first one, and states in each
-//! attempt which one that is, and whether it may have been made there.
+//! A put may be of one site, or be sent to several ([`Elsewhere`]): then it has the number of the
+//! first one, and states in each attempt which one that is, and whether it may have been made
+//! there.
 
 use super::error::RoamingError;
 use super::place::{Failed, Work, lock};
@@ -65,7 +67,8 @@ struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    /// A later attempt states that at the first site, too: that may have left since, and be another one of this name.
+    /// A later attempt states that at the first site, too: that may have left since, and be another
+    /// one of this name.
     fn tell(self, metadata: &mut MetadataMap) {
         metadata.insert(TRIED_KEY, self.first.clone());
         if self.was_sent {
@@ -103,7 +106,8 @@ where
 {
     type Answer = R;
 
-    /// The answer's token is dropped: it has seen all that the site shows, and the application none of that.
+    /// The answer's token is dropped: it has seen all that the site shows, and the application none
+    /// of that.
     async fn attach(&self, site: usize, token: &Bytes, limit: Duration) -> Result<(), Failed> {
         let get = |channel, request| async move { kv(channel).get(request).await };
         let (caller, repeat) = (&self.sites[site], Repeat::Read);
@@ -152,8 +156,9 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Every node once, within the limit; after a write was sent, until its outcome is known or it took too long. One that
-    /// may be sent elsewhere is asked for once more at each node that answers.
+    /// Every node once, within the limit; after a write was sent, until its outcome is known or it
+    /// took too long. One that may be sent elsewhere is asked for once more at each node that
+    /// answers.
     async fn ask<M, R, F>(
         &self,
         message: M,
@@ -251,7 +256,8 @@ fn away(address: &str, why: &str, is_silent: bool) -> Failed {
 enum Meant {
     /// The site refuses it.
     Done(Error),
-    /// The site has too much to do: not a reason to go to another one, which would soon have the same.
+    /// The site has too much to do: not a reason to go to another one, which would soon have the
+    /// same.
     Overloaded(Error),
     /// The session cannot go on.
     Ended(RoamingError),

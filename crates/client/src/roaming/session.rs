@@ -20,10 +20,11 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use wire::grpc::SESSION_KEY;
 
-/// A session with the causal keyspaces of a deployment, at whatever site it is ([`super::Sites::session`]).
+/// A session with the causal keyspaces of a deployment, at whatever site it is
+/// ([`super::Sites::session`]).
 ///
-/// Clones are the same session. Its calls follow one another. A call that is given up (its future is dropped) may
-/// have written.
+/// Clones are the same session. Its calls follow one another. A call that is given up (its future
+/// is dropped) may have written.
 #[derive(Clone)]
 pub struct RoamingSession {
     sites: Arc<Inner>,
@@ -66,7 +67,8 @@ impl RoamingSession {
 ///
 /// Reads are repeated at other sites. With `Roaming::elsewhere`
 /// a put that gets no answer is sent to other sites under its number, and made once. Any
-/// other write is repeated at the site that it was sent to, and never made at another one then: [`RoamingError::Unknown`].
+/// other write is repeated at the site that it was sent to, and never made at another one then:
+/// [`RoamingError::Unknown`].
 #[derive(Clone)]
 pub struct RoamingKeyspace {
     session: RoamingSession,
@@ -96,7 +98,8 @@ impl RoamingKeyspace {
         self.call(Repeat::Read, make, get).await
     }
 
-    /// Puts a string. Returns its version at the site; 0: it got no answer there, and was made by way of another one.
+    /// Puts a string. Returns its version at the site; 0: it got no answer there, and was made by
+    /// way of another one.
     pub async fn put(
         &self,
         key: impl Into<Bytes>,
@@ -120,8 +123,8 @@ impl RoamingKeyspace {
             let call = Call { elsewhere, ..self.of(Repeat::Numbered, make, put) };
             match self.roam(&call).await {
                 Ok(response) => return Ok(Revision(response.version)),
-                // The keyspace may be of another kind, the site have another name or too many numbers that wait: it is a put
-                // like any other then.
+                // The keyspace may be of another kind, the site have another name or too many
+                // numbers that wait: it is a put like any other then.
                 Err(RoamingError::Refused(
                     error @ (Error::Invalid(_) | Error::Refused { .. } | Error::Exhausted(_)),
                 )) => refused = Some(error),
@@ -205,8 +208,8 @@ impl RoamingKeyspace {
     }
 }
 
-/// A running scan of a session. Keys that are written meanwhile may or may not be returned; every other key is
-/// returned once, also when the session moves in between.
+/// A running scan of a session. Keys that are written meanwhile may or may not be returned; every
+/// other key is returned once, also when the session moves in between.
 pub struct RoamingScan {
     keyspace: RoamingKeyspace,
     request: v1::ScanRequest,
@@ -215,7 +218,8 @@ pub struct RoamingScan {
 }
 
 impl RoamingScan {
-    /// The next key in byte order; `None`: there is no more. After an error the scan goes on where it was.
+    /// The next key in byte order; `None`: there is no more. After an error the scan goes on where
+    /// it was.
     pub async fn next(&mut self) -> Result<Option<Item>, RoamingError> {
         loop {
             if let Some(item) = self.page.pop_front() {

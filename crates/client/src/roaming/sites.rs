@@ -18,8 +18,8 @@ use tonic::metadata::{Ascii, MetadataValue};
 /// The time limit of a ping.
 const PING_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The sites of a deployment that sessions may use. Cheap to clone; the sessions of a program share one, with its
-/// connections. Has to be made and used inside one Tokio runtime.
+/// The sites of a deployment that sessions may use. Cheap to clone; the sessions of a program share
+/// one, with its connections. Has to be made and used inside one Tokio runtime.
 #[derive(Clone)]
 pub struct Sites {
     pub(super) inner: Arc<Inner>,
@@ -38,9 +38,10 @@ pub(super) struct Inner {
 }
 
 impl Sites {
-    /// Sites by their names in the deployment (`portolan site list`), each with the gRPC ports of its nodes as `host:port`: under
-    /// other names a put that gets no answer is not sent to another site. Connects on first use. The deadlines are
-    /// those of `roaming`; `options` has credentials and TLS.
+    /// Sites by their names in the deployment (`portolan site list`), each with the gRPC ports of
+    /// its nodes as `host:port`: under other names a put that gets no answer is not sent to another
+    /// site. Connects on first use. The deadlines are those of `roaming`; `options` has credentials
+    /// and TLS.
     pub fn connect<N: Into<String>, S: AsRef<str>>(
         sites: impl IntoIterator<Item = (N, Vec<S>)>,
         options: &Options,
@@ -72,7 +73,8 @@ impl Sites {
         RoamingSession::new(self.inner.clone(), token.into())
     }
 
-    /// The median of the last pings of a site; `None`: too few were answered, or there is no such site.
+    /// The median of the last pings of a site; `None`: too few were answered, or there is no such
+    /// site.
     pub fn distance(&self, site: &str) -> Option<Duration> {
         lock(&self.inner.distances).of(self.inner.find(site)?)
     }
@@ -97,7 +99,8 @@ impl Inner {
         lock(&self.stay).insert(keyspace.to_owned());
     }
 
-    /// Measures from now on, if there is something to choose. What is read for that is a key of this keyspace.
+    /// Measures from now on, if there is something to choose. What is read for that is a key of
+    /// this keyspace.
     pub(super) fn measure(self: &Arc<Inner>, keyspace: &str) {
         if !self.rule.nearer || self.names.len() < 2 {
             return;

@@ -218,7 +218,8 @@ impl Callee {
         found.ok_or_else(|| status(&Refusal::NoKeyspace(name.to_owned()).into()))
     }
 
-    /// Waits until this node has the keyspaces that there were when it started, within the call's time.
+    /// Waits until this node has the keyspaces that there were when it started, within the call's
+    /// time.
     pub(crate) async fn know_keyspaces<T>(
         &self,
         request: &tonic::Request<T>,
@@ -267,8 +268,8 @@ impl Callee {
         answered(outcome).map(|answer| (answer, age))
     }
 
-    /// Sends a query in the session of its call; with the answer's age, if it came from the backup of an unreachable
-    /// site.
+    /// Sends a query in the session of its call; with the answer's age, if it came from the backup
+    /// of an unreachable site.
     pub(crate) async fn read_in(
         &self,
         session: &mut CallSession,
@@ -335,8 +336,9 @@ pub(crate) fn deadline_ms<T>(request: &tonic::Request<T>) -> Option<u64> {
     Some((asked.as_millis() as u64).max(1))
 }
 
-/// The limit of a request that waits for what its session has seen. Sooner than that of its call, at which
-/// the connection gives up on both ends: otherwise the client would never learn that the site is behind.
+/// The limit of a request that waits for what its session has seen. Sooner than that of its call,
+/// at which the connection gives up on both ends: otherwise the client would never learn that the
+/// site is behind.
 fn in_time_to_say_so(deadline_ms: u64) -> u64 {
     deadline_ms - (deadline_ms / 4).min(ANSWER_MS)
 }

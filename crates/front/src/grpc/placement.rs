@@ -1,4 +1,5 @@
-//! Questions about placement and pins over gRPC, and their answers: sites by name, latencies in milliseconds.
+//! Questions about placement and pins over gRPC, and their answers: sites by name, latencies in
+//! milliseconds.
 
 use super::call::{Callee, deadline_ms};
 use super::registry::{name_of, site_named};
@@ -67,7 +68,8 @@ impl Callee {
         }
     }
 
-    /// Changes the pin of a key's group. `parts`: the key, the site (`None`: the pin is taken away) and the number.
+    /// Changes the pin of a key's group. `parts`: the key, the site (`None`: the pin is taken away)
+    /// and the number.
     pub(super) async fn change_pin<T>(
         &self,
         request: Request<T>,
@@ -121,8 +123,8 @@ impl Callee {
     }
 }
 
-/// Whether a group may be pinned to a site. Its home always has it, whatever its keyspace is lent to: the registry does
-/// not know the home, so it is asked here.
+/// Whether a group may be pinned to a site. Its home always has it, whatever its keyspace is lent
+/// to: the registry does not know the home, so it is asked here.
 fn may_be_pinned(
     registry: &Registry,
     group: &Group,
@@ -143,8 +145,8 @@ fn may_be_pinned(
     }
 }
 
-/// The groups that are pinned, without those of keyspaces that are gone. The state is stated where nothing needs to be
-/// asked for it.
+/// The groups that are pinned, without those of keyspaces that are gone. The state is stated where
+/// nothing needs to be asked for it.
 fn pins(registry: &Registry, catalog: &Catalog) -> Vec<(Pin, v1::Pin)> {
     let pins = registry.pins.iter().filter_map(|pin| {
         let spec = &catalog.by_id(pin.keyspace)?.spec;

@@ -1,4 +1,5 @@
-//! The registry as an operator's calls need it: sites by name, changes by number, and how it is kept.
+//! The registry as an operator's calls need it: sites by name, changes by number, and how it is
+//! kept.
 
 use super::call::Callee;
 use model::{
@@ -10,8 +11,8 @@ use tonic::Status;
 use wire::grpc::{status, v1};
 
 impl Callee {
-    /// Has the registry changed. A change whose number is known is answered with its outcome, without another look at
-    /// what it names: a site may be gone since.
+    /// Has the registry changed. A change whose number is known is answered with its outcome,
+    /// without another look at what it names: a site may be gone since.
     pub(super) async fn change_registry(
         &self,
         registry: &Registry,
@@ -76,7 +77,8 @@ fn shown(registry: &Registry, view: &RegistryView) -> v1::ShowRegistryResponse {
     }
 }
 
-/// What came of a change that was asked for under this number before: the site it was about may be gone.
+/// What came of a change that was asked for under this number before: the site it was about may be
+/// gone.
 pub(super) fn outcome_of(registry: &Registry, id: RequestId) -> Option<Result<(), Status>> {
     let outcome = registry.outcome(id)?.clone();
     Some(outcome.map(drop).map_err(|error| status(&Refusal::from(error).into())))

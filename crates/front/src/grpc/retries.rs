@@ -1,4 +1,5 @@
-//! A put that a client may send to another site, should the first one not answer: it has one effect then.
+//! A put that a client may send to another site, should the first one not answer: it has one effect
+//! then.
 
 use super::call::Callee;
 use super::registry::site_named;
@@ -56,7 +57,8 @@ impl Callee {
         let status = self.handle.status();
         let first = match &status.deployment {
             _ if tried.first.is_empty() => None,
-            // At a later one the core finds whether this site has made the put, and if not, the root does.
+            // At a later one the core finds whether this site has made the put, and if not, the
+            // root does.
             Some(member) => Some(site_named(&member.registry, &tried.first)?)
                 .filter(|site| tried.again || *site != member.own),
             None => Some(NO_SITE),

@@ -1,9 +1,10 @@
 //! The session of a call on a causal keyspace: its token comes and goes as metadata.
 //!
-//! A call without the metadata is a session that begins and ends with it. Metadata on a keyspace that keeps no
-//! sessions is ignored, as a client may send it with all its calls.
+//! A call without the metadata is a session that begins and ends with it. Metadata on a keyspace
+//! that keeps no sessions is ignored, as a client may send it with all its calls.
 //!
-//! The name of the client is metadata, too ([`CLIENT_KEY`]): one connection may carry the calls of many.
+//! The name of the client is metadata, too ([`CLIENT_KEY`]): one connection may carry the calls of
+//! many.
 
 use crate::causal::{Answers, CausalSession};
 use model::{

@@ -107,7 +107,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let request = Request { token, ..Request::write(command) };
                 let request = self.session.routed(request);
                 match is_sent_elsewhere {
-                    // The log of another site orders it: what is before it must have a place there, and what comes after must wait.
+                    // The log of another site orders it: what is before it must have a place there,
+                    // and what comes after must wait.
                     true => {
                         self.run.push_alone(request, (op.shape, number), true, frame.wire_bytes())
                     }
@@ -177,8 +178,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Whether a command needs keyspaces that this node, which has just started, may not have applied yet: their
-    /// keys would be taken for keys of `default`. A stale read goes by what is applied, as its answer does.
+    /// Whether a command needs keyspaces that this node, which has just started, may not have
+    /// applied yet: their keys would be taken for keys of `default`. A stale read goes by what is
+    /// applied, as its answer does.
     fn lacks_keyspaces(&self, spec: &CommandSpec) -> bool {
         let is_stale = self.session.consistency != ReadConsistency::Linearizable;
         !self.thread.handle.is_current()
@@ -286,8 +288,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// A read of a causal keyspace in the connection's session. READONLY changes nothing: each read is
-    /// answered by this node's state, once that covers what the session has seen.
+    /// A read of a causal keyspace in the connection's session. READONLY changes nothing: each read
+    /// is answered by this node's state, once that covers what the session has seen.
     fn causal_read(&self, keyspace: KeyspaceId, query: Query) -> Request {
         let token = Some(self.session.causal.token());
         Request { token, ..Request::read(keyspace, query, ReadConsistency::Linearizable) }
@@ -399,7 +401,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         reply.outcome
     }
 
-    /// Waits until this site covers what another session had seen, which this one has seen from then on.
+    /// Waits until this site covers what another session had seen, which this one has seen from
+    /// then on.
     async fn attach(&mut self, frame: &Frame) -> Result<(), Refused> {
         let attach = Attach::of(frame)?;
         let handle = &self.thread.handle;
@@ -460,8 +463,8 @@ pub(super) fn refused(failure: Failure) -> Refused {
 }
 
 impl Run {
-    /// Adds a request of a causal keyspace if there is no other one: the next read of its session must be
-    /// answered by no older state, and is as soon as this one's answer is there.
+    /// Adds a request of a causal keyspace if there is no other one: the next read of its session
+    /// must be answered by no older state, and is as soon as this one's answer is there.
     fn push_alone(
         &mut self,
         request: Request,

@@ -132,7 +132,8 @@ impl Session {
         Request { redirect: self.goes_to_keys(), direct, client, ..request }
     }
 
-    /// How its accesses count: whether its client goes where its keys are by itself, and which client it is.
+    /// How its accesses count: whether its client goes where its keys are by itself, and which
+    /// client it is.
     pub(super) fn seen_as(&self) -> (bool, ClientName) {
         (self.is_direct(), self.client)
     }

@@ -149,8 +149,8 @@ pub(super) enum Whole {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Refuses steps over all keyspaces if one of those is causal: a transaction is a write of one keyspace,
-    /// and reads none of a session's.
+    /// Refuses steps over all keyspaces if one of those is causal: a transaction is a write of one
+    /// keyspace, and reads none of a session's.
     fn check_none_is_causal(&self, catalog: &Catalog) -> Result<(), Refused> {
         let all = self.readable(catalog, None);
         let causal =

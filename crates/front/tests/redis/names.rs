@@ -38,7 +38,8 @@ fn a_client_is_the_same_at_each_site_by_its_name() {
     let found = asks_until(&mut there, &|found| !found.is_empty());
     let [(number, at)] = found[..] else { panic!("{found:?}") };
     assert_eq!(at, sites[1]);
-    // By the other command, at the other site; behind it the first one has nothing counted there any more.
+    // By the other command, at the other site; behind it the first one has nothing counted there
+    // any more.
     here.raw("HELLO 2 SETNAME car-7");
     asks_until(&mut here, &|found| found == [(number, sites[0])]);
     here.raw("CLIENT SETNAME car-8");

@@ -30,8 +30,8 @@ fn silent_connections_do_not_keep_a_user_out() {
     let site = Site::with(configure, |options| options.connections_max = 10);
     let mut known = logged_in(&site);
     let mut silent: Vec<Client> = (0..50).map(|_| site.connect()).collect();
-    // Threads take connections up in an order of their own: silent ones from before may come after the
-    // newcomer, and take its place while it has not logged in. It asks again.
+    // Threads take connections up in an order of their own: silent ones from before may come after
+    // the newcomer, and take its place while it has not logged in. It asks again.
     let mut newcomers = (0..20).map(|_| site.connect());
     let newcomer = newcomers.find_map(|mut newcomer| {
         // One that has lost its place while its password was verified still gets its answer.
@@ -47,8 +47,8 @@ fn silent_connections_do_not_keep_a_user_out() {
     for client in [&mut known, &mut newcomer] {
         assert_eq!(client.raw("PING"), "+PONG", "a logged-in connection stays");
     }
-    // Of the silent ones the newest stay. Threads accept connections in an order of their own, so any
-    // of these will do.
+    // Of the silent ones the newest stay. Threads accept connections in an order of their own, so
+    // any of these will do.
     let stays = |mut client: Client| client.raw_or_closed("PING").starts_with("-NOAUTH");
     assert!(silent.into_iter().rev().take(10).any(stays));
 }

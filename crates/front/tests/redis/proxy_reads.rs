@@ -15,7 +15,8 @@ fn reads_that_pass_by_see_what_was_written_before_them() {
     let direct = || metric(&deployment.metrics(1), "routed_direct_total");
     let before = direct();
 
-    // Some at once, of which some are refused; and behind writes of the same client and of another one.
+    // Some at once, of which some are refused; and behind writes of the same client and of another
+    // one.
     there.send(b"GET car:{t}\r\nMGET car:{t} car:{t}2\r\nHGET car:{t} f\r\nEXISTS car:{t}\r\n");
     assert_eq!(there.reply().1, "$5 first");
     assert_eq!(there.reply().1, "*2 $5 first $-1");

@@ -32,8 +32,8 @@ pub(crate) struct Place {
 }
 
 impl Deployment {
-    /// Begins with one site and lets others join. `with_port`: whether each has a port for the cluster
-    /// protocol.
+    /// Begins with one site and lets others join. `with_port`: whether each has a port for the
+    /// cluster protocol.
     pub(crate) fn start(with_port: &[bool]) -> Deployment {
         let keyspace = KeyspaceSpec::linearizable_global("cars", "car:");
         Deployment::start_with(with_port, keyspace)
@@ -92,7 +92,8 @@ impl Deployment {
         self.wait_until_known();
     }
 
-    /// Waits until no slots have moved for a while, so that sites exchange only their regular messages.
+    /// Waits until no slots have moved for a while, so that sites exchange only their regular
+    /// messages.
     pub(crate) fn wait_until_quiet(&self) {
         const QUIET: usize = 150;
         let mut quiet = 0;
@@ -212,7 +213,8 @@ impl Deployment {
             })
         });
         until(|| serves(to));
-        // A source that has not received the end of its move keeps requests until then, and forwards them.
+        // A source that has not received the end of its move keeps requests until then, and
+        // forwards them.
         let keeps = |site| site != to && self.owner(site, slot) == self.own_id(site);
         until(|| !(0..self.sites.len()).any(keeps));
     }

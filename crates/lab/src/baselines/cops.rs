@@ -1,20 +1,24 @@
-//! COPS (Lloyd, Freedman, Kaminsky and Andersen, *Don't settle for eventual*, SOSP 2011), in the version with
-//! partial replication that Gesto's authors made for their evaluation (ICCCN 2020, §VII).
+//! COPS (Lloyd, Freedman, Kaminsky and Andersen, *Don't settle for eventual*, SOSP 2011), in the
+//! version with partial replication that Gesto's authors made for their evaluation (ICCCN 2020,
+//! §VII).
 //!
-//! A client keeps the versions that it read and wrote since its last compression. A write is taken at its
-//! site with that list, answered, and sent with it to the sites that hold the key. There it waits until each
-//! dependency on a key that the site holds is met. In COPS the list shrinks to the write itself after each
-//! write, since a site that has the write has all that it depends on: the nearest dependencies. With
-//! partial replication that is so only after a write of a key that is at all sites; after another the version
-//! is added like a read. Dependencies that are older than five seconds are at all sites and are dropped
-//! (COPS's transitive garbage collection). A client that moves waits until the target meets its list.
+//! A client keeps the versions that it read and wrote since its last compression. A write is taken
+//! at its site with that list, answered, and sent with it to the sites that hold the key. There it
+//! waits until each dependency on a key that the site holds is met. In COPS the list shrinks to the
+//! write itself after each write, since a site that has the write has all that it depends on: the
+//! nearest dependencies. With partial replication that is so only after a write of a key that is at
+//! all sites; after another the version is added like a read. Dependencies that are older than five
+//! seconds are at all sites and are dropped (COPS's transitive garbage collection). A client that
+//! moves waits until the target meets its list.
 //!
 //! Two ways to treat dependencies that a site cannot check, as it does not hold the key:
 //!
-//! - [`Lists::Direct`], as evaluated: a list holds what the client itself read and wrote. What a version on a
-//!   key that is not held depends on in turn is lost. *What shows:* effects before their causes.
-//! - [`Lists::Inherited`]: each version carries the list of its writer, and its readers take it over. That is
-//!   causal, and *what shows* is that lists grow with all that is written in five seconds.
+//! - [`Lists::Direct`], as evaluated: a list holds what the client itself read and wrote. What a
+//!   version on a key that is not held depends on in turn is lost. *What shows:* effects before
+//!   their causes.
+//! - [`Lists::Inherited`]: each version carries the list of its writer, and its readers take it
+//!   over. That is causal, and *what shows* is that lists grow with all that is written in five
+//!   seconds.
 //!
 //! *Left out:* COPS-GT and its transactions, sites of several servers, failures.
 

@@ -1,11 +1,11 @@
-//! Eventual consistency: what Gesto's evaluation (Afonso, Bravo and Rodrigues, ICCCN 2020, §VII) takes as
-//! the best that can be reached, since it keeps no metadata but a version.
+//! Eventual consistency: what Gesto's evaluation (Afonso, Bravo and Rodrigues, ICCCN 2020, §VII)
+//! takes as the best that can be reached, since it keeps no metadata but a version.
 //!
-//! A write is taken at the client's site, answered, and sent to the sites that hold the key, which take
-//! whatever comes, whenever it comes. A client that moves carries nothing along.
+//! A write is taken at the client's site, answered, and sent to the sites that hold the key, which
+//! take whatever comes, whenever it comes. A client that moves carries nothing along.
 //!
-//! *What shows:* effects before their causes, and sessions that go back, whenever a client moves, and also
-//! without that, between links of different lengths.
+//! *What shows:* effects before their causes, and sessions that go back, whenever a client moves,
+//! and also without that, between links of different lengths.
 //!
 //! *Left out:* repair of lost messages: links lose none.
 

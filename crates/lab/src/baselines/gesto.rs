@@ -1,27 +1,31 @@
-//! Gesto (Afonso, Bravo and Rodrigues, *Combining high throughput and low migration latency for consistent
-//! data storage on the edge*, ICCCN 2020; here from the extended abstract of Afonso's dissertation), §IV and §V.
+//! Gesto (Afonso, Bravo and Rodrigues, *Combining high throughput and low migration latency for
+//! consistent data storage on the edge*, ICCCN 2020; here from the extended abstract of Afonso's
+//! dissertation), §IV and §V.
 //!
-//! A timestamp has two parts. The *local* one is a site and its clock: what the client saw of the site that it
-//! is attached to. The *regional* one is given by the broker: all else that it saw. A write is taken at the
-//! client's site with a new local part. Its payload goes to the sites that hold the key; its metadata goes, in
-//! the order of the site's clock, to the broker, which numbers it and sends it on to the same sites; they make
-//! it visible in that order, once its payload is there (§V-A, §V-B).
+//! A timestamp has two parts. The *local* one is a site and its clock: what the client saw of the
+//! site that it is attached to. The *regional* one is given by the broker: all else that it saw. A
+//! write is taken at the client's site with a new local part. Its payload goes to the sites that
+//! hold the key; its metadata goes, in the order of the site's clock, to the broker, which numbers
+//! it and sends it on to the same sites; they make it visible in that order, once its payload is
+//! there (§V-A, §V-B).
 //!
-//! A client that moves attaches: the target waits until what it took from the origin reaches the local
-//! part, and what it took from the broker the regional one (§V-C). As the broker sends to a site what it
-//! holds, a target that holds little of what is written may not get there by itself. So the client asks its
-//! origin for a *snapshot* at the same time, a write of nothing to the target; and each site makes one to all
-//! others now and then (§V-C, *Liveness*; the code that was published has none).
+//! A client that moves attaches: the target waits until what it took from the origin reaches the
+//! local part, and what it took from the broker the regional one (§V-C). As the broker sends to a
+//! site what it holds, a target that holds little of what is written may not get there by itself.
+//! So the client asks its origin for a *snapshot* at the same time, a write of nothing to the
+//! target; and each site makes one to all others now and then (§V-C, *Liveness*; the code that was
+//! published has none).
 //!
-//! Clocks are Lamport's; the paper's are loosely synchronised, and a write may have to wait for them. The
-//! paper leaves open which of two concurrent writes wins.
+//! Clocks are Lamport's; the paper's are loosely synchronised, and a write may have to wait for
+//! them. The paper leaves open which of two concurrent writes wins.
 //!
-//! *What shows:* metadata is imported one write after the other, so from some load on queues grow (§VIII-D).
-//! With [`Attach::Shortcut`] a client whose regional part came from the target itself, and that saw nothing of
-//! the origin, is admitted at once; the published code does so. What the write of that part depends on may
-//! be missing: an effect without its cause.
+//! *What shows:* metadata is imported one write after the other, so from some load on queues grow
+//! (§VIII-D). With [`Attach::Shortcut`] a client whose regional part came from the target itself,
+//! and that saw nothing of the origin, is admitted at once; the published code does so. What the
+//! write of that part depends on may be missing: an effect without its cause.
 //!
-//! *Left out:* retried writes, several regions, failures and reconfiguration (the paper's future work).
+//! *Left out:* retried writes, several regions, failures and reconfiguration (the paper's future
+//! work).
 
 use std::collections::{HashSet, VecDeque};
 
@@ -234,7 +238,8 @@ impl Gesto {
                 self.attach == Attach::Shortcut && token.local == 0 && token.regional.site == site;
             let is_covered = clock >= token.local && here.covered >= token.regional.clock;
             if origin == site || is_short || is_covered {
-                // The origin's last part is among what is covered: it is a regional one from here on.
+                // The origin's last part is among what is covered: it is a regional one from here
+                // on.
                 let last = Regional { clock: number, site: origin };
                 let folded = if token.local > 0 { last } else { token.regional };
                 let regional = (origin != site).then(|| folded.max(token.regional));

@@ -5,8 +5,8 @@ use crate::random::Random;
 /// Lyon: the datacenter, and the broker.
 pub const LYON: usize = 2;
 
-/// Half round trips of Gesto's Table I, ms, between its places in its order: Lille, Luxembourg, Lyon, Nancy, Nantes,
-/// Rennes, Sophia.
+/// Half round trips of Gesto's Table I, ms, between its places in its order: Lille, Luxembourg,
+/// Lyon, Nancy, Nantes, Rennes, Sophia.
 const TABLE_ONE_MS: [(usize, usize, f64); 21] = [
     (0, 1, 5.7),
     (0, 2, 6.6),
@@ -49,7 +49,8 @@ pub struct Layout {
     pub keys: u32,
     /// The first so many keys are at every site.
     pub full_keys: u32,
-    /// The groups of sites that hold the other keys: a key's group is its number modulo their count.
+    /// The groups of sites that hold the other keys: a key's group is its number modulo their
+    /// count.
     pub groups: Vec<Vec<usize>>,
     /// The place of each client.
     pub homes: Vec<usize>,
@@ -63,8 +64,8 @@ pub struct Layout {
     pub costs: Costs,
 }
 
-/// What work costs, in microseconds of one core. They are assumptions, the same for all stores; no paper
-/// states its own. What the figures compare depends on their ratios.
+/// What work costs, in microseconds of one core. They are assumptions, the same for all stores; no
+/// paper states its own. What the figures compare depends on their ratios.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     /// Cores of a site.
@@ -132,7 +133,8 @@ impl Layout {
         layout
     }
 
-    /// So many sites on a plane, one of them in the middle; a tree of serializers with four branches each.
+    /// So many sites on a plane, one of them in the middle; a tree of serializers with four
+    /// branches each.
     #[must_use]
     pub fn plane(sites: usize, clients: usize, seed: u64) -> Layout {
         let mut random = Random::stream(seed, "plane", 0);

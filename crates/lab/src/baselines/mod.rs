@@ -1,10 +1,10 @@
-//! Stores to compare with: models of published protocols for causal (and eventual) consistency, all on one
-//! substrate in virtual time.
+//! Stores to compare with: models of published protocols for causal (and eventual) consistency, all
+//! on one substrate in virtual time.
 //!
 //! A [`Store`] takes what clients ask and gives answers at later times. [`Modelled`] makes one of a
 //! [`Protocol`], which sees messages and nothing of time but what the [`Net`] shows it: links with
-//! latencies, processes that each work on one message after the other on their cores, and stated costs.
-//! A store of real cores over simulated sites is a [`Store`] beside them.
+//! latencies, processes that each work on one message after the other on their cores, and stated
+//! costs. A store of real cores over simulated sites is a [`Store`] beside them.
 //!
 //! | module | what it models |
 //! | --- | --- |
@@ -17,10 +17,11 @@
 //! | [`gesto`] | Gesto: multipart timestamps and one broker |
 //! | [`play`] | clients with a workload, what they measured, and their history |
 //!
-//! Each of them is the protocol as its paper has it, reduced to the setting of Gesto's evaluation: one
-//! region, sites that do not fail, links that keep order, reads and writes of single keys. The head of each
-//! module names what it leaves out. Versions are Lamport clocks with the site as the tie-breaker, and the
-//! highest wins, in all of them: the papers leave conflicts to the application, or to such a rule.
+//! Each of them is the protocol as its paper has it, reduced to the setting of Gesto's evaluation:
+//! one region, sites that do not fail, links that keep order, reads and writes of single keys. The
+//! head of each module names what it leaves out. Versions are Lamport clocks with the site as the
+//! tie-breaker, and the highest wins, in all of them: the papers leave conflicts to the
+//! application, or to such a rule.
 
 pub mod cops;
 pub mod eventual;

@@ -1,8 +1,9 @@
 //! Messages, processors, and what is counted.
 //!
-//! A process stands at a place and has cores. A message takes its link's delay, then waits for a core,
-//! then takes its cost; what it causes happens when it is done. Links keep order and lose nothing. Bytes of
-//! payloads are not counted, those of metadata are: what a message has beside the key and the value.
+//! A process stands at a place and has cores. A message takes its link's delay, then waits for a
+//! core, then takes its cost; what it causes happens when it is done. Links keep order and lose
+//! nothing. Bytes of payloads are not counted, those of metadata are: what a message has beside the
+//! key and the value.
 
 use std::time::Duration;
 

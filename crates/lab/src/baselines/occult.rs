@@ -1,19 +1,22 @@
-//! Occult (Mehdi, Littley, Crooks, Alvisi, Bronson and Lloyd, *I can't believe it's not causal!*, NSDI 2017),
-//! as Gesto's authors evaluated it (ICCCN 2020, §VII): the datacenter is the master of all shards, causal
-//! timestamps are compressed in time to ten entries, and a client tries three times locally.
+//! Occult (Mehdi, Littley, Crooks, Alvisi, Bronson and Lloyd, *I can't believe it's not causal!*,
+//! NSDI 2017), as Gesto's authors evaluated it (ICCCN 2020, §VII): the datacenter is the master of
+//! all shards, causal timestamps are compressed in time to ten entries, and a client tries three
+//! times locally.
 //!
-//! A write goes to the master, which stamps it with its clock and sends it to the other replicas, in order;
-//! they take it at once. A reader checks: its causal timestamp has a time for each of the shards that it saw
-//! last, and one for all others together. If the shard's time at the replica is below that, what it read may
-//! be older than its past: it reads again, and in the end at the master. What it accepts brings the causal
-//! timestamp of the version along. A client that moves takes nothing but its timestamp.
+//! A write goes to the master, which stamps it with its clock and sends it to the other replicas,
+//! in order; they take it at once. A reader checks: its causal timestamp has a time for each of the
+//! shards that it saw last, and one for all others together. If the shard's time at the replica is
+//! below that, what it read may be older than its past: it reads again, and in the end at the
+//! master. What it accepts brings the causal timestamp of the version along. A client that moves
+//! takes nothing but its timestamp.
 //!
-//! A shard here is a group of keys with the same replicas, since a replica has a shard's time only if it
-//! gets all of it. Heartbeats of the master keep the times of quiet shards going.
+//! A shard here is a group of keys with the same replicas, since a replica has a shard's time only
+//! if it gets all of it. Heartbeats of the master keep the times of quiet shards going.
 //!
 //! *What shows:* a write takes the way to the datacenter, and a read after a write may, too.
 //!
-//! *Left out:* transactions, masters that change, several masters (then times of different clocks meet).
+//! *Left out:* transactions, masters that change, several masters (then times of different clocks
+//! meet).
 
 use std::collections::HashMap;
 
@@ -27,7 +30,8 @@ const ATTEMPTS: u8 = 3;
 /// Bytes of an entry: a shard and a time.
 const ENTRY_BYTES: u64 = 12;
 
-/// A causal timestamp, compressed: the times of the shards that were seen last, and one for all others.
+/// A causal timestamp, compressed: the times of the shards that were seen last, and one for all
+/// others.
 #[derive(Debug, Clone, Default)]
 pub struct Stamp {
     recent: Vec<(usize, u64)>,

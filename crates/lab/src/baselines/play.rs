@@ -1,11 +1,11 @@
 //! Clients with Gesto's workloads, what they measured, and their history.
 //!
-//! *W1* is 90 % reads and 10 % writes at the client's own site. *W2* is 70 % reads, 10 % writes and 20 %
-//! moves to any site (§VIII, *Workloads*). Clients ask again as soon as they have an answer. A client stays
-//! at its place when it moves to another site: what follows takes the way there. Keys are drawn evenly from
-//! those that its site holds. `reads_a_full_write`: after so many reads, the next write is of a key that is
-//! at all sites; others are not. That is what the evaluation calls the access pattern, the number of
-//! dependencies of a client.
+//! *W1* is 90 % reads and 10 % writes at the client's own site. *W2* is 70 % reads, 10 % writes and
+//! 20 % moves to any site (§VIII, *Workloads*). Clients ask again as soon as they have an answer. A
+//! client stays at its place when it moves to another site: what follows takes the way there. Keys
+//! are drawn evenly from those that its site holds. `reads_a_full_write`: after so many reads, the
+//! next write is of a key that is at all sites; others are not. That is what the evaluation calls
+//! the access pattern, the number of dependencies of a client.
 
 use super::net::{Spent, Visible};
 use super::{Answer, Ask, Layout, Store, Version};

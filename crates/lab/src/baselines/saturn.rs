@@ -1,20 +1,24 @@
-//! Saturn (Bravo, Rodrigues and Van Roy, *Saturn: a distributed metadata service for causal consistency*,
-//! EuroSys 2017), with sites in the place of its datacenters, as in Gesto's evaluation (ICCCN 2020, §VII).
+//! Saturn (Bravo, Rodrigues and Van Roy, *Saturn: a distributed metadata service for causal
+//! consistency*, EuroSys 2017), with sites in the place of its datacenters, as in Gesto's
+//! evaluation (ICCCN 2020, §VII).
 //!
-//! Each write has a *label*: a time and the site that took it. A site gives its labels to its serializer in
-//! the order of their times; serializers are joined to a tree, keep the order of each link, and pass a label
-//! on only where there are sites that hold the key. A site makes remote writes visible in the order in which
-//! labels come, once their payload is there, which travels by itself.
+//! Each write has a *label*: a time and the site that took it. A site gives its labels to its
+//! serializer in the order of their times; serializers are joined to a tree, keep the order of each
+//! link, and pass a label on only where there are sites that hold the key. A site makes remote
+//! writes visible in the order in which labels come, once their payload is there, which travels by
+//! itself.
 //!
-//! A client keeps one label, the highest that it has seen. To move it first asks its site for a migration
-//! label, which goes through the tree to the target after all that the site had shown; then it attaches at
-//! the target, which admits it when that label has come. The two steps are one after the other.
+//! A client keeps one label, the highest that it has seen. To move it first asks its site for a
+//! migration label, which goes through the tree to the target after all that the site had shown;
+//! then it attaches at the target, which admits it when that label has come. The two steps are one
+//! after the other.
 //!
-//! *What shows:* labels take detours over serializers, so writes are visible later where these are many; and
-//! a move takes a way to the old site and then waits for the tree.
+//! *What shows:* labels take detours over serializers, so writes are visible later where these are
+//! many; and a move takes a way to the old site and then waits for the tree.
 //!
-//! *Left out:* how a tree is found for a deployment (here it is part of the layout, without artificial
-//! delays), replicated serializers, the way to go on without Saturn when the tree is broken, remote reads.
+//! *Left out:* how a tree is found for a deployment (here it is part of the layout, without
+//! artificial delays), replicated serializers, the way to go on without Saturn when the tree is
+//! broken, remote reads.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -98,8 +98,8 @@ fn cops_is_causal_if_lists_are_inherited() {
     assert_causal(cops(Lists::Inherited));
 }
 
-/// Four sites with a client each, 1 ms apart but for one slow way. Key 0 is at sites 0, 1 and 3, key 1 at
-/// 0, 1 and 2, key 2 at 0, 2 and 3.
+/// Four sites with a client each, 1 ms apart but for one slow way. Key 0 is at sites 0, 1 and 3,
+/// key 1 at 0, 1 and 2, key 2 at 0, 2 and 3.
 fn with_slow(from: usize, to: usize) -> Layout {
     let mut layout = Layout::plane(4, 1, 1).with_keys(3, 0);
     layout.delay_us = vec![vec![1_000; 4]; 4];

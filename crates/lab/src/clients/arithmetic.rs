@@ -2,16 +2,17 @@
 //!
 //! A site-local operation takes, when nothing is in its way:
 //!
-//! - *get at the leader*: the client's round trip, and one round among the nodes by which the leader
-//!   makes sure that it leads;
+//! - *get at the leader*: the client's round trip, and one round among the nodes by which the
+//!   leader makes sure that it leads;
 //! - *get at a follower*: one more round trip, by which the follower asks the leader for it;
-//! - *put at the leader*: the client's round trip; the entry goes to the others while it goes to the
-//!   leader's own disk, so the slower of one fsync and a round trip among the nodes plus one fsync;
+//! - *put at the leader*: the client's round trip; the entry goes to the others while it goes to
+//!   the leader's own disk, so the slower of one fsync and a round trip among the nodes plus one
+//!   fsync;
 //! - *put at a follower*: one more round trip, by which it is forwarded.
 //!
 //! A site of one node has no others. Only operations that took one attempt are counted, and only of
-//! clients whose reads are neither stale nor by lease. Where clients stand in each other's way, because
-//! they do not think between operations, it takes longer than that, and rightly so.
+//! clients whose reads are neither stale nor by lease. Where clients stand in each other's way,
+//! because they do not think between operations, it takes longer than that, and rightly so.
 //!
 //! The table of a report compares medians, where all links and disks of the world are constant: a
 //! median of sums of random delays is not the sum of their medians.
@@ -57,8 +58,8 @@ impl Compared {
     }
 }
 
-/// At most so many lines, in their order: where there are more, those that differ most, first of all
-/// the one that does.
+/// At most so many lines, in their order: where there are more, those that differ most, first of
+/// all the one that does.
 #[must_use]
 pub fn most_apart(lines: &[Compared], count_max: usize) -> Vec<&Compared> {
     let mut lines: Vec<&Compared> = lines.iter().collect();
@@ -84,8 +85,8 @@ impl Arithmetic {
         histogram.saturating_record((latency.as_micros() as u64).max(1));
     }
 
-    /// The latencies of all operations by the site that answered: its name, and points of ms and the
-    /// share at or below them.
+    /// The latencies of all operations by the site that answered: its name, and points of ms and
+    /// the share at or below them.
     #[must_use]
     pub fn by_site(&self, world: &World) -> Vec<(String, Vec<(f64, f64)>)> {
         let mut sites: BTreeMap<usize, Histogram<u64>> = BTreeMap::new();
@@ -112,7 +113,8 @@ impl Arithmetic {
             self.ways.iter().filter(|((operation, ..), _)| ["get", "put"].contains(operation));
         ways.filter_map(|((operation, site, at_leader), histogram)| {
             let spot = &world.sites[*site];
-            // From here and from far away: a link that grows with distance is another for each client.
+            // From here and from far away: a link that grows with distance is another for each
+            // client.
             let far = Point::new(world.area.north, world.area.east);
             let client = world.client_link(spot.at, *site);
             let client_ms =

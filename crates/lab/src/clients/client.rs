@@ -204,7 +204,8 @@ impl Client {
         (self.up, self.down) = (Pipe::default(), Pipe::default());
     }
 
-    /// Takes up a step of its workload, which has waited for a while because the one before was late.
+    /// Takes up a step of its workload, which has waited for a while because the one before was
+    /// late.
     pub(super) fn take_up(
         &mut self,
         world: &World,

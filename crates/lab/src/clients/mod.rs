@@ -1,11 +1,11 @@
-//! Clients in virtual time: each does one thing after the other at the site it is attached to, over a
-//! link, and writes down what it asked and what came back.
+//! Clients in virtual time: each does one thing after the other at the site it is attached to, over
+//! a link, and writes down what it asked and what came back.
 //!
 //! A client behaves as a program with our client library does, or, where its group sets
-//! `repeat = false`, as one with any Redis client. The first numbers its writes and repeats them, at
-//! one node of its site after the other, until they are answered or [`OPERATION_MAX`] has passed; the
-//! second asks once. Both distinguish *nothing was done* from *outcome unknown*, and put
-//! it into the history.
+//! `repeat = false`, as one with any Redis client. The first numbers its writes and repeats them,
+//! at one node of its site after the other, until they are answered or [`OPERATION_MAX`] has
+//! passed; the second asks once. Both distinguish *nothing was done* from *outcome unknown*, and
+//! put it into the history.
 //!
 //! | file | its one idea |
 //! | --- | --- |
@@ -15,8 +15,8 @@
 //! | [`gateways`] | the way of a request as EdgeKV sends it |
 //! | [`arithmetic`] | what an operation's latency should be, and what it was |
 //!
-//! Where nodes take a while for each request ([`crate::world::file::NodeFile::request_ms`]), requests
-//! of clients wait for each other at the node that they reach first, and nowhere else.
+//! Where nodes take a while for each request ([`crate::world::file::NodeFile::request_ms`]),
+//! requests of clients wait for each other at the node that they reach first, and nowhere else.
 //!
 //! Every value that is put is unique by its beginning (`car-3.17`), which is what the history
 //! keeps of it; the rest is padding. Keys belong to a site: in the history they carry its name.

@@ -1,8 +1,9 @@
-//! What else is done around the loss of a site that is promoted: the orders that hurt a store which keeps too
-//! little, or which drops too soon.
+//! What else is done around the loss of a site that is promoted: the orders that hurt a store which
+//! keeps too little, or which drops too soon.
 //!
-//! Slots are handed to a site that is lost before its backup has them; sites that are cut off together go on
-//! among themselves; the lost site's backup is changed, or leaves, before the promotion.
+//! Slots are handed to a site that is lost before its backup has them; sites that are cut off
+//! together go on among themselves; the lost site's backup is changed, or leaves, before the
+//! promotion.
 
 use model::{
     BackupChoice, Body, Command, GlobalCommand, RegistryChange, Request, SlotSet, SourceStep,
@@ -51,8 +52,8 @@ impl Besides {
     }
 }
 
-/// The site, of those that are there, that is the backup of another one by that one's registry, or by that of
-/// a site that is not cut off.
+/// The site, of those that are there, that is the backup of another one by that one's registry, or
+/// by that of a site that is not cut off.
 fn backup<C>(simulation: &Simulation<C>, site: usize) -> Option<usize> {
     let id = simulation.sites[site].id?;
     let others = (0..simulation.sites.len()).filter(|other| !is_away(simulation, *other));

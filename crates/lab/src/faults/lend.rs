@@ -1,8 +1,9 @@
-//! Groups of a site's slots are lent to another site, and after a while given back or lent on, as the decisions
-//! of a placement would have it, but drawn.
+//! Groups of a site's slots are lent to another site, and after a while given back or lent on, as
+//! the decisions of a placement would have it, but drawn.
 //!
-//! Which groups is decided by their names and the fault, of those that clients have asked for: so nothing is
-//! kept between its steps, and a group that has changed hands meanwhile is asked for where it is.
+//! Which groups is decided by their names and the fault, of those that clients have asked for: so
+//! nothing is kept between its steps, and a group that has changed hands meanwhile is asked for
+//! where it is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

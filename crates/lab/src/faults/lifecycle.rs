@@ -15,7 +15,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// The old disk is thrown away if its successor has not become a voter by then.
 const MEMBER_MAX: Duration = Duration::from_secs(20);
 
-/// A node gets an empty disk, and its old one is kept. The site can spare it, as with any that is lost.
+/// A node gets an empty disk, and its old one is kept. The site can spare it, as with any that is
+/// lost.
 pub(super) fn put_disk_aside<C>(
     simulation: &mut Simulation<C>,
     node: NodeIndex,
@@ -64,8 +65,9 @@ fn first_machine<C>(simulation: &Simulation<C>, fault: &Fault) -> Option<NodeInd
     simulation.is_well(node).then_some(node)
 }
 
-/// A second machine is going to ask to be taken in under the id of a node that is well. It waits for a
-/// look: if links of that node have come back just now, its leader has not received a message from it yet.
+/// A second machine is going to ask to be taken in under the id of a node that is well. It waits
+/// for a look: if links of that node have come back just now, its leader has not received a message
+/// from it yet.
 pub(super) fn wait_to_ask<C>(simulation: &Simulation<C>, fault: &Fault) -> Begun {
     let is_well = first_machine(simulation, fault).is_some();
     if is_well && all_vote(simulation, fault.site) {
@@ -75,8 +77,8 @@ pub(super) fn wait_to_ask<C>(simulation: &Simulation<C>, fault: &Fault) -> Begun
     }
 }
 
-/// Polls: the second machine sends its request while the first one is well, and must not have taken its
-/// place. The next poll comes before the time after which the site counts the first one as
+/// Polls: the second machine sends its request while the first one is well, and must not have taken
+/// its place. The next poll comes before the time after which the site counts the first one as
 /// failed.
 pub(super) fn check_first_machine<C>(
     simulation: &mut Simulation<C>,

@@ -1,14 +1,15 @@
 //! What goes wrong in a world, and when.
 //!
 //! A *plan* is drawn before a run begins, from the world and a seed: which fault, where, when, for
-//! how long. What a fault does is in [`apply`]. Because the plan is a list that exists beforehand, a
-//! run can be repeated with any part of it, which is how a failed run is made small.
+//! how long. What a fault does is in [`apply`]. Because the plan is a list that exists beforehand,
+//! a run can be repeated with any part of it, which is how a failed run is made small.
 //!
-//! Faults are of a site: its nodes, their clocks and disks, the links between them, its links to other
-//! sites, its place in its deployment. All of them are ones that the store promises to survive, in any number and order, with one care: what destroys
-//! the only trace of something acknowledged on a disk (a bit flipped in its log, an fsync that did
-//! nothing, a disk exchanged) is done only while all nodes of the site hold everything, and the node
-//! then waits for an operator, who exchanges its disk once the others hold everything. That is what
+//! Faults are of a site: its nodes, their clocks and disks, the links between them, its links to
+//! other sites, its place in its deployment. All of them are ones that the store promises to
+//! survive, in any number and order, with one care: what destroys the only trace of something
+//! acknowledged on a disk (a bit flipped in its log, an fsync that did nothing, a disk exchanged)
+//! is done only while all nodes of the site hold everything, and the node then waits for an
+//! operator, who exchanges its disk once the others hold everything. That is what
 //! `docs/promises.md` asks of an operator too: a disk that ignored an fsync counts as lost.
 
 #[cfg(feature = "simulation")]
@@ -42,8 +43,8 @@ use crate::world::Site;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A process is killed, or its machine loses power: what was not synced is lost, whole or in part
-    /// or torn. It starts again after the span.
+    /// A process is killed, or its machine loses power: what was not synced is lost, whole or in
+    /// part or torn. It starts again after the span.
     Crash,
     /// All nodes of the site lose power at once.
     SiteLoss,
@@ -104,48 +105,49 @@ pub enum Kind {
     MoveSlots,
     /// The site and others lose power at once: as many as a ring's successor list is long, at most.
     SitesLoss,
-    /// The site leaves its deployment, is stopped when it is out, and comes back after the span as a
-    /// new one, on empty disks. Two others stay at least.
+    /// The site leaves its deployment, is stopped when it is out, and comes back after the span as
+    /// a new one, on empty disks. Two others stay at least.
     LeaveSite,
     /// A site that is not there, as it has not come yet or has left, joins the deployment.
     JoinSite,
-    /// The site is lost, with power or from all other sites, and its backup is promoted; then it comes
-    /// back. What it had acknowledged of late may be lost, and is declared so. Only where it is asked
-    /// for.
+    /// The site is lost, with power or from all other sites, and its backup is promoted; then it
+    /// comes back. What it had acknowledged of late may be lost, and is declared so. Only where it
+    /// is asked for.
     LoseSite,
     /// A node is lost, with power or from all others of its site, and stays so even when all other
-    /// faults have ended: until another one is lost in the same way, within the span after this one is
-    /// back. Only where it is asked for.
+    /// faults have ended: until another one is lost in the same way, within the span after this one
+    /// is back. Only where it is asked for.
     OneDown,
-    /// A node gets an empty disk, becomes a member with it, and then starts on its old disk again, for
-    /// the span; then it has the newer one back.
+    /// A node gets an empty disk, becomes a member with it, and then starts on its old disk again,
+    /// for the span; then it has the newer one back.
     OldDisk,
-    /// A second machine is given the id of a node that is well, and asks to be taken in for the span.
+    /// A second machine is given the id of a node that is well, and asks to be taken in for the
+    /// span.
     SameId,
-    /// The site is lost, alone or with others, with power or from all other sites. Operators ask any site to
-    /// promote it, with and without naming the others, repeat the order, only look, call it off;
-    /// those that are lost come back in any order within the span, or not before the end. What a
-    /// decision gives up is declared lost. Only where it is asked for.
+    /// The site is lost, alone or with others, with power or from all other sites. Operators ask
+    /// any site to promote it, with and without naming the others, repeat the order, only look,
+    /// call it off; those that are lost come back in any order within the span, or not before the
+    /// end. What a decision gives up is declared lost. Only where it is asked for.
     PromoteSite,
     /// An operator sets which site is to be the site's backup, that it is to be the next one on the
     /// ring, or that there is to be none. Only where it is asked for.
     SetBackup,
     /// The site's clients do not reach it, and it does not reach them. Only where it is asked for.
     CutClients,
-    /// An operator has the site order its region's causal writes, or calls that off. Only where it is
-    /// asked for.
+    /// An operator has the site order its region's causal writes, or calls that off. Only where it
+    /// is asked for.
     MoveRoot,
-    /// An operator chooses the standby of the region's root, or none, and whether it takes over by itself. Only where
-    /// it is asked for.
+    /// An operator chooses the standby of the region's root, or none, and whether it takes over by
+    /// itself. Only where it is asked for.
     SetStandby,
-    /// The site is lost, with power or from all other sites, if it is the root of its region. Only where it is asked
-    /// for.
+    /// The site is lost, with power or from all other sites, if it is the root of its region. Only
+    /// where it is asked for.
     LoseRoot,
-    /// Groups of the site's slots are lent to another site; after the span they stay there, are given
-    /// back, or are lent on. Only where it is asked for.
+    /// Groups of the site's slots are lent to another site; after the span they stay there, are
+    /// given back, or are lent on. Only where it is asked for.
     LendGroups,
-    /// An operator sets which sites an adaptive keyspace is lent to, or that it is adaptive no more, or pins a group to a
-    /// site. Only where it is asked for.
+    /// An operator sets which sites an adaptive keyspace is lent to, or that it is adaptive no
+    /// more, or pins a group to a site. Only where it is asked for.
     AlterRules,
 }
 

@@ -10,8 +10,8 @@ use super::{Fault, promote};
 use crate::random::Random;
 use crate::simulation::{Down, Simulation};
 
-/// An operator names the site that is to order causal writes, at any site; now and then another operator has just
-/// named another one.
+/// An operator names the site that is to order causal writes, at any site; now and then another
+/// operator has just named another one.
 pub(super) fn move_root<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,
@@ -27,8 +27,8 @@ pub(super) fn move_root<C>(
     Begun::Over
 }
 
-/// An operator chooses the standby of the root: mostly the nearest site, else the named one, or none; one time in five it
-/// takes over by an operator's command only.
+/// An operator chooses the standby of the root: mostly the nearest site, else the named one, or
+/// none; one time in five it takes over by an operator's command only.
 pub(super) fn set_standby<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,
@@ -51,7 +51,8 @@ pub(super) fn set_standby<C>(
     Begun::Over
 }
 
-/// The site is lost for the span, if it is the root as most sites know it: with power, or from all other sites.
+/// The site is lost for the span, if it is the root as most sites know it: with power, or from all
+/// other sites.
 pub(super) fn lose_root<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,

@@ -1,10 +1,10 @@
 //! What was lost with a site whose backup was promoted.
 //!
 //! A promotion loses what the lost site had acknowledged and its backup had not received; the
-//! operator sees that before and accepts it. The writer of a history declares it by a line: from when to
-//! when, and of which keys. A judge then trusts no answer about those keys in that time: a write
-//! that was answered may have been done or not, and what was read counts for nothing. Everything
-//! else is judged as ever: all keys before and after, and all other keys.
+//! operator sees that before and accepts it. The writer of a history declares it by a line: from
+//! when to when, and of which keys. A judge then trusts no answer about those keys in that time: a
+//! write that was answered may have been done or not, and what was read counts for nothing.
+//! Everything else is judged as ever: all keys before and after, and all other keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +41,8 @@ impl History {
     ///
     /// An order that explains this history explains the one of [`History::without_lost`], and is
     /// found in fewer steps: an addition that fits one state is in few orders. If there is none,
-    /// nothing follows: a repetition may have been done at another site, from another state. It is for
-    /// [`super::Promise::Linearizable`] alone: other judges cannot evaluate a swapped counter.
+    /// nothing follows: a repetition may have been done at another site, from another state. It is
+    /// for [`super::Promise::Linearizable`] alone: other judges cannot evaluate a swapped counter.
     #[must_use]
     pub fn without_lost_as_answered(&self) -> Option<History> {
         self.without(|action, outcome| match (action, outcome) {

@@ -28,10 +28,10 @@
 //! | `mark` | something happened: a fault, and the moment at which all faults had ended |
 //! | `request`, `position` | a request about causal keys, and the place of a write in its region's order: [`Request`] |
 //!
-//! Times are microseconds of one clock, from any zero. A *client* does one thing after the other; it
-//! is a session. Keys of different scopes are different keys: a site's own key carries its site's
-//! name (`a:k7`). An operation without `return_us` never came back. An outcome of `unknown` may have
-//! taken effect at any time after its call, or never; `failed` certainly had none.
+//! Times are microseconds of one clock, from any zero. A *client* does one thing after the other;
+//! it is a session. Keys of different scopes are different keys: a site's own key carries its
+//! site's name (`a:k7`). An operation without `return_us` never came back. An outcome of `unknown`
+//! may have taken effect at any time after its call, or never; `failed` certainly had none.
 //!
 //! Verdicts have to distinguish writes, so the values that a generator puts should be unique for
 //! their key; each verdict describes what it does where they are not. A `version` is the position

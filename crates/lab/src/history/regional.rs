@@ -1,13 +1,13 @@
 //! What sessions asked of causal keys, and the order that their region gave to the writes.
 //!
 //! A [`Request`] may read several registers at once, or assign several. A *register* is what one
-//! assignment overwrites: a string, a field of a hash, an expiry time. Each write has an identity, the
-//! site that took it and its revision there; a read reports the identity of the version that it found.
-//! Which of two writes comes later is not known when they are answered: a [`Position`], written once
-//! the region has come to rest, gives each of them its place in the order.
+//! assignment overwrites: a string, a field of a hash, an expiry time. Each write has an identity,
+//! the site that took it and its revision there; a read reports the identity of the version that it
+//! found. Which of two writes comes later is not known when they are answered: a [`Position`],
+//! written once the region has come to rest, gives each of them its place in the order.
 //!
-//! These lines are apart from those of operations: a judge of single keys in real time would find fault
-//! with a causal store that does what it promises.
+//! These lines are apart from those of operations: a judge of single keys in real time would find
+//! fault with a causal store that does what it promises.
 //!
 //! ```text
 //! {"type":"request","client":"c1","site":"a","call_us":10,"return_us":14,"writes":[{"register":{"key":"x"}}],"write":{"site":"a","revision":7},"got":"done"}
@@ -74,7 +74,8 @@ pub struct Request {
 pub struct Seen {
     /// Where.
     pub register: Register,
-    /// The write whose version it found. Where there was nothing: the delete, if the answer names it.
+    /// The write whose version it found. Where there was nothing: the delete, if the answer names
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<WriteId>,
     /// Whether there was nothing.

@@ -3,7 +3,8 @@
 //! Home is anywhere in the area; work is near a centre, so that in the morning all go where
 //! the others go too. That is the pattern of load that sites see from a city: it moves in and out
 //! once a day. Departures are normal around two hours of the day. Models of this family: Ekman,
-//! Keränen, Karvo and Ott, *Working day movement model* (2008), with evenings out and buses besides.
+//! Keränen, Karvo and Ott, *Working day movement model* (2008), with evenings out and buses
+//! besides.
 //!
 //! A day may be shortened: then everything of it is faster in proportion, the ways too.
 //!
@@ -39,8 +40,8 @@ pub struct Commuter {
     pub deviation_h: f64,
     /// Speed on the way.
     pub speed_kmh: f64,
-    /// How far from the centre people work: the standard deviation in each direction, in metres. Who
-    /// would work outside of the area works at its edge.
+    /// How far from the centre people work: the standard deviation in each direction, in metres.
+    /// Who would work outside of the area works at its edge.
     pub work_spread_m: f64,
     /// The middle of where people work; without it the middle of the area.
     #[serde(default)]

@@ -1,10 +1,12 @@
-//! Truncated Lévy walk: straight flights and pauses whose lengths follow power laws, as people walk.
+//! Truncated Lévy walk: straight flights and pauses whose lengths follow power laws, as people
+//! walk.
 //!
 //! From Rhee, Shin, Hong, Lee, Kim and Chong, *On the Lévy-walk nature of human mobility* (INFOCOM
 //! 2008; IEEE/ACM Transactions on Networking 19(3), 2011). Each flight has a uniform direction, a
-//! length *l* with density ∝ *l*<sup>−(1+α)</sup> and takes *k*·*l*<sup>1−ρ</sup> seconds, so that with
-//! ρ above zero longer flights are faster. Each pause has density ∝ *t*<sup>−(1+β)</sup>. Both are cut
-//! off at both ends. At the edge of the area a flight is reflected, so time is spent evenly over it.
+//! length *l* with density ∝ *l*<sup>−(1+α)</sup> and takes *k*·*l*<sup>1−ρ</sup> seconds, so that
+//! with ρ above zero longer flights are faster. Each pause has density ∝ *t*<sup>−(1+β)</sup>. Both
+//! are cut off at both ends. At the edge of the area a flight is reflected, so time is spent evenly
+//! over it.
 //!
 //! The paper draws from Lévy stable distributions; what is drawn here are power laws with the same
 //! tails, which need no series to compute. It also fits *k* and ρ twice, for short and for long
@@ -36,8 +38,8 @@ pub struct Levy {
     pub pause_min_s: f64,
     /// Longest pause, in seconds, at most 86,400.
     pub pause_max_s: f64,
-    /// The factor of flight times: a flight of l metres takes k·l^(1−rho) seconds. With rho = 0 it is
-    /// the seconds that one metre takes.
+    /// The factor of flight times: a flight of l metres takes k·l^(1−rho) seconds. With rho = 0 it
+    /// is the seconds that one metre takes.
     pub k: f64,
     /// How much faster long flights are: 0 is one speed for all, 1 is one time for all.
     #[serde(default)]
@@ -186,8 +188,9 @@ mod tests {
         (from + to) / 2.0
     }
 
-    /// Flights as (metres, seconds) and pauses in seconds, as seen from outside: runs of fixes of one
-    /// direction and speed, and runs at one place. The area is so large that nothing is reflected.
+    /// Flights as (metres, seconds) and pauses in seconds, as seen from outside: runs of fixes of
+    /// one direction and speed, and runs at one place. The area is so large that nothing is
+    /// reflected.
     fn flights_and_pauses(parameters: &Levy, seeds: u64) -> (Vec<(f64, f64)>, Vec<f64>) {
         let plain = Bounds { south: -20.0, west: -20.0, north: 20.0, east: 20.0 };
         let plane = Plane::new(&plain);

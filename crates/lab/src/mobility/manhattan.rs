@@ -1,11 +1,12 @@
 //! Manhattan: drive along the streets of a regular grid and decide at every crossing.
 //!
-//! The model of ETSI TR 101 112 (*UMTS 30.03*, 1998, B.1.4.2), where a vehicle goes straight on with
-//! probability 0.5 and turns to either side with 0.25, and of Bai, Sadagopan and Helmy, *The IMPORTANT
-//! framework* (2003). At the edge of the grid, where some ways do not exist, the others keep their
-//! proportions. Where nothing is left but to turn back, it turns back.
+//! The model of ETSI TR 101 112 (*UMTS 30.03*, 1998, B.1.4.2), where a vehicle goes straight on
+//! with probability 0.5 and turns to either side with 0.25, and of Bai, Sadagopan and Helmy, *The
+//! IMPORTANT framework* (2003). At the edge of the grid, where some ways do not exist, the others
+//! keep their proportions. Where nothing is left but to turn back, it turns back.
 //!
-//! Left out: lanes, traffic lights that vehicles share, and keeping a distance to the vehicle ahead.
+//! Left out: lanes, traffic lights that vehicles share, and keeping a distance to the vehicle
+//! ahead.
 
 use rand::Rng;
 use schemars::JsonSchema;
@@ -21,7 +22,8 @@ use crate::geo::Bounds;
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Manhattan {
-    /// Metres from one crossing to the next, 10 to 100,000. The grid lies in the middle of the area.
+    /// Metres from one crossing to the next, 10 to 100,000. The grid lies in the middle of the
+    /// area.
     pub block_m: f64,
     /// Slowest speed on a block.
     pub speed_min_kmh: f64,
@@ -199,7 +201,8 @@ mod tests {
         pause_max_s: 0.0,
     };
 
-    /// The crossings that a track passes, as columns and rows, and the seconds to each from the last.
+    /// The crossings that a track passes, as columns and rows, and the seconds to each from the
+    /// last.
     fn crossings(track: &Track) -> Vec<((i64, i64), f64)> {
         let plane = Plane::new(&CITY);
         let grid = Grid::new(&plane, BLOCK_M);

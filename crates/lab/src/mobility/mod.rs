@@ -1,8 +1,8 @@
 //! Where a vehicle is at a time.
 //!
-//! A [`Track`] is a series of fixes; between two of them the vehicle is on the straight line, unless
-//! they are more than [`GAP_MAX_S`] apart: then its place is unknown, and it is nowhere. Tracks
-//! come from a recorded trace or from a generator; nothing else in the lab depends on which.
+//! A [`Track`] is a series of fixes; between two of them the vehicle is on the straight line,
+//! unless they are more than [`GAP_MAX_S`] apart: then its place is unknown, and it is nowhere.
+//! Tracks come from a recorded trace or from a generator; nothing else in the lab depends on which.
 //! [`Mobility`] is the choice among them, as a world file makes it.
 //!
 //! | model | what moves so |
@@ -13,8 +13,9 @@
 //! | [`commuter`] | a person who goes to work and back each day |
 //! | [`trace`] | a recorded client |
 //!
-//! Left out: streets, but for those of [`manhattan`]. A straight line between reports a minute apart
-//! cuts corners by a block or two, which does not matter for choosing among sites kilometres apart.
+//! Left out: streets, but for those of [`manhattan`]. A straight line between reports a minute
+//! apart cuts corners by a block or two, which does not matter for choosing among sites kilometres
+//! apart.
 
 pub mod commuter;
 pub mod levy;

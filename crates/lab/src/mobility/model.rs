@@ -80,8 +80,8 @@ impl Mobility {
         }
     }
 
-    /// One client's track of `duration_s` seconds from time 0, inside the area. None for a trace: its
-    /// tracks are read ([`super::trace::load`]), not made.
+    /// One client's track of `duration_s` seconds from time 0, inside the area. None for a trace:
+    /// its tracks are read ([`super::trace::load`]), not made.
     ///
     /// The same generator state gives the same track.
     pub fn track(

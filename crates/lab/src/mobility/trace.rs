@@ -1,5 +1,5 @@
-//! Reads a recorded trace: CSV with a header `cab,t_s,lat,lon` and any columns after those, plain or
-//! gzip (recognized by its first bytes, not by its name).
+//! Reads a recorded trace: CSV with a header `cab,t_s,lat,lon` and any columns after those, plain
+//! or gzip (recognized by its first bytes, not by its name).
 //!
 //! ```text
 //! cab,t_s,lat,lon,occ
@@ -7,9 +7,10 @@
 //! 0,28903,37.7516,-122.39391,0
 //! ```
 //!
-//! `cab` is any name, `t_s` seconds since a zero of the trace's choosing, `lat` and `lon` degrees of
-//! WGS84. Lines may come in any order. The reader streams: it holds the fixes, never the file. A line
-//! that cannot be understood is an error that names it; skipping it would quietly change the result.
+//! `cab` is any name, `t_s` seconds since a zero of the trace's choosing, `lat` and `lon` degrees
+//! of WGS84. Lines may come in any order. The reader streams: it holds the fixes, never the file. A
+//! line that cannot be understood is an error that names it; skipping it would quietly change the
+//! result.
 
 use std::{
     collections::BTreeMap,

@@ -2,10 +2,10 @@
 //! uniformly, pause for a uniform time, again.
 //!
 //! From Johnson and Maltz, *Dynamic source routing in ad hoc wireless networks* (1996). Two of its
-//! properties are worth knowing, and a test holds them: vehicles crowd towards the middle of the box,
-//! as in a city; and the mean speed while driving is not the middle of the range but
-//! `(max − min) / ln(max / min)`, because slow legs last longer. A minimum above zero keeps that mean
-//! from decaying to nothing (Yoon, Liu and Noble, *Random waypoint considered harmful*, 2003).
+//! properties are worth knowing, and a test holds them: vehicles crowd towards the middle of the
+//! box, as in a city; and the mean speed while driving is not the middle of the range but
+//! `(max − min) / ln(max / min)`, because slow legs last longer. A minimum above zero keeps that
+//! mean from decaying to nothing (Yoon, Liu and Noble, *Random waypoint considered harmful*, 2003).
 
 use rand::Rng;
 

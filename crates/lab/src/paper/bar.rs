@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::report::study::{Card, Cell, Table, heads, text};
 
-/// A goal, and whether it was reached. Nothing is fitted to it; one that is missed states by how much.
+/// A goal, and whether it was reached. Nothing is fitted to it; one that is missed states by how
+/// much.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bar {
     /// What is compared.

@@ -1,5 +1,5 @@
-//! Whole sites, where a model would beg the question: the cores, the logs and the jobs that `serve` runs, as one
-//! deployment in virtual time.
+//! Whole sites, where a model would beg the question: the cores, the logs and the jobs that `serve`
+//! runs, as one deployment in virtual time.
 
 use std::time::Duration;
 

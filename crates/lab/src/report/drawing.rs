@@ -1,7 +1,7 @@
 //! A drawing: paths, circles and text, each with the ink it is drawn with.
 //!
-//! Plots and maps are made as drawings, and a drawing is written in one of three ways: as SVG inside
-//! the page, with the page's colours; as an SVG file that stands alone; or as pixels
+//! Plots and maps are made as drawings, and a drawing is written in one of three ways: as SVG
+//! inside the page, with the page's colours; as an SVG file that stands alone; or as pixels
 //! ([`super::raster`]).
 
 use std::fmt::Write as _;

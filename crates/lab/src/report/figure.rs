@@ -1,7 +1,7 @@
 //! The figures of a report: which plots there are, and the text beside them.
 //!
-//! The page shows a figure's drawing with the legend as text; a file of its own has title and legend
-//! in the picture.
+//! The page shows a figure's drawing with the legend as text; a file of its own has title and
+//! legend in the picture.
 
 use super::{
     Distribution, Report,

@@ -1,5 +1,5 @@
-//! The letters of pictures: Noto Sans, inside the program, because a machine that runs experiments often
-//! has no fonts. Plots lay out by how wide text is; `raster` draws its outlines.
+//! The letters of pictures: Noto Sans, inside the program, because a machine that runs experiments
+//! often has no fonts. Plots lay out by how wide text is; `raster` draws its outlines.
 //!
 //! Left out: kerning, and scripts that need shaping; a letter that the font lacks is a box.
 

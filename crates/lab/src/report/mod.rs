@@ -1,9 +1,10 @@
 //! The report of a run: one HTML page that works offline, the same numbers as CSV, and the plots as
 //! pictures.
 //!
-//! The page has no script and loads nothing: plots and map are inline SVG, colours follow the reader's
-//! light or dark setting. The file is the whole report. Pictures that stand alone are light; the
-//! PNGs are drawn with letters that the program carries, since a machine may have no fonts.
+//! The page has no script and loads nothing: plots and map are inline SVG, colours follow the
+//! reader's light or dark setting. The file is the whole report. Pictures that stand alone are
+//! light; the PNGs are drawn with letters that the program carries, since a machine may have no
+//! fonts.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -135,8 +136,8 @@ pub struct Distribution {
     pub title: String,
     /// A sentence on how to read it.
     pub about: String,
-    /// For each thing its name and its points: a latency in ms, and the share at or below it. Rising,
-    /// as [`crate::measure::Operation::distribution`] gives them.
+    /// For each thing its name and its points: a latency in ms, and the share at or below it.
+    /// Rising, as [`crate::measure::Operation::distribution`] gives them.
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
@@ -254,8 +255,8 @@ impl Report {
         page::html(self)
     }
 
-    /// Writes the page, the CSV files and the pictures into a directory, made if need be; returns the
-    /// page's path.
+    /// Writes the page, the CSV files and the pictures into a directory, made if need be; returns
+    /// the page's path.
     ///
     /// # Errors
     /// The directory or a file cannot be written.

@@ -1,8 +1,8 @@
 //! Line plots, and bars side by side where the x axis has names instead of numbers.
 //!
-//! Axes get round ticks (1, 2 or 5 times a power of ten; on a logarithmic axis the powers). A series
-//! is broken where a value is missing. What happened is a line across the plot, or a band if it
-//! lasted, with a label where there is room for one.
+//! Axes get round ticks (1, 2 or 5 times a power of ten; on a logarithmic axis the powers). A
+//! series is broken where a value is missing. What happened is a line across the plot, or a band if
+//! it lasted, with a label where there is room for one.
 
 use super::{
     drawing::{Anchor, Drawing, Lettering, Look, Path, Pen, Shape},
@@ -214,8 +214,8 @@ impl Plot {
         }
     }
 
-    /// The bars of one series, beside those of the others. A dashed pen cannot fill: colours that come
-    /// again are distinguished by their order.
+    /// The bars of one series, beside those of the others. A dashed pen cannot fill: colours that
+    /// come again are distinguished by their order.
     fn columns(&self, drawing: &mut Drawing, place: usize, series: &Series) {
         let wide = COLUMNS / self.series.len() as f64;
         let left = (1.0 - COLUMNS) / 2.0 + wide * place as f64;

@@ -1,5 +1,6 @@
-//! The report of a study: many runs, compared. One page in the manner of a run's, with a card for each
-//! plot and each table; the tables as CSV and the plots as pictures beside it, if that is wanted.
+//! The report of a study: many runs, compared. One page in the manner of a run's, with a card for
+//! each plot and each table; the tables as CSV and the plots as pictures beside it, if that is
+//! wanted.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Asking sites from beside them, as an operator does: all sites at the same time, each one question
-//! after the other.
+//! Asking sites from beside them, as an operator does: all sites at the same time, each one
+//! question after the other.
 //!
 //! At the same time, because a large world has much to do in every moment: what is asked of ten
 //! thousand sites in turn takes ten thousand times as long.
@@ -80,8 +80,8 @@ impl Run<'_> {
         reply.map(|reply| reply.answer).ok_or_else(|| "a question was not asked".to_owned())
     }
 
-    /// Asks the leader of each site, from beside it, whatever `next` has for that site, until all is
-    /// answered. The answers by site, each site's in their order.
+    /// Asks the leader of each site, from beside it, whatever `next` has for that site, until all
+    /// is answered. The answers by site, each site's in their order.
     pub(super) fn ask_all<Q>(
         &mut self,
         mut next: impl FnMut(usize) -> Option<(Q, Body)>,

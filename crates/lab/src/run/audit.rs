@@ -1,4 +1,5 @@
-//! The end of a run: each key that was written is read once more, and what replicas hold is compared.
+//! The end of a run: each key that was written is read once more, and what replicas hold is
+//! compared.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

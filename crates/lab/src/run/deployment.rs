@@ -186,8 +186,8 @@ impl Run<'_> {
                     self.history.owners.extend(run.slots().map(|slot| Owner {
                         at_us,
                         unit: format!("slot/{slot}"),
-                        // Rounds begin anew after a recovery of the registry: only the whole ballot names a
-                        // failover.
+                        // Rounds begin anew after a recovery of the registry: only the whole ballot
+                        // names a failover.
                         epoch: ((number as u64) << 32) + epoch.count,
                         owner: name.clone(),
                     }));

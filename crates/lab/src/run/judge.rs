@@ -24,7 +24,8 @@ impl Run<'_> {
             ]);
         }
         promises.push(Promise::OneOwner);
-        // Copies there are where more than one node of a site holds data, and the site has not left.
+        // Copies there are where more than one node of a site holds data, and the site has not
+        // left.
         let copies = |site: usize| {
             let nodes = &self.lab.sites[site].nodes;
             nodes.iter().filter(|node| !self.lab.nodes[**node].witness).count()

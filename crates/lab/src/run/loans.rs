@@ -1,11 +1,12 @@
 //! Lent groups: which site serves each, and what may be lost with a borrower.
 //!
-//! Never do two sites serve a group, but for those that a failover took for lost and that have not learned of
-//! it. In the end, when all sites are back, one does, no loan waits for an answer, and no site has a group that it may
-//! not have.
+//! Never do two sites serve a group, but for those that a failover took for lost and that have not
+//! learned of it. In the end, when all sites are back, one does, no loan waits for an answer, and
+//! no site has a group that it may not have.
 //!
-//! What a borrower wrote is lost with it beyond what the slot's owner has of it, or the copy from which another
-//! site takes the slot. So it is noted when owners have all that borrowers have written.
+//! What a borrower wrote is lost with it beyond what the slot's owner has of it, or the copy from
+//! which another site takes the slot. So it is noted when owners have all that borrowers have
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -132,7 +133,8 @@ impl Run<'_> {
         None
     }
 
-    // ---- what may be lost ------------------------------------------------------------------------
+    // ---- what may be lost
+    // ------------------------------------------------------------------------
 
     /// Notes how far the owners of slots are behind the borrowers of groups.
     pub(super) fn note_loans(&mut self) {
@@ -179,8 +181,8 @@ impl Run<'_> {
         }
     }
 
-    /// The groups that sites lost by a decision had borrowed, by their tags, and since when their writes may be
-    /// lost.
+    /// The groups that sites lost by a decision had borrowed, by their tags, and since when their
+    /// writes may be lost.
     pub(super) fn lost_loans(&self, promoted: &Promoted) -> Vec<(Duration, Bytes)> {
         let mut lost = Vec::new();
         for ((group, borrower), seen) in &self.loans.0 {
@@ -200,7 +202,8 @@ impl Run<'_> {
             if until(cutoff).is_none_or(|(_, look)| *look == Look::Over) {
                 continue;
             }
-            // Before the last look at which an owner had all, by records that no other failover has replaced.
+            // Before the last look at which an owner had all, by records that no other failover has
+            // replaced.
             let from = loop {
                 let before = seen.iter().rev().find_map(|(at, look)| match look {
                     Look::InStep(epoch) if *at <= cutoff => Some((*at, Some(*epoch))),
@@ -220,8 +223,8 @@ impl Run<'_> {
         lost
     }
 
-    /// Since when what the records of an epoch had of a group may lack in those of a later failover, before this
-    /// decision.
+    /// Since when what the records of an epoch had of a group may lack in those of a later
+    /// failover, before this decision.
     fn replaced_since(&self, promoted: &Promoted, group: &Group, epoch: Epoch) -> Option<Duration> {
         let before = self.lab.promotions().iter().filter(|one| {
             let decided = one.failover.decided;

@@ -1,4 +1,5 @@
-//! Sites that are lost and promoted in a run: what may be lost with them is written into its history.
+//! Sites that are lost and promoted in a run: what may be lost with them is written into its
+//! history.
 //!
 //! A decision names the slots that are taken, and from copies of which epoch and position: what was
 //! written beyond that may be lost, until the last site that the failover fenced has learned of it.

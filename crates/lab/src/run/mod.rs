@@ -9,7 +9,8 @@
 //! judge       the history, by the promises of the world's keyspaces
 //! ```
 //!
-//! `form` is the first of these, `audit` (and `region`, of causal keys) the last but one, `judge` the last; what they ask of sites goes through `ask`.
+//! `form` is the first of these, `audit` (and `region`, of causal keys) the last but one, `judge`
+//! the last; what they ask of sites goes through `ask`.
 //!
 //! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] shows it.
 
@@ -133,7 +134,8 @@ pub struct Figures {
     pub elections: u64,
     /// Bytes sent between sites while clients worked, over links that have a bandwidth.
     pub inter_site_bytes: u64,
-    /// Times that a site's pointers on the ring changed, and of those after how many the ring's invariant was judged.
+    /// Times that a site's pointers on the ring changed, and of those after how many the ring's
+    /// invariant was judged.
     pub ring_changes: u64,
     /// See above.
     pub ring_judged: u64,
@@ -378,7 +380,8 @@ impl<'w> Run<'w> {
         self.lab.now().as_micros() as u64
     }
 
-    // ---- work ------------------------------------------------------------------------------------
+    // ---- work
+    // ------------------------------------------------------------------------------------
 
     /// Lets a span of time pass for clients and nodes.
     fn pass(&mut self, span: Duration) {
@@ -487,7 +490,8 @@ impl<'w> Run<'w> {
         }
     }
 
-    // ---- rest ------------------------------------------------------------------------------------
+    // ---- rest
+    // ------------------------------------------------------------------------------------
 
     fn finish_clients(&mut self) {
         if let (Some(clients), Some(sessions)) = (&mut self.clients, &mut self.sessions) {

@@ -2,10 +2,10 @@
 //!
 //! It is promised as long as no site is wrongly taken for failed and fewer are lost at once than a
 //! successor list is long ("How to make Chord correct", Zave 2012). So it is judged from when it is
-//! first as it should be, through joins, departures, crashes, losses of power and handovers of leadership, until a fault begins
-//! that makes running sites look failed; and again when none of those is there any more and the
-//! ring has been seen as it should be. What becomes of it in the end is judged in any case
-//! ([`crate::verdict::ring`]).
+//! first as it should be, through joins, departures, crashes, losses of power and handovers of
+//! leadership, until a fault begins that makes running sites look failed; and again when none of
+//! those is there any more and the ring has been seen as it should be. What becomes of it in the
+//! end is judged in any case ([`crate::verdict::ring`]).
 
 use std::time::Duration;
 

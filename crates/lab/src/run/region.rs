@@ -1,5 +1,5 @@
-//! The causal keys of a run in the end: every site has imported the whole order, holds what that contains, and what
-//! sessions did is reported with the places of the writes.
+//! The causal keys of a run in the end: every site has imported the whole order, holds what that
+//! contains, and what sessions did is reported with the places of the writes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::history::{History, ReplicaState};
 use crate::simulation::NodeIndex;
 
 impl Run<'_> {
-    /// Waits until every site has the whole order, reads all causal keys there, and compares what is found with
-    /// what the order makes of the writes.
+    /// Waits until every site has the whole order, reads all causal keys there, and compares what
+    /// is found with what the order makes of the writes.
     pub(super) fn audit_region(&mut self) {
         if !self.world.has_causal_keys() {
             return;
@@ -93,9 +93,9 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the root has let go of all keys that are to expire: soon by their requests, but by the time of
-    /// the site that is the root now, whose clock may be behind that of the one before: by minutes, which are waited
-    /// for, or by hours, for which the key stays.
+    /// Waits until the root has let go of all keys that are to expire: soon by their requests, but
+    /// by the time of the site that is the root now, whose clock may be behind that of the one
+    /// before: by minutes, which are waited for, or by hours, for which the key stays.
     fn wait_for_expiry(&mut self) -> Result<(), String> {
         const STEP: Duration = Duration::from_millis(500);
         const CLOCKS_APART: Duration = Duration::from_secs(3_600);

@@ -1,9 +1,9 @@
 //! The links between sites, over which nodes of one site talk to nodes of another.
 //!
 //! A link belongs to two sites; connections over it belong to two nodes. What goes wrong goes wrong
-//! for whole sites: they are cut off from all others or from one, or far away for a while. Chance is
-//! drawn from a stream of its own, so a world whose sites exchange no messages runs as if this was
-//! not there.
+//! for whole sites: they are cut off from all others or from one, or far away for a while. Chance
+//! is drawn from a stream of its own, so a world whose sites exchange no messages runs as if this
+//! was not there.
 
 use super::connections::Connections;
 use super::{Event, NodeIndex, Simulation};
@@ -54,8 +54,8 @@ impl Between {
         (self.links)(from_site, to_site)
     }
 
-    /// When a message of so many bytes sent at `now` over a link arrives, and over which connection;
-    /// `None`: never.
+    /// When a message of so many bytes sent at `now` over a link arrives, and over which
+    /// connection; `None`: never.
     pub(super) fn send(
         &mut self,
         from: End,
@@ -99,8 +99,8 @@ impl Between {
 }
 
 impl<C> Simulation<C> {
-    /// What the link from one site to another is like, for all pairs of sites; until this is called,
-    /// all are of 10 ms.
+    /// What the link from one site to another is like, for all pairs of sites; until this is
+    /// called, all are of 10 ms.
     pub fn set_site_links(&mut self, links: impl Fn(usize, usize) -> Link + 'static) {
         self.between.links = Box::new(links);
     }

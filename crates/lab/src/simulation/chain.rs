@@ -1,6 +1,6 @@
-//! Whether all nodes see one chain of registries: of two that have seen as many changes in one term, each
-//! has the same content. Only registries that a majority has chosen are copies, so two that differ
-//! are a fork.
+//! Whether all nodes see one chain of registries: of two that have seen as many changes in one
+//! term, each has the same content. Only registries that a majority has chosen are copies, so two
+//! that differ are a fork.
 
 use super::Simulation;
 use model::{Registry, SiteId, Term};

@@ -1,5 +1,5 @@
-//! Connections, each between two nodes, as TCP gives them: in order, until one breaks and loses what
-//! was on its way.
+//! Connections, each between two nodes, as TCP gives them: in order, until one breaks and loses
+//! what was on its way.
 //!
 //! One is made by the first message between its two ends, so there are as many as there are pairs
 //! that talk. Which link it goes over, and what is in its way, is the caller's business.

@@ -1,5 +1,5 @@
-//! What happens to nodes and links from outside: nodes start, are taken in, crash, pause; clocks run
-//! wrong; links break and are mended.
+//! What happens to nodes and links from outside: nodes start, are taken in, crash, pause; clocks
+//! run wrong; links break and are mended.
 
 use super::node::Belongs;
 use super::site_lifecycle::SiteLifecycle;
@@ -115,8 +115,8 @@ impl<C> Simulation<C> {
         self.start(index);
     }
 
-    /// Starts a node on the disk that lies beside it, and keeps the one that was in it; or, if it has
-    /// its later disk back with that, throws the other one away.
+    /// Starts a node on the disk that lies beside it, and keeps the one that was in it; or, if it
+    /// has its later disk back with that, throws the other one away.
     pub fn exchange_disks(&mut self, index: NodeIndex) {
         self.crash(index, &Down::Killed);
         let node = &mut self.nodes[index];
@@ -205,7 +205,8 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- links ------------------------------------------------------------------------------------
+    // ---- links
+    // ------------------------------------------------------------------------------------
 
     /// Breaks the connection of two nodes of a site. Both notice.
     pub fn break_link(&mut self, site: usize, a: u64, b: u64) {

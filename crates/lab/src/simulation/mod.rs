@@ -1,8 +1,8 @@
 //! Sites in virtual time, on one thread: the shell that performs what cores ask for.
 //!
-//! It does what `server` does around a [`protocol::site::Site`], with a clock that jumps to whatever
-//! happens next. The cores, the log, the snapshots are the ones that `serve` runs; links, clocks,
-//! disks and the state's engine are the lab's, and fail on demand. Nothing here is left to
+//! It does what `server` does around a [`protocol::site::Site`], with a clock that jumps to
+//! whatever happens next. The cores, the log, the snapshots are the ones that `serve` runs; links,
+//! clocks, disks and the state's engine are the lab's, and fail on demand. Nothing here is left to
 //! chance but what seeded generators decide, so the same seed gives the same trace, to the byte.
 //!
 //! The user of this module calls [`Simulation::step`] and looks at what has come: answers, requests
@@ -27,8 +27,8 @@
 //! | `asking` | requests of clients |
 //! | `text` | messages, requests and answers as one reads them in a trace |
 //!
-//! Left out: the time that computing takes. A core answers in no time; only links, disks and background tasks
-//! take any. Throughput is measured with real processes, not here.
+//! Left out: the time that computing takes. A core answers in no time; only links, disks and
+//! background tasks take any. Throughput is measured with real processes, not here.
 
 mod asking;
 mod between;

@@ -46,8 +46,8 @@ impl Network {
         self.connections.send((from, to), now, bytes, &self.link, self.extra, random)
     }
 
-    /// Whether a connection of that number is still there: what it carries arrives then. A cut breaks
-    /// it first, so nothing that was on its way comes through one.
+    /// Whether a connection of that number is still there: what it carries arrives then. A cut
+    /// breaks it first, so nothing that was on its way comes through one.
     pub(super) fn holds(&self, from: u64, to: u64, connection: u64) -> bool {
         self.connections.holds(from, to, connection)
     }

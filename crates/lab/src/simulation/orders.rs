@@ -1,5 +1,5 @@
-//! Operators' orders to hand slots over, and whether the answers to them are about all slots that were asked
-//! for: a site that holds one of them all the time does not answer without naming it.
+//! Operators' orders to hand slots over, and whether the answers to them are about all slots that
+//! were asked for: a site that holds one of them all the time does not answer without naming it.
 
 use super::{NodeIndex, Simulation};
 use model::{

@@ -1,5 +1,5 @@
-//! Which decisions of failovers any node has taken over, and when each site has. They may be over, and out
-//! of the registry, before the lab looks.
+//! Which decisions of failovers any node has taken over, and when each site has. They may be over,
+//! and out of the registry, before the lab looks.
 
 use super::Simulation;
 use super::site_lifecycle::SiteLifecycle;

@@ -1,5 +1,5 @@
-//! Reads that bypass the cores, as on the threads of fronts and links: reads answered by the gate, and
-//! proxy reads at other sites. The counterpart of `server::proxy_reads`.
+//! Reads that bypass the cores, as on the threads of fronts and links: reads answered by the gate,
+//! and proxy reads at other sites. The counterpart of `server::proxy_reads`.
 
 use super::node::Process;
 use super::{NodeIndex, Simulation};

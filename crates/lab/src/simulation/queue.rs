@@ -1,5 +1,5 @@
-//! What is going to happen, soonest first; what is due at the same time, in the order in which it was
-//! put in. That order is what makes a run repeatable.
+//! What is going to happen, soonest first; what is due at the same time, in the order in which it
+//! was put in. That order is what makes a run repeatable.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

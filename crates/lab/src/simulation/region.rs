@@ -1,11 +1,11 @@
-//! The region of causal keys: reads of sessions that bypass the cores, as on the threads of fronts, and the
-//! order of the region as its root gives it.
+//! The region of causal keys: reads of sessions that bypass the cores, as on the threads of fronts,
+//! and the order of the region as its root gives it.
 //!
-//! The order is noted here as soon as any node of the root has applied a part of it, since the root drops what all
-//! sites have. Histories take positions from it.
+//! The order is noted here as soon as any node of the root has applied a part of it, since the root
+//! drops what all sites have. Histories take positions from it.
 //!
-//! Of several regions, which take each other's writes into their orders, the one order that all agree on is that of the
-//! stamps.
+//! Of several regions, which take each other's writes into their orders, the one order that all
+//! agree on is that of the stamps.
 
 use super::node::Process;
 use super::{NodeIndex, Simulation};
@@ -17,7 +17,8 @@ use protocol::bugs::Bug;
 use protocol::site::machine::causal::session::SessionRead;
 use protocol::site::{ReadGate, RegionStanding};
 
-/// Of several regions the revision of what no site has written is its position, and its region from this bit on.
+/// Of several regions the revision of what no site has written is its position, and its region from
+/// this bit on.
 const REGION_SHIFT: u32 = 60;
 
 /// The position of what no site has written, by its revision in the order of all regions.
@@ -30,8 +31,8 @@ pub fn position_of_none(revision: Revision) -> u64 {
 pub type Ordered = (Position, SiteId, CausalWrite);
 
 impl Process {
-    /// Answers a query of a session as a front does on its own thread, if this node covers the token: see
-    /// `server::Handle::answer_in_session`. The first read of a session is for the core.
+    /// Answers a query of a session as a front does on its own thread, if this node covers the
+    /// token: see `server::Handle::answer_in_session`. The first read of a session is for the core.
     fn answer_in_session(
         &self,
         keyspace: KeyspaceId,

@@ -1,5 +1,5 @@
-//! Sites that are restored from a backup file, as `server::backup` does it: the state as it was, one node, and a mark that
-//! others may know more.
+//! Sites that are restored from a backup file, as `server::backup` does it: the state as it was,
+//! one node, and a mark that others may know more.
 
 use super::node::Belongs;
 use super::{Down, NodeIndex, Simulation};

@@ -186,8 +186,8 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// Whether a node stops because it is not to take part. The lab's links have no greeting, so an old
-    /// disk may receive the leader's first, which counts on what the later one has.
+    /// Whether a node stops because it is not to take part. The lab's links have no greeting, so an
+    /// old disk may receive the leader's first, which counts on what the later one has.
     fn is_refusal(&self, node: NodeIndex, why: &str) -> bool {
         let is_trusted = self.settings.planted.is(Bug::TrustOldDisks);
         let is_old = self.nodes[node].is_on_old_disk() && !is_trusted;
@@ -262,7 +262,8 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- other sites -----------------------------------------------------------------------------
+    // ---- other sites
+    // -----------------------------------------------------------------------------
 
     /// Sends a message to a node of another site.
     pub(super) fn send_inter_site(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
@@ -311,7 +312,8 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- the log's thread ------------------------------------------------------------------------
+    // ---- the log's thread
+    // ------------------------------------------------------------------------
 
     fn disk_job(&mut self, node: NodeIndex, job: DiskJob) {
         let Some(process) = self.process(node) else { return };
@@ -388,7 +390,8 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- long work -------------------------------------------------------------------------------
+    // ---- long work
+    // -------------------------------------------------------------------------------
 
     fn in_background(&mut self, node: NodeIndex, task: BackgroundTask) {
         let Some(process) = self.process(node) else { return };

@@ -1,10 +1,10 @@
 //! Sites that come and go: what their operators do, one step after the other.
 //!
-//! A site *enters* as `portolan serve --join` has it: its nodes start on empty disks, any node of any
-//! other site is asked to let it in, and what that answers becomes a command in its own log. It
-//! *leaves* as `portolan site leave` has it: any node is asked, the site hands everything over, and its
-//! nodes are stopped when another site's registry no longer has it. A site that comes back after
-//! that is a new site of the old name, on empty disks: another incarnation, with another id.
+//! A site *enters* as `portolan serve --join` has it: its nodes start on empty disks, any node of
+//! any other site is asked to let it in, and what that answers becomes a command in its own log. It
+//! *leaves* as `portolan site leave` has it: any node is asked, the site hands everything over, and
+//! its nodes are stopped when another site's registry no longer has it. A site that comes back
+//! after that is a new site of the old name, on empty disks: another incarnation, with another id.
 //!
 //! The user of this module calls [`Simulation::see_to`] every [`STEP`] until it reports that
 //! nothing is left to do. Requests of operators go directly to a node, unless its site is cut off;
@@ -109,7 +109,8 @@ impl<C> Simulation<C> {
         })
     }
 
-    /// A site that is outside starts on empty disks and asks to be let in. `false`: it is not outside.
+    /// A site that is outside starts on empty disks and asks to be let in. `false`: it is not
+    /// outside.
     pub fn enter(&mut self, site: usize) -> bool {
         let group = &mut self.sites[site];
         if group.lifecycle != SiteLifecycle::Outside {
@@ -209,8 +210,8 @@ impl<C> Simulation<C> {
         let Some(id) = self.sites[site].id else { return };
         let must_stay = |heard: &Result<Answer, Failure>| {
             let Err(Failure::Refused(Refusal::Registry(error))) = heard else { return false };
-            // The root of causal keys stays, too, and the last site that could be it; and a lost one of which sites were
-            // not asked.
+            // The root of causal keys stays, too, and the last site that could be it; and a lost
+            // one of which sites were not asked.
             matches!(
                 error,
                 RegistryError::LastSite(_)
@@ -268,7 +269,8 @@ impl<C> Simulation<C> {
         self.sites[site].id.into_iter().for_each(|id| self.note_stopped(id));
     }
 
-    // ---- what operators ask ------------------------------------------------------------------------
+    // ---- what operators ask
+    // ------------------------------------------------------------------------
 
     /// Asks a node of another site that is there and not cut off.
     fn ask_another(&mut self, site: usize, body: Body) -> Option<Ticket> {

@@ -2,8 +2,8 @@
 //!
 //! **Judged**: of each group, the last state line of each replica has the same digest. The writer
 //! of the lines takes them when everything has been received; then this is the
-//! convergence of strong eventual consistency (Shapiro, Preguiça, Baquero and Zawirski, *Conflict-free
-//! replicated data types*, 2011). Counted are the replicas.
+//! convergence of strong eventual consistency (Shapiro, Preguiça, Baquero and Zawirski,
+//! *Conflict-free replicated data types*, 2011). Counted are the replicas.
 //!
 //! A group with one replica shows nothing; if all are like that, nothing is decided.
 

@@ -11,11 +11,11 @@
 //!   happened besides (unanswered ones, and those under way during the read); with negative ones it
 //!   is the other way around. Nothing found counts as 0.
 //!
-//! For the last read this is what Lamport calls *regular* (*On interprocess communication*, 1986): an
-//! acknowledged write may only be missing if a later or concurrent one took its place. It asks less
-//! than a linearizable history keeps, so it can be asked of stores that promise less. Sets and their
-//! lost elements are judged in this way by Jepsen; the counter's bounds are those of its counter
-//! checker.
+//! For the last read this is what Lamport calls *regular* (*On interprocess communication*, 1986):
+//! an acknowledged write may only be missing if a later or concurrent one took its place. It asks
+//! less than a linearizable history keeps, so it can be asked of stores that promise less. Sets and
+//! their lost elements are judged in this way by Jepsen; the counter's bounds are those of its
+//! counter checker.
 //!
 //! Keys that no operation read in the end are not judged, so the writer of a history reads all keys
 //! in the end. A key that was both added to and written otherwise cannot be judged. Counted are the

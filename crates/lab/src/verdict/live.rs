@@ -1,14 +1,15 @@
 //! After all faults have ended, what is asked is answered.
 //!
 //! **Judged**: every operation that was called [`Options::live_grace_us`] or later after the last
-//! `healed` mark was answered as asked (a compare-and-set that found something else was, too), within
-//! [`Options::live_within_us`] of its call. Liveness proper means *eventually*, which no finite
-//! history can break (Alpern and Schneider, *Defining liveness*, 1985); the two times make it a
-//! promise that can be judged. An operation that was never answered breaks it. If the history ends
-//! sooner than that after the call, that is the writer's fault: histories should be written until the
-//! last answer is there or overdue.
+//! `healed` mark was answered as asked (a compare-and-set that found something else was, too),
+//! within [`Options::live_within_us`] of its call. Liveness proper means *eventually*, which no
+//! finite history can break (Alpern and Schneider, *Defining liveness*, 1985); the two times make
+//! it a promise that can be judged. An operation that was never answered breaks it. If the history
+//! ends sooner than that after the call, that is the writer's fault: histories should be written
+//! until the last answer is there or overdue.
 //!
-//! Counted are the operations after the mark, and the requests about causal keys. Stale reads count too: they are asked and answered.
+//! Counted are the operations after the mark, and the requests about causal keys. Stale reads count
+//! too: they are asked and answered.
 
 use super::{Options, Verdict, Violation, answered, describe};
 use crate::history::{History, MarkKind, Promise};

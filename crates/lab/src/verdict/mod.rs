@@ -1,9 +1,9 @@
 //! Whether a history keeps what was promised.
 //!
 //! Each [`Promise`] has a judge, in a module of its name; its head names the definition it judges
-//! and where that comes from. A judge sees a [`History`] and nothing else: not the protocol, not the
-//! simulation. Any program that can write a history can have it judged, and no judge can excuse a
-//! store for what it was trying to do.
+//! and where that comes from. A judge sees a [`History`] and nothing else: not the protocol, not
+//! the simulation. Any program that can write a history can have it judged, and no judge can excuse
+//! a store for what it was trying to do.
 //!
 //! | module | what it judges |
 //! | --- | --- |
@@ -23,8 +23,8 @@
 //! because something is missing from the history or because the search for an explanation became
 //! too long; never a silent pass.
 //!
-//! Left out of every verdict: reads that were marked as stale, and what was declared lost with a site
-//! ([`crate::history::Lost`]).
+//! Left out of every verdict: reads that were marked as stale, and what was declared lost with a
+//! site ([`crate::history::Lost`]).
 
 pub mod causal;
 pub mod convergent;

@@ -1,10 +1,10 @@
 //! A unit has one owner at an epoch.
 //!
-//! **Judged**: no two owner lines of one unit and one epoch name different owners, whenever they were
-//! seen. For a leader and its term this is Raft's *election safety* (Ongaro and Ousterhout, *In search
-//! of an understandable consensus algorithm*, 2014, figure 3). That two owners of different epochs
-//! never act at one time is not judged here: what comes of it is seen by clients, and judged by
-//! their answers. Counted are the lines.
+//! **Judged**: no two owner lines of one unit and one epoch name different owners, whenever they
+//! were seen. For a leader and its term this is Raft's *election safety* (Ongaro and Ousterhout,
+//! *In search of an understandable consensus algorithm*, 2014, figure 3). That two owners of
+//! different epochs never act at one time is not judged here: what comes of it is seen by clients,
+//! and judged by their answers. Counted are the lines.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! The ring in rest is one ring: each virtual node has the right predecessor and successors.
 //!
-//! **Judged**: the last ring line of each point, all of them together. Ordered by their points, each
-//! one's first successor is the next one and its predecessor the one before, around the whole ring.
-//! This is the *ideal* state that a correct Chord reaches when no site joins, leaves or fails any
-//! more (Zave, *Reasoning about identifier spaces: how to make Chord correct*, 2017). The writer of
-//! the lines takes care that they are written in rest. Counted are the points.
+//! **Judged**: the last ring line of each point, all of them together. Ordered by their points,
+//! each one's first successor is the next one and its predecessor the one before, around the whole
+//! ring. This is the *ideal* state that a correct Chord reaches when no site joins, leaves or fails
+//! any more (Zave, *Reasoning about identifier spaces: how to make Chord correct*, 2017). The
+//! writer of the lines takes care that they are written in rest. Counted are the points.
 
 use std::collections::BTreeMap;
 

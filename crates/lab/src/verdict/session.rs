@@ -1,11 +1,11 @@
 //! The four guarantees of a session, one by one.
 //!
-//! A session is a client's operations, one after the other. The guarantees are those of Terry, Demers,
-//! Petersen, Spreitzer, Theimer and Welch (*Session guarantees for weakly consistent replicated data*,
-//! 1994). They speak of the writes that a server has taken up when it answers; from outside, the
-//! version that comes with an answer shows that: the writes of a key have an order, and a session
-//! that is given version 7 has all up to it. **Judged** is, for session `S`, key `x` and reads `r`
-//! of it:
+//! A session is a client's operations, one after the other. The guarantees are those of Terry,
+//! Demers, Petersen, Spreitzer, Theimer and Welch (*Session guarantees for weakly consistent
+//! replicated data*, 1994). They speak of the writes that a server has taken up when it answers;
+//! from outside, the version that comes with an answer shows that: the writes of a key have an
+//! order, and a session that is given version 7 has all up to it. **Judged** is, for session `S`,
+//! key `x` and reads `r` of it:
 //!
 //! | promise | what must hold |
 //! | --- | --- |
@@ -19,9 +19,9 @@
 //!
 //! Where nothing is found and no version is given, the version is 0; if the key may have been
 //! deleted by then, the read may have found any of these deletes, and is taken for the latest. Adds
-//! are answered without a version and are left out. If other answers carry none, or if two writes of a
-//! key carry the same, nothing is decided unless the rest shows a violation. Counted are the reads and
-//! writes with a version.
+//! are answered without a version and are left out. If other answers carry none, or if two writes
+//! of a key carry the same, nothing is decided unless the rest shows a violation. Counted are the
+//! reads and writes with a version.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -475,7 +475,8 @@ mod tests {
         }
     }
 
-    /// A read that goes back behind what its own session saw breaks monotonic reads, wherever it is.
+    /// A read that goes back behind what its own session saw breaks monotonic reads, wherever it
+    /// is.
     #[test]
     fn a_read_that_goes_back_is_found() {
         let mut spoiled = 0;

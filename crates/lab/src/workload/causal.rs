@@ -1,9 +1,11 @@
-//! A workload of sessions of causal keys: reads and writes of several registers, and moves between sites.
+//! A workload of sessions of causal keys: reads and writes of several registers, and moves between
+//! sites.
 //!
-//! What breaks causality is met on few registers that many sessions read and write, right before and right
-//! after they change sites. So there are few keys and few hashes, requests of all shapes, and the token of
-//! a session goes along: by the next request at another site, or by an attach, which asks for nothing
-//! else. Now and then a session ends and another begins, which has seen nothing.
+//! What breaks causality is met on few registers that many sessions read and write, right before
+//! and right after they change sites. So there are few keys and few hashes, requests of all shapes,
+//! and the token of a session goes along: by the next request at another site, or by an attach,
+//! which asks for nothing else. Now and then a session ends and another begins, which has seen
+//! nothing.
 //!
 //! Its steps are not those of the other workloads ([`super::Step`]), which are about one key each.
 
@@ -53,7 +55,8 @@ pub struct Causal {
     pub hash_delete: u32,
     /// Weight of transactions that read, write, and remove.
     pub transaction: u32,
-    /// Weight of writes of a string that answer with what was there before; for keyspaces with `rmw` local.
+    /// Weight of writes of a string that answer with what was there before; for keyspaces with
+    /// `rmw` local.
     pub swap: u32,
     /// Weight of writes of a string that expires soon.
     pub put_expiring: u32,
@@ -69,8 +72,8 @@ pub struct Causal {
     pub go: u32,
     /// Weight of new sessions; the next request follows at once.
     pub renew: u32,
-    /// Of the puts of whole strings so many have a number, by which they are sent to another site if they get no answer:
-    /// where all sites hold the keyspace.
+    /// Of the puts of whole strings so many have a number, by which they are sent to another site
+    /// if they get no answer: where all sites hold the keyspace.
     pub numbered_permille: u64,
 }
 

@@ -5,8 +5,8 @@
 //! more often than others. Numbers live on keys of their own, because an add and a put of one key
 //! show little about each other; reads go to both in proportion to their writes.
 //!
-//! Nothing is loaded: that a key was never written is one of the cases. The caller makes every value
-//! unique, so that a verdict can determine which write a read saw.
+//! Nothing is loaded: that a key was never written is one of the cases. The caller makes every
+//! value unique, so that a verdict can determine which write a read saw.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,7 +30,8 @@ pub struct Check {
     pub counters: u64,
     /// Which of them.
     pub choice: Choice,
-    /// Size of a value in bytes; a run that is judged makes it larger where a unique one needs more.
+    /// Size of a value in bytes; a run that is judged makes it larger where a unique one needs
+    /// more.
     pub value_bytes: usize,
     /// Weight of reads.
     pub get: u32,

@@ -2,10 +2,11 @@
 //!
 //! *Zipfian* is the distribution of Zipf with θ = 0.99, drawn by the method of Gray, Sundaresan,
 //! Englert, Baclawski and Weinberger, *Quickly generating billion-record synthetic databases*
-//! (SIGMOD 1994), as YCSB draws it: exact for the two most frequent ranks, and a smooth curve through
-//! the others. Ranks are then spread over the keys, so that the hot ones are not neighbours. YCSB
-//! does that with a hash, where several ranks can fall on one key; here it is a permutation, and the
-//! frequencies stay those of the distribution. *Latest* is the same by age: the newest key first.
+//! (SIGMOD 1994), as YCSB draws it: exact for the two most frequent ranks, and a smooth curve
+//! through the others. Ranks are then spread over the keys, so that the hot ones are not
+//! neighbours. YCSB does that with a hash, where several ranks can fall on one key; here it is a
+//! permutation, and the frequencies stay those of the distribution. *Latest* is the same by age:
+//! the newest key first.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

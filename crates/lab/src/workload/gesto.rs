@@ -1,10 +1,9 @@
 //! The two workloads of Gesto: many small values, all alike, and clients that change replicas.
 //!
 //! From Afonso, Bravo and Rodrigues, *Combining high throughput and low migration latency for
-//! consistent data storage on the edge* (ICCCN 2020). 10,000 keys are equally likely, values are two
-//! bytes. *Steady* is 90 % reads and 10 % writes; in *moving*
-//! 20 % of what a client does is to migrate to a replica drawn at random, beside 70 % reads and 10 %
-//! writes.
+//! consistent data storage on the edge* (ICCCN 2020). 10,000 keys are equally likely, values are
+//! two bytes. *Steady* is 90 % reads and 10 % writes; in *moving* 20 % of what a client does is to
+//! migrate to a replica drawn at random, beside 70 % reads and 10 % writes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! When a client does the next thing.
 //!
-//! In a *closed* loop a client waits for its answer, thinks, and goes on: a slow store is asked less.
-//! In an *open* loop operations come at their times whatever the store does, as requests of many
-//! independent users do; the time an operation waits because the one before it is late belongs to
-//! its latency, so measure from the start that [`Pace::next_start`] gave (Schroeder, Wierman and
+//! In a *closed* loop a client waits for its answer, thinks, and goes on: a slow store is asked
+//! less. In an *open* loop operations come at their times whatever the store does, as requests of
+//! many independent users do; the time an operation waits because the one before it is late belongs
+//! to its latency, so measure from the start that [`Pace::next_start`] gave (Schroeder, Wierman and
 //! Harchol-Balter, *Open versus closed: a cautionary tale*, NSDI 2006).
 
 use std::time::Duration;
@@ -87,9 +87,9 @@ impl Pace {
         }
     }
 
-    /// When the next operation starts, after one that was to start and one that ended at these times.
-    /// Before the first operation both are the time at which the client comes up; then clients of an
-    /// open loop, and those that think, do not all begin at once.
+    /// When the next operation starts, after one that was to start and one that ended at these
+    /// times. Before the first operation both are the time at which the client comes up; then
+    /// clients of an open loop, and those that think, do not all begin at once.
     #[must_use]
     pub fn next_start(
         &self,

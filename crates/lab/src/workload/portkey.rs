@@ -2,9 +2,9 @@
 //! group or all.
 //!
 //! From Noor, Srivastava and Netravali, *Portkey: adaptive key-value placement over dynamic edge
-//! networks* (SoCC 2021), and its published traces. 32 clients make 20,000 requests each; keys are of four classes, and
-//! inside what a client may touch of a class each key is as likely as any other. Clients are numbered
-//! c from 1, keys of a class from 0.
+//! networks* (SoCC 2021), and its published traces. 32 clients make 20,000 requests each; keys are
+//! of four classes, and inside what a client may touch of a class each key is as likely as any
+//! other. Clients are numbered c from 1, keys of a class from 0.
 //!
 //! | class | keys | clients |
 //! | --- | --- | --- |

@@ -234,14 +234,15 @@ pub struct KeyspaceFile {
     /// What it promises: `linearizable`, or `causal` with scope `region`.
     #[serde(default = "linearizable")]
     pub consistency: String,
-    /// For which sites: `site`, each for itself; `global`, all of them together; `region`, all of them, each
-    /// from its own disk.
+    /// For which sites: `site`, each for itself; `global`, all of them together; `region`, all of
+    /// them, each from its own disk.
     #[serde(default = "site")]
     pub scope: String,
     /// Whether a leader may answer reads by its lease.
     #[serde(default)]
     pub lease_reads: bool,
-    /// With consistency `causal`: `local` if writes may depend on what they overwrite, else `refuse`.
+    /// With consistency `causal`: `local` if writes may depend on what they overwrite, else
+    /// `refuse`.
     #[serde(default = "refuse")]
     pub rmw: String,
     /// With consistency `causal`: the sites that hold it; all by default.
@@ -253,7 +254,8 @@ pub struct KeyspaceFile {
     /// With `fetch`: bytes that each of the others holds.
     #[serde(default)]
     pub held_bytes_max: Option<u64>,
-    /// Copies that nodes keep of other sites' keys, with scope `global`: `off`, `validated` or `stale`.
+    /// Copies that nodes keep of other sites' keys, with scope `global`: `off`, `validated` or
+    /// `stale`.
     #[serde(default = "off")]
     pub cache: String,
     /// Bytes of copies that a node keeps.
@@ -262,8 +264,8 @@ pub struct KeyspaceFile {
     /// How long a copy answers stale reads, with `stale`.
     #[serde(default)]
     pub cache_age_ms_max: Option<u64>,
-    /// What decides where keys are, with scope `global`: `off` (the hash) or `advise` (the hash; owners
-    /// count accesses).
+    /// What decides where keys are, with scope `global`: `off` (the hash) or `advise` (the hash;
+    /// owners count accesses).
     #[serde(default = "off")]
     pub placement: String,
 }
@@ -308,8 +310,8 @@ pub struct ClientsFile {
     pub keyspace: Option<String>,
     /// Another keyspace, to which some of their operations go, drawn one by one.
     pub also: Option<AlsoFile>,
-    /// So many operations all of them do together, and then no more; without it they go on until the
-    /// time is over. A run in which no client has anything left to do ends.
+    /// So many operations all of them do together, and then no more; without it they go on until
+    /// the time is over. A run in which no client has anything left to do ends.
     pub operations: Option<u64>,
     /// Whether they number their writes and repeat them until they are answered, as our own client
     /// does. Without it a write that gets no answer is unknown, as with a plain Redis client.

@@ -2,8 +2,8 @@
 //!
 //! A world describes what exists and how far apart it is, in the units of its field names. It holds
 //! no behaviour: [`crate::mobility`] moves the clients, [`crate::link`] delays the bytes,
-//! [`crate::simulation`] runs the sites. Unknown fields are refused, so that a misspelt one is never
-//! silently ignored, and every error points at its line.
+//! [`crate::simulation`] runs the sites. Unknown fields are refused, so that a misspelt one is
+//! never silently ignored, and every error points at its line.
 //!
 //! | file | its one idea |
 //! | --- | --- |
@@ -225,8 +225,8 @@ impl World {
             .min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Where a client at `point`, now at site `current`, should be attached: the nearest site, unless
-    /// that is nearer than the current one by less than the margin.
+    /// Where a client at `point`, now at site `current`, should be attached: the nearest site,
+    /// unless that is nearer than the current one by less than the margin.
     #[must_use]
     pub fn attach(&self, point: Point, current: Option<usize>, margin_m: f64) -> usize {
         let (nearest, nearest_m) = self.nearest_site(point);

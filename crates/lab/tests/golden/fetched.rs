@@ -1,4 +1,5 @@
-//! A keyspace that the root and `a` hold and of which `c` holds keys on demand, in the place of `q`.
+//! A keyspace that the root and `a` hold and of which `c` holds keys on demand, in the place of
+//! `q`.
 
 use super::{A, C, Found, MS, ROOT, Script, Session, expect, golden, value};
 use model::{
@@ -50,7 +51,8 @@ impl Script {
     }
 }
 
-/// What a key holds comes at a place of the order: a session that sees it there sees what comes before.
+/// What a key holds comes at a place of the order: a session that sees it there sees what comes
+/// before.
 #[test]
 fn what_is_fetched_does_not_show_before_its_place() {
     golden(
@@ -78,7 +80,8 @@ fn what_is_fetched_does_not_show_before_its_place() {
     );
 }
 
-/// What the root has ordered and not imported is a part of what it sends: the site skips the places before.
+/// What the root has ordered and not imported is a part of what it sends: the site skips the places
+/// before.
 #[test]
 fn what_is_fetched_has_all_that_lies_before_its_place() {
     golden(

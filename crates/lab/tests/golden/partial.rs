@@ -17,8 +17,8 @@ impl Script {
     }
 }
 
-/// A request that another site carries out is a part of its session: the next one, at the site that passed it on, waits for
-/// what it has seen.
+/// A request that another site carries out is a part of its session: the next one, at the site that
+/// passed it on, waits for what it has seen.
 #[test]
 fn what_was_seen_elsewhere_holds_back_the_next_local_read() {
     golden(
@@ -64,8 +64,8 @@ fn what_is_not_held_is_not_taken_for_absent() {
     );
 }
 
-/// One position states what a site has, whatever it holds: a session that has seen a place of what is not held is served, and
-/// what is held has its content.
+/// One position states what a site has, whatever it holds: a session that has seen a place of what
+/// is not held is served, and what is held has its content.
 #[test]
 fn a_place_is_covered_only_where_its_keyspace_is_not_held() {
     golden(
@@ -84,8 +84,8 @@ fn a_place_is_covered_only_where_its_keyspace_is_not_held() {
     );
 }
 
-/// A session wrote by way of the root, which is lost then. The other site that holds the keyspace does not answer it as if it
-/// had written nothing.
+/// A session wrote by way of the root, which is lost then. The other site that holds the keyspace
+/// does not answer it as if it had written nothing.
 #[test]
 fn another_holder_lacks_what_was_written_at_a_lost_root() {
     golden(

@@ -1,4 +1,5 @@
-//! A put under a number that is sent to two sites has one effect, wherever the first one is meanwhile.
+//! A put under a number that is sent to two sites has one effect, wherever the first one is
+//! meanwhile.
 
 use super::{A, C, ROOT, Script, Session, expect, golden, value};
 use model::{

@@ -1,4 +1,5 @@
-//! Commands of the mode of causal keys: the order at its root, and the order as each site imports it.
+//! Commands of the mode of causal keys: the order at its root, and the order as each site imports
+//! it.
 
 use super::Properties;
 use crate::{
@@ -10,16 +11,17 @@ use std::fmt;
 /// A command of the mode of causal keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CausalCommand {
-    /// Writes of a site get their positions, at the region's root. Those that have one keep it; after a gap
-    /// nothing is done. [`crate::Answer::Done`] with the site's last revision that has a position.
+    /// Writes of a site get their positions, at the region's root. Those that have one keep it;
+    /// after a gap nothing is done. [`crate::Answer::Done`] with the site's last revision that has
+    /// a position.
     Order {
         /// The epoch of the root that is to order them: another one refuses.
         epoch: u16,
         /// The writes.
         offer: Offer,
     },
-    /// Takes over what lies after `from` up to `upto` in the order, unless the site is elsewhere in it.
-    /// [`crate::Answer::Done`].
+    /// Takes over what lies after `from` up to `upto` in the order, unless the site is elsewhere in
+    /// it. [`crate::Answer::Done`].
     Import {
         /// Where the site must be.
         from: Position,
@@ -28,8 +30,8 @@ pub enum CausalCommand {
         /// What lies between, of what this site holds, in order.
         entries: Vec<Import>,
     },
-    /// The root keeps no more of the order up to there. A site that has not imported so much has its keys
-    /// replaced ([`Resync`]). [`crate::Answer::Done`].
+    /// The root keeps no more of the order up to there. A site that has not imported so much has
+    /// its keys replaced ([`Resync`]). [`crate::Answer::Done`].
     Trim {
         /// The last position that goes.
         upto: Position,
@@ -43,14 +45,15 @@ pub enum CausalCommand {
         /// What it does.
         step: RootStep,
     },
-    /// At the root: all keys of a keyspace are absent at the next place of the order, behind all that the root's own
-    /// site has written. [`crate::Answer::Done`] with the position, as a revision of no site.
+    /// At the root: all keys of a keyspace are absent at the next place of the order, behind all
+    /// that the root's own site has written. [`crate::Answer::Done`] with the position, as a
+    /// revision of no site.
     Clear {
         /// Which keyspace.
         keyspace: KeyspaceId,
     },
-    /// A put of a client's session under a number, at the site that is asked first: known numbers are not written again.
-    /// [`crate::Answer::Put`].
+    /// A put of a client's session under a number, at the site that is asked first: known numbers
+    /// are not written again. [`crate::Answer::Put`].
     Numbered {
         /// The number.
         request: RequestId,
@@ -59,8 +62,8 @@ pub enum CausalCommand {
         /// Keys and their strings.
         pairs: Vec<(Bytes, Bytes)>,
     },
-    /// The same at the root, in the place of a site that was asked first and did not answer: it gets a place unless it has one.
-    /// [`crate::Answer::Placed`] with that.
+    /// The same at the root, in the place of a site that was asked first and did not answer: it
+    /// gets a place unless it has one. [`crate::Answer::Placed`] with that.
     Retry {
         /// The number.
         request: RequestId,
@@ -73,17 +76,18 @@ pub enum CausalCommand {
         /// Keys and their strings.
         pairs: Vec<(Bytes, Bytes)>,
     },
-    /// What a root that has stopped has ordered of each site, at the site that is to be the root in its place, before
-    /// the order is given: a site that has imported the order may have kept less. What a site has already stays.
-    /// [`crate::Answer::Done`].
+    /// What a root that has stopped has ordered of each site, at the site that is to be the root in
+    /// its place, before the order is given: a site that has imported the order may have kept less.
+    /// What a site has already stays. [`crate::Answer::Done`].
     Ordered {
         /// The epoch of the root that has stopped: in another one it is refused.
         epoch: u16,
         /// Each site's last revision with a position.
         sites: Vec<LastOrdered>,
     },
-    /// At the root: what keys hold at the next place of the order is content of that place, for a site that holds them on
-    /// demand. [`crate::Answer::Integer`]: the first so many of the keys are in it.
+    /// At the root: what keys hold at the next place of the order is content of that place, for a
+    /// site that holds them on demand. [`crate::Answer::Integer`]: the first so many of the keys
+    /// are in it.
     Fetch {
         /// The epoch of the root: in another one it refuses.
         epoch: u16,
@@ -94,25 +98,25 @@ pub enum CausalCommand {
         /// Which, each once.
         keys: Vec<Bytes>,
     },
-    /// At a site that holds keys on demand: it does so no more, unless it has written one and not imported its place.
-    /// [`crate::Answer::Done`].
+    /// At a site that holds keys on demand: it does so no more, unless it has written one and not
+    /// imported its place. [`crate::Answer::Done`].
     Evict {
         /// Where.
         keyspace: KeyspaceId,
         /// Which.
         keys: Vec<Bytes>,
     },
-    /// At the root: places of another region's order get places here, in that order, each once it has what its region had
-    /// taken of third ones. [`crate::Answer::Done`] with the last place of that region which is taken, as a revision: what begins
-    /// behind it comes too early.
+    /// At the root: places of another region's order get places here, in that order, each once it
+    /// has what its region had taken of third ones. [`crate::Answer::Done`] with the last place of
+    /// that region which is taken, as a revision: what begins behind it comes too early.
     Bridge {
         /// The epoch of the root: in another one it refuses.
         epoch: u16,
         /// The places.
         bridge: Bridge,
     },
-    /// What the root, or its standby, commits to while the registry has nothing else of the standby: under another
-    /// version it is refused, and ends. [`crate::Answer::Done`].
+    /// What the root, or its standby, commits to while the registry has nothing else of the
+    /// standby: under another version it is refused, and ends. [`crate::Answer::Done`].
     Standby {
         /// The version ([`crate::Standby::since`]).
         since: Ballot,
@@ -124,12 +128,14 @@ pub enum CausalCommand {
 /// What a root, or its standby, commits to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandbyStep {
-    /// The root releases nothing that the standby does not have, whether the registry has it in sync or not.
+    /// The root releases nothing that the standby does not have, whether the registry has it in
+    /// sync or not.
     Hold,
-    /// The standby takes nothing more of the order: what it has is what it goes on from, should it take over.
+    /// The standby takes nothing more of the order: what it has is what it goes on from, should it
+    /// take over.
     Freeze,
-    /// A site that was restored from a backup gives positions, or is a standby, again: what the registry states was stated since. `since`
-    /// is [`Ballot::FIRST`] if it is no standby.
+    /// A site that was restored from a backup gives positions, or is a standby, again: what the
+    /// registry states was stated since. `since` is [`Ballot::FIRST`] if it is no standby.
     Rejoin {
         /// The epoch of its region: in another one it is refused.
         epoch: u16,
@@ -147,23 +153,25 @@ pub struct LastOrdered {
     pub position: Position,
 }
 
-/// What a root does that another site is to take the place of. In each state only some steps are taken.
+/// What a root does that another site is to take the place of. In each state only some steps are
+/// taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootStep {
     /// It orders nothing more.
     Stop,
     /// It goes on, as nothing was given.
     Resume,
-    /// It orders nothing more in this epoch, whatever comes: what it has ordered may be the end of it. Of earlier
-    /// builds, which did not keep to which site.
+    /// It orders nothing more in this epoch, whatever comes: what it has ordered may be the end of
+    /// it. Of earlier builds, which did not keep to which site.
     Give,
     /// The same, to this site: no other one but itself goes on from there.
     GiveTo(SiteId),
 }
 
-/// A step by which a site gets its causal keyspaces anew: the root's records while it goes on writing, with
-/// the order from before the first of them until behind the last. What has come is answered
-/// ([`crate::Answer::Staged`]), or that the site needs nothing ([`crate::Answer::Installed`]).
+/// A step by which a site gets its causal keyspaces anew: the root's records while it goes on
+/// writing, with the order from before the first of them until behind the last. What has come is
+/// answered ([`crate::Answer::Staged`]), or that the site needs nothing
+/// ([`crate::Answer::Installed`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resync {
     /// Begins, or goes on. Chunks are numbered anew.
@@ -172,9 +180,11 @@ pub enum Resync {
         epoch: u16,
         /// The root keeps the order behind it only: what has come must reach as far, or is dropped.
         floor: Position,
-        /// Of one that begins: the position from which on the order is going to come. It names the resync.
+        /// Of one that begins: the position from which on the order is going to come. It names the
+        /// resync.
         start: Position,
-        /// Of one that begins: the last revision of the importing site with a position up to `start`.
+        /// Of one that begins: the last revision of the importing site with a position up to
+        /// `start`.
         ordered: Revision,
         /// Of one that begins: where the source goes on.
         resume: Bytes,

@@ -22,8 +22,8 @@ pub enum DeploymentCommand {
     LearnRegistry(Box<Registry>),
     /// Keeps the site's pointers of the ring, opaque here.
     SetRing(Bytes),
-    /// Every other site has stated what it owns, and this one's records agree: a site that was restored
-    /// from a backup serves its slots again.
+    /// Every other site has stated what it owns, and this one's records agree: a site that was
+    /// restored from a backup serves its slots again.
     Confirm,
     /// The same, with what others have of the site's life before it was restored.
     ConfirmAbove {

@@ -1,4 +1,5 @@
-//! Commands of the mode of linearizable keys of scope global: owners of slots, handovers, mirrors, failovers.
+//! Commands of the mode of linearizable keys of scope global: owners of slots, handovers, mirrors,
+//! failovers.
 
 use super::Properties;
 use crate::{
@@ -16,11 +17,11 @@ pub enum GlobalCommand {
     Source { number: u64, step: SourceStep },
     /// A step of slots coming to this site.
     Destination { id: MoveId, step: DestinationStep },
-    /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere. The site that had it
-    /// is fed until [`GlobalCommand::EndMirror`].
+    /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere. The site that
+    /// had it is fed until [`GlobalCommand::EndMirror`].
     SetMirror { to: Option<SiteId> },
-    /// Ends the stream of this number, of a site's mirror at its former backup: at that site it is sent
-    /// no more, and at the backup it is not taken any more.
+    /// Ends the stream of this number, of a site's mirror at its former backup: at that site it is
+    /// sent no more, and at the backup it is not taken any more.
     EndMirror { of: SiteId, number: u64 },
     /// A step of the mirror of another site, kept here.
     Mirror { from: SiteId, number: u64, step: MirrorStep },
@@ -37,24 +38,24 @@ pub enum GlobalCommand {
     Lending(Lending),
 }
 
-/// A step of the loan of groups. The rules decide of each group by itself; what a command states about others counts
-/// all the same.
+/// A step of the loan of groups. The rules decide of each group by itself; what a command states
+/// about others counts all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lending {
     /// The owner of their slots lends groups to a site.
     Lend { to: SiteId, groups: Vec<Group> },
     /// The borrower has answered the owner's offer.
     Answered { by: SiteId, parts: Vec<LoanTaken> },
-    /// A borrower states its parts to the owner of their slots, as of a revision and a log time of its own.
-    /// [`crate::Answer::Lent`].
+    /// A borrower states its parts to the owner of their slots, as of a revision and a log time of
+    /// its own. [`crate::Answer::Lent`].
     Report { by: SiteId, revision: Revision, log_time_ms: u64, parts: Vec<LoanReport> },
-    /// Loans for this site, with the records of the groups, from an owner with that revision and log time.
-    /// [`crate::Answer::Borrowed`].
+    /// Loans for this site, with the records of the groups, from an owner with that revision and
+    /// log time. [`crate::Answer::Borrowed`].
     Offer { from: SiteId, revision: Revision, log_time_ms: u64, offers: Vec<LoanOffer> },
     /// The borrower stops serving groups, to give them back. [`crate::Answer::Borrowed`].
     GiveBack { loans: Vec<(Group, Loan)> },
-    /// The site may take slots in the open failover that this version opened: these sites have parts in groups
-    /// of them, as they have reported.
+    /// The site may take slots in the open failover that this version opened: these sites have
+    /// parts in groups of them, as they have reported.
     Prepare { opened: Ballot, claims: Vec<(Group, LoanClaim)> },
     /// The owner of their slots has answered a report, at a revision of its own.
     Follow { owner: SiteId, revision: Revision, states: Vec<LoanState> },
@@ -73,13 +74,14 @@ pub enum SourceStep {
     Order { id: RequestId, slots: SlotSet, to: SiteId },
     /// The slots are not served here any more.
     Freeze,
-    /// The destination serves them: what is here is read no more, but kept until the destination's mirror
-    /// has it, too.
+    /// The destination serves them: what is here is read no more, but kept until the destination's
+    /// mirror has it, too.
     Release,
-    /// The slots are served here again: the destination has refused for ever, or they were never frozen.
+    /// The slots are served here again: the destination has refused for ever, or they were never
+    /// frozen.
     Abort { refused: bool },
-    /// The slots are served here again, at these epochs: the destination has left, and no site owns them. A move
-    /// that has no slot left is over.
+    /// The slots are served here again, at these epochs: the destination has left, and no site owns
+    /// them. A move that has no slot left is over.
     Reclaim { slots: SlotEpochs },
     /// Stops copying for the time being, or goes on.
     Pause(bool),
@@ -149,8 +151,9 @@ impl Lending {
                 offers.iter().map(|one| one.group.tag.len() + items(&one.records)).sum()
             }
         };
-        // A repeated offer is below the number that the first one brought, and a repeated report brings nothing
-        // that is newer. A lend that is repeated would lend again what has come back.
+        // A repeated offer is below the number that the first one brought, and a repeated report
+        // brings nothing that is newer. A lend that is repeated would lend again what has come
+        // back.
         Properties::new(!matches!(self, Lending::Lend { .. }), crosses).carrying(bytes)
     }
 }

@@ -57,7 +57,8 @@ pub enum RegistryChange {
         /// The tag of its keys.
         tag: Bytes,
     },
-    /// A site is lost: it and the others that are named are fenced, until this is decided or called off.
+    /// A site is lost: it and the others that are named are fenced, until this is decided or called
+    /// off.
     OpenFailover {
         /// The lost site.
         lost: SiteId,
@@ -79,10 +80,11 @@ pub enum RegistryChange {
     Returned(SiteId),
     /// A site that is up would hold the registry, in the place of one that leaves, or as one more.
     Registrar(SiteId),
-    /// A site is to become the root of the region, as an operator wants it. The present root: it is to stay.
+    /// A site is to become the root of the region, as an operator wants it. The present root: it is
+    /// to stay.
     MoveRoot(SiteId),
-    /// The root of a region is lost, as an operator states: its epoch ends without it. The site is to find out what there
-    /// is of the order. Nothing is changed if that epoch is over.
+    /// The root of a region is lost, as an operator states: its epoch ends without it. The site is
+    /// to find out what there is of the order. Nothing is changed if that epoch is over.
     Rebuild {
         /// The region.
         region: RegionId,
@@ -91,8 +93,8 @@ pub enum RegistryChange {
         /// The site.
         to: SiteId,
     },
-    /// No site has more of a lost root's order than the root of this epoch. It goes on there. Nothing is changed if that
-    /// is settled.
+    /// No site has more of a lost root's order than the root of this epoch. It goes on there.
+    /// Nothing is changed if that is settled.
     SettleRebuild {
         /// The region.
         region: RegionId,
@@ -101,8 +103,8 @@ pub enum RegistryChange {
         /// How far it has the order.
         cut: Position,
     },
-    /// The root of a region has stopped ordering for good in its epoch: another one goes on in the next epoch, or the
-    /// same one in a later one. Nothing is changed if that epoch is over.
+    /// The root of a region has stopped ordering for good in its epoch: another one goes on in the
+    /// next epoch, or the same one in a later one. Nothing is changed if that epoch is over.
     ChangeRoot {
         /// The region.
         region: RegionId,
@@ -113,7 +115,8 @@ pub enum RegistryChange {
         /// The last position of that epoch.
         cut: Position,
     },
-    /// Which site is to be the standby of the region's root, as an operator wants it, and when it takes over.
+    /// Which site is to be the standby of the region's root, as an operator wants it, and when it
+    /// takes over.
     SetStandby(StandbyRule),
     /// The same of one of several regions.
     SetStandbyOf {
@@ -122,7 +125,8 @@ pub enum RegistryChange {
         /// The rule.
         rule: StandbyRule,
     },
-    /// The root has chosen its standby, where that is left to it. Nothing is changed if its epoch is over.
+    /// The root has chosen its standby, where that is left to it. Nothing is changed if its epoch
+    /// is over.
     NameStandby {
         /// The region.
         region: RegionId,
@@ -131,8 +135,8 @@ pub enum RegistryChange {
         /// The standby.
         site: SiteId,
     },
-    /// The root releases nothing before its standby has it; or it does. Nothing is changed if the standby is as of
-    /// another version.
+    /// The root releases nothing before its standby has it; or it does. Nothing is changed if the
+    /// standby is as of another version.
     SyncStandby {
         /// The region.
         region: RegionId,
@@ -143,7 +147,8 @@ pub enum RegistryChange {
         /// Whether it is in sync.
         in_sync: bool,
     },
-    /// The root is lost, and its standby goes on. Nothing is changed if that is not in sync, or is as of another version.
+    /// The root is lost, and its standby goes on. Nothing is changed if that is not in sync, or is
+    /// as of another version.
     TakeOver {
         /// The region.
         region: RegionId,
@@ -314,8 +319,8 @@ impl Registry {
     }
 
     fn leave(&mut self, id: SiteId, version: Ballot) -> Result<Changed, RegistryError> {
-        // The asked site may not have known yet that the site is lost: that one has nothing to hand over
-        // any more, and does not answer.
+        // The asked site may not have known yet that the site is lost: that one has nothing to hand
+        // over any more, and does not answer.
         if self.is_lost(id) {
             self.check_all_asked(id)?;
             return self.remove(id, version);
@@ -405,7 +410,8 @@ impl Registry {
         if !self.failovers.decide(version, opened, taken.to_vec()) {
             return Err(RegistryError::NoFailover);
         }
-        // Whatever the keyspaces are now: a recovered registry may have forgotten that one was adaptive.
+        // Whatever the keyspaces are now: a recovered registry may have forgotten that one was
+        // adaptive.
         self.failovers.note_last(lost, version);
         self.changes += 1;
         Ok(Changed::Site(lost))
@@ -612,7 +618,8 @@ mod tests {
         decide(&mut registry, 7, b, &[]);
         let mut both = registry.clone();
         registry.change(&RegistryChange::Leave(b)).unwrap();
-        // Of two that are lost, neither of which was asked, the last one stays for a failover that asks all.
+        // Of two that are lost, neither of which was asked, the last one stays for a failover that
+        // asks all.
         decide(&mut both, 9, b, &[c]);
         assert!(refused(&mut both, b), "c is not lost");
         let mut asked = both.clone();

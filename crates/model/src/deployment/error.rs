@@ -141,7 +141,8 @@ pub enum RegistryError {
     /// There is nothing to take away.
     #[error("the key is not pinned; `portolan placement pins` shows those that are")]
     NoPin,
-    /// Slots of a lost site may be at sites that its failover did not ask, and no other failover would take them.
+    /// Slots of a lost site may be at sites that its failover did not ask, and no other failover
+    /// would take them.
     #[error(
         "the failover of {0} did not ask all sites, and what they have of its slots would be served by none: ask for \
          `portolan site promote {0}` again, without `--without` but for sites that are lost, and remove it then"

@@ -32,8 +32,8 @@ impl Registry {
         self.pins.binary_search_by(of).ok().map(|at| self.pins[at].site)
     }
 
-    /// Whether the keyspace is lent to the site is looked at where it is asked, as the home, which the registry does not
-    /// know, always has its groups.
+    /// Whether the keyspace is lent to the site is looked at where it is asked, as the home, which
+    /// the registry does not know, always has its groups.
     pub(super) fn pin(&mut self, pin: &Pin) -> Result<Changed, RegistryError> {
         if pin.keyspace == KeyspaceId::DEFAULT {
             return Err(RegistryError::PinPlacement(KeyspaceSpec::default_keyspace().name));

@@ -1,10 +1,11 @@
 //! Which sites are of which region.
 //!
-//! A site names its region when it joins, and never another one. A region has no name of its own: it has that of its root, which is
-//! one of its sites. So names and roots cannot contradict each other.
+//! A site names its region when it joins, and never another one. A region has no name of its own:
+//! it has that of its root, which is one of its sites. So names and roots cannot contradict each
+//! other.
 //!
-//! Regions are named before the first causal keyspace is made. A region that came later would begin without what the others
-//! have ordered.
+//! Regions are named before the first causal keyspace is made. A region that came later would begin
+//! without what the others have ordered.
 
 use super::{Registry, RegistryError, SiteEntry};
 use crate::{Region, SiteId, SiteName, limits};
@@ -58,7 +59,8 @@ impl Registry {
         self.regions.len() == 1 && self.regions[0].id == region.id
     }
 
-    /// Whether a site can be the root of a region, or its standby: it is of the region and holds all causal keyspaces.
+    /// Whether a site can be the root of a region, or its standby: it is of the region and holds
+    /// all causal keyspaces.
     pub fn can_order(&self, site: SiteId, region: &Region) -> bool {
         let is_in = self.site(site).is_some_and(|site| self.is_in(site, region));
         is_in && self.holds_all_causal(site)

@@ -89,8 +89,8 @@ impl Cluster {
         }
     }
 
-    /// The owner of the highest epoch wins everywhere; an owner that loses the slot deletes its keys, and
-    /// a server that imports a slot keeps its opinion.
+    /// The owner of the highest epoch wins everywhere; an owner that loses the slot deletes its
+    /// keys, and a server that imports a slot keeps its opinion.
     fn gossip(&mut self) {
         let owners = (0..3).filter(|n| self.owner[*n] == Some(*n) && self.silent != Some(*n));
         let Some(winner) = owners.max_by_key(|n| self.epoch[*n]) else { return };

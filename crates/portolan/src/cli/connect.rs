@@ -41,7 +41,8 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "TIME", value_parser = show::length, help_heading = "Connection")]
     deadline: Option<Length>,
 
-    /// Log in with this name; the password comes from PORTOLAN_PASSWORD, --password-file or a prompt
+    /// Log in with this name; the password comes from PORTOLAN_PASSWORD, --password-file or a
+    /// prompt
     #[arg(long, value_name = "NAME", env = "PORTOLAN_USER", help_heading = "Connection")]
     user: Option<String>,
 

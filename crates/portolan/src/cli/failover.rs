@@ -1,4 +1,5 @@
-//! `failover`: which sites took over which slots of lost sites, which have learned of it, and which writes were lost.
+//! `failover`: which sites took over which slots of lost sites, which have learned of it, and which
+//! writes were lost.
 
 use super::connect::{Listing, Showing};
 use super::failed::Failed;

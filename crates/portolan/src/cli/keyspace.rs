@@ -58,28 +58,29 @@ pub(crate) struct Create {
     /// With --cache stale: milliseconds that a copy answers stale reads; 1000 by default
     #[arg(long, value_name = "MS")]
     cache_age_ms_max: Option<u64>,
-    /// What decides where keys are, with scope global: off (the hash), adaptive (keys follow their users), or
-    /// advise (the hash; owners count accesses, and `portolan placement` shows which moves would bring keys to
-    /// their users)
+    /// What decides where keys are, with scope global: off (the hash), adaptive (keys follow their
+    /// users), or advise (the hash; owners count accesses, and `portolan placement` shows which
+    /// moves would bring keys to their users)
     #[arg(long, value_name = "WORD", default_value = "off")]
     placement: Placement,
     #[command(flatten)]
     rules: Rules,
-    /// What is done with writes that depend on the value they overwrite (INCR, APPEND, NX, WATCH), with
-    /// consistency causal: refuse, or local (the asked site decides by what it shows; of two sites that
-    /// write at the same time, one overwrites the other's result)
+    /// What is done with writes that depend on the value they overwrite (INCR, APPEND, NX, WATCH),
+    /// with consistency causal: refuse, or local (the asked site decides by what it shows; of two
+    /// sites that write at the same time, one overwrites the other's result)
     #[arg(long, value_name = "WORD", default_value = "refuse")]
     rmw: Rmw,
-    /// The sites that hold it, by name, separated by commas, with consistency causal; all by default. The region's
-    /// root and its standby must be among them
+    /// The sites that hold it, by name, separated by commas, with consistency causal; all by
+    /// default. The region's root and its standby must be among them
     #[arg(long, value_name = "SITES", value_delimiter = ',', value_parser = listed_site)]
     sites: Vec<String>,
-    /// What the other sites do with requests for it: forward (to the root, or another site that holds it),
-    /// refuse, or fetch (they get the keys that are asked for from the root, and hold them from then on)
+    /// What the other sites do with requests for it: forward (to the root, or another site that
+    /// holds it), refuse, or fetch (they get the keys that are asked for from the root, and hold
+    /// them from then on)
     #[arg(long, value_name = "WORD", default_value = "forward")]
     miss: Miss,
-    /// With --miss fetch: bytes of keys and values that each of the other sites holds, about; what was read
-    /// least lately goes first. 64 MiB by default
+    /// With --miss fetch: bytes of keys and values that each of the other sites holds, about; what
+    /// was read least lately goes first. 64 MiB by default
     #[arg(long, value_name = "BYTES")]
     held_bytes_max: Option<u64>,
     #[command(flatten)]
@@ -89,12 +90,13 @@ pub(crate) struct Create {
 /// The rules of groups that follow their users.
 #[derive(Args)]
 struct Rules {
-    /// With placement adaptive: the sites that keys may be lent to, by name, separated by commas; or any: all sites. What
-    /// others have goes home. The site that owns a key by the hash may always have it
+    /// With placement adaptive: the sites that keys may be lent to, by name, separated by commas;
+    /// or any: all sites. What others have goes home. The site that owns a key by the hash may
+    /// always have it
     #[arg(long, value_name = "SITES", value_delimiter = ',', value_parser = lend_to_site)]
     lend_to: Vec<String>,
-    /// With placement adaptive: what a millisecond of its users counts against those of other keyspaces when more is to
-    /// move than may, 1 to 1000; 100 by default
+    /// With placement adaptive: what a millisecond of its users counts against those of other
+    /// keyspaces when more is to move than may, 1 to 1000; 100 by default
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(limits::PRIORITY_MAX)))]
     priority: Option<u16>,
@@ -156,8 +158,9 @@ Examples:
 pub(crate) struct Alter {
     /// Its name
     name: String,
-    /// What decides where keys are from now on: off (the hash), adaptive (keys follow their users), or advise (the hash;
-    /// owners count accesses, and `portolan placement` shows which moves would bring keys to their users)
+    /// What decides where keys are from now on: off (the hash), adaptive (keys follow their users),
+    /// or advise (the hash; owners count accesses, and `portolan placement` shows which moves would
+    /// bring keys to their users)
     #[arg(long, value_name = "WORD")]
     placement: Option<Placement>,
     #[command(flatten)]

@@ -119,7 +119,8 @@ enum Command {
     #[command(subcommand)]
     Job(job::Command),
     Place(place::Place),
-    /// Show which sites access a key and where it would be better, and the moves that a site advises
+    /// Show which sites access a key and where it would be better, and the moves that a site
+    /// advises
     #[command(subcommand)]
     Placement(placement::Command),
     Backup(backup::Backup),

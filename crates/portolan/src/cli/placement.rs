@@ -11,7 +11,8 @@ use serde_json::json;
 /// What to look at.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show which sites access a key, where it could be and at which latency, and why it is where it is
+    /// Show which sites access a key, where it could be and at which latency, and why it is where
+    /// it is
     #[command(
         after_help = "Rates are of the last seconds, latencies are round trips between sites. In a keyspace with \
                       placement adaptive the keys of one tag move together, by themselves. With placement \
@@ -28,7 +29,8 @@ pub(crate) enum Command {
                       Example:\n  portolan placement ledger --json"
     )]
     Ledger(Showing),
-    /// Have the keys with the tag of a key stay at a site, or go there, whether they are used or not
+    /// Have the keys with the tag of a key stay at a site, or go there, whether they are used or
+    /// not
     #[command(
         after_help = "Its keyspace must have placement adaptive, and may have to be lent there (--lend-to). While the site \
                       is away the keys stay where they are.\n\n\

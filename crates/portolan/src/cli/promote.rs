@@ -129,7 +129,8 @@ impl Promote {
                 );
             }
             show::print(text)?;
-            // The asked node may learn of its decision a moment later; another failover of before is not it.
+            // The asked node may learn of its decision a moment later; another failover of before
+            // is not it.
             let before = before.map(|one| one.id);
             for _ in 0..LOOKS_MAX {
                 let found = failover_of(&client, &name).await;
@@ -152,7 +153,8 @@ impl Promote {
     }
 }
 
-/// The last failover of a site that the asked node has a record of; `None` also if that cannot be asked.
+/// The last failover of a site that the asked node has a record of; `None` also if that cannot be
+/// asked.
 async fn failover_of(client: &Client, lost: &str) -> Option<v1::Failover> {
     let failovers = client.deployment().failovers().await.unwrap_or_default();
     failovers.into_iter().rfind(|one| one.lost == lost)

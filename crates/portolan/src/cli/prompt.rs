@@ -1,5 +1,5 @@
-//! Questions to the user: whether to go on, or for a password, without showing it on a terminal, or as a line
-//! from a pipe.
+//! Questions to the user: whether to go on, or for a password, without showing it on a terminal, or
+//! as a line from a pipe.
 
 use super::failed::Failed;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, read};

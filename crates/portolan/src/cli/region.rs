@@ -1,5 +1,5 @@
-//! `region`: the sites that order the writes of causal keyspaces, one for each region, and how far a node is in the order of its
-//! own.
+//! `region`: the sites that order the writes of causal keyspaces, one for each region, and how far
+//! a node is in the order of its own.
 
 use super::connect::{Connect, Showing};
 use super::failed::Failed;
@@ -15,18 +15,20 @@ use std::fmt::Write as _;
 pub(crate) enum Command {
     /// Show the sites that order, and how far the asked node is
     Show(Show),
-    /// Have another site of its region order, once it has all of the order; the present root: it is to stay
+    /// Have another site of its region order, once it has all of the order; the present root: it is
+    /// to stay
     MoveRoot(MoveRoot),
     /// Choose the site that goes on with the order if the root is lost
     ///
-    /// While it is in sync, no site sees a write of another one before the standby has it. So the order goes on
-    /// behind all that any client has seen: no session is refused, and no write is lost.
+    /// While it is in sync, no site sees a write of another one before the standby has it. So the
+    /// order goes on behind all that any client has seen: no session is refused, and no write is
+    /// lost.
     Standby(Standby),
     /// Go on without the site that orders, which is lost, and has no standby in sync
     ///
-    /// Among the sites that answer, the one that has most of the order becomes the root. What only the lost
-    /// site, and sites that do not answer, have of the order is lost; their causal keys are replaced if they
-    /// come back. Sessions that have seen what is lost get the error LOST.
+    /// Among the sites that answer, the one that has most of the order becomes the root. What only
+    /// the lost site, and sites that do not answer, have of the order is lost; their causal keys
+    /// are replaced if they come back. Sessions that have seen what is lost get the error LOST.
     Rebuild(Rebuild),
 }
 
@@ -52,10 +54,12 @@ pub(crate) struct MoveRoot {
 pub(crate) struct Standby {
     #[command(flatten)]
     choice: StandbyChoice,
-    /// Whether it takes over by itself, ten seconds after the root was lost, or by `region move-root` to it
+    /// Whether it takes over by itself, ten seconds after the root was lost, or by
+    /// `region move-root` to it
     #[arg(long, value_enum, default_value_t = Failover::Auto)]
     failover: Failover,
-    /// Of several regions this one; none: the one without a name [default: that of the site, or of the asked site]
+    /// Of several regions this one; none: the one without a name [default: that of the site, or of
+    /// the asked site]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
     #[command(flatten)]
@@ -113,7 +117,8 @@ impl Standby {
 /// The order without its root.
 #[derive(Args)]
 pub(crate) struct Rebuild {
-    /// The site that looks after it [default: the asked one, or one that holds all causal keyspaces]
+    /// The site that looks after it [default: the asked one, or one that holds all causal
+    /// keyspaces]
     #[arg(long, value_name = "SITE")]
     to: Option<String>,
     /// Do so even if the root can be reached

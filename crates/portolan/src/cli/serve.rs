@@ -105,8 +105,8 @@ fn deposed(why: &str) {
     );
 }
 
-/// Starts the node; `None`: it was asked to stop meanwhile. That can take as long as another process
-/// serves the site.
+/// Starts the node; `None`: it was asked to stop meanwhile. That can take as long as another
+/// process serves the site.
 fn start(config: &Config) -> Result<Option<Node>, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failed::cannot_serve)?;

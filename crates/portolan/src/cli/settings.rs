@@ -34,24 +34,27 @@ pub(crate) struct Settings {
     #[arg(value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     node: Option<u64>,
 
-    /// How much of the deployment's slots this site should hold, relative to other sites [default: 1]
+    /// How much of the deployment's slots this site should hold, relative to other sites [default:
+    /// 1]
     #[arg(long, value_name = "SHARE", env = "PORTOLAN_CAPACITY", help_heading = "Site")]
     capacity: Option<f64>,
 
-    /// What this site can fail together with (a hall, a power line): all sites that give the same name. Backups,
-    /// standbys and lent keys go to other domains where there are any; 1 to 64 of a-z, 0-9 and -, starting with a letter, the same at all nodes
-    /// of the site; none: it fails alone [default: as it was; alone]
+    /// What this site can fail together with (a hall, a power line): all sites that give the same
+    /// name. Backups, standbys and lent keys go to other domains where there are any; 1 to 64 of
+    /// a-z, 0-9 and -, starting with a letter, the same at all nodes of the site; none: it fails
+    /// alone [default: as it was; alone]
     #[arg(long, value_name = "NAME", env = "PORTOLAN_FAILURE_DOMAIN", help_heading = "Site")]
     failure_domain: Option<String>,
 
-    /// The region that orders this site's writes to causal keyspaces: all sites that give the same name; 1 to 64 of a-z,
-    /// 0-9 and -, starting with a letter. It is given when the site joins (or founds) and stays; none: the region of the
-    /// sites that give no name [default: none, when it joins]
+    /// The region that orders this site's writes to causal keyspaces: all sites that give the same
+    /// name; 1 to 64 of a-z, 0-9 and -, starting with a letter. It is given when the site joins (or
+    /// founds) and stays; none: the region of the sites that give no name [default: none, when it
+    /// joins]
     #[arg(long, value_name = "NAME", env = "PORTOLAN_REGION", help_heading = "Site")]
     region: Option<String>,
 
-    /// Peer ports of nodes of the site to join, or of any site of the deployment to join; without it
-    /// an empty node is a site and a deployment of its own
+    /// Peer ports of nodes of the site to join, or of any site of the deployment to join; without
+    /// it an empty node is a site and a deployment of its own
     #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]
     #[arg(value_delimiter = ',')]
     join: Vec<String>,
@@ -90,8 +93,8 @@ pub(crate) struct Settings {
 #[derive(Args, Serialize)]
 #[command(next_help_heading = "Site")]
 pub(crate) struct Peers {
-    /// A token from `portolan site token` that lets this node join. Other users of the machine can see it
-    /// here: rather use --join-token-file, or the environment
+    /// A token from `portolan site token` that lets this node join. Other users of the machine can
+    /// see it here: rather use --join-token-file, or the environment
     #[arg(long, value_name = "TOKEN", env = "PORTOLAN_JOIN_TOKEN", hide_env_values = true)]
     #[arg(conflicts_with = "join_token_file")]
     #[serde(skip)]
@@ -102,8 +105,9 @@ pub(crate) struct Peers {
     #[arg(value_parser = path())]
     join_token_file: Option<PathBuf>,
 
-    /// A file with the secret by which nodes of a deployment recognise each other, one a line, the one to prove
-    /// with first; only its owner may read it. Or the secret itself in PORTOLAN_PEER_SECRET
+    /// A file with the secret by which nodes of a deployment recognise each other, one a line, the
+    /// one to prove with first; only its owner may read it. Or the secret itself in
+    /// PORTOLAN_PEER_SECRET
     #[arg(long = "peer-secret-file", value_name = "FILE", env = "PORTOLAN_PEER_SECRET_FILE")]
     #[arg(value_parser = path())]
     secret_file: Option<PathBuf>,
@@ -114,7 +118,8 @@ pub(crate) struct Peers {
     #[arg(value_parser = path())]
     site_secret_file: Option<PathBuf>,
 
-    /// Let in nodes that prove nothing, with a warning: only while secrets are introduced node by node
+    /// Let in nodes that prove nothing, with a warning: only while secrets are introduced node by
+    /// node
     #[arg(long, env = "PORTOLAN_ACCEPT_UNPROVED")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     accept_unproved: bool,
@@ -199,8 +204,8 @@ struct ListenAt {
 #[derive(Args, Serialize)]
 #[command(next_help_heading = "Clients")]
 struct Clients {
-    /// Where there are users: close a connection that has not logged in after so many seconds; 0: never
-    /// [default: 10]
+    /// Where there are users: close a connection that has not logged in after so many seconds; 0:
+    /// never [default: 10]
     #[arg(long, value_name = "S", env = "PORTOLAN_LOGIN_TIMEOUT_S")]
     login_timeout_s: Option<u32>,
 
@@ -213,12 +218,13 @@ struct Clients {
 #[derive(Args, Serialize)]
 #[command(next_help_heading = "Placement")]
 struct Placement {
-    /// Where a keyspace has a placement: how many of the nearest sites are measured each ten seconds, by a small
-    /// message to those that no request has gone to [default: 5]
+    /// Where a keyspace has a placement: how many of the nearest sites are measured each ten
+    /// seconds, by a small message to those that no request has gone to [default: 5]
     #[arg(long, value_name = "N", env = "PORTOLAN_PROBE_NEAREST")]
     probe_nearest: Option<u32>,
 
-    /// Measure all other sites again when one of these has changed by more than so many percent [default: 20]
+    /// Measure all other sites again when one of these has changed by more than so many percent
+    /// [default: 20]
     #[arg(long, value_name = "PERCENT", env = "PORTOLAN_PROBE_CHANGE_PERCENT")]
     probe_change_percent: Option<u32>,
 }

@@ -51,8 +51,8 @@ pub(crate) struct Leave {
     /// Return when it has begun, without waiting for its end
     #[arg(long)]
     no_wait: bool,
-    /// Give up the mirrors that it keeps of this site, instead of handing them on to another one: what only
-    /// they have is lost for good. May be given several times
+    /// Give up the mirrors that it keeps of this site, instead of handing them on to another one:
+    /// what only they have is lost for good. May be given several times
     #[arg(long, value_name = "SITE")]
     discard: Vec<String>,
     #[command(flatten)]

@@ -9,8 +9,8 @@
 //!                                     node ── peer port ◄── its relay ◄── all other nodes
 //! ```
 //!
-//! The first site begins the deployment, the others join it; one may be kept back to join later, and one
-//! may leave. Data goes to a temporary directory that is removed at the end.
+//! The first site begins the deployment, the others join it; one may be kept back to join later,
+//! and one may leave. Data goes to a temporary directory that is removed at the end.
 
 use std::{
     io,
@@ -37,7 +37,8 @@ use tokio::{
 
 use super::{distance, picture::Role, records::Kind, roster::Endpoint, trips};
 
-/// How long a site may take to have all its nodes as voters and a leader, and to have the deployment.
+/// How long a site may take to have all its nodes as voters and a leader, and to have the
+/// deployment.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long sites may take to have shared out the slots, for all sites together.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -369,8 +370,8 @@ fn keyspaces() -> Vec<KeyspaceSpec> {
     Kind::BOTH.map(Kind::keyspace).into_iter().chain([trips::keyspace()]).collect()
 }
 
-/// Starts the nodes of one site one after the other: the first joins by the peer ports given, or begins
-/// a deployment if there are none; the others join through it.
+/// Starts the nodes of one site one after the other: the first joins by the peer ports given, or
+/// begins a deployment if there are none; the others join through it.
 async fn start_site(
     world: Arc<World>,
     site: usize,
@@ -446,7 +447,8 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
     started.await?
 }
 
-/// Whether all nodes vote, agree on the leader, and have the deployment and the vehicles' keyspaces.
+/// Whether all nodes vote, agree on the leader, and have the deployment and the vehicles'
+/// keyspaces.
 fn is_ready(nodes: &[Running]) -> bool {
     let knows = |node: &Running| {
         let catalog = node.handle.catalog();

@@ -1,8 +1,8 @@
 //! Two placements side by side: records that follow their users, and records placed by hash.
 //!
-//! Both are used alike ([`super::records`]), so what differs between them is where they are. A record is
-//! *at the own site* when the site that its user is attached to serves it as the operation begins, and need not
-//! ask another one.
+//! Both are used alike ([`super::records`]), so what differs between them is where they are. A
+//! record is *at the own site* when the site that its user is attached to serves it as the
+//! operation begins, and need not ask another one.
 
 use std::time::Duration;
 

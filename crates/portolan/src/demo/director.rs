@@ -79,8 +79,8 @@ impl<'a> Director<'a> {
         }
     }
 
-    /// Goes on until the time is over and all has happened, or the user has seen enough. Reports what
-    /// happened, and what was read back at a site that left.
+    /// Goes on until the time is over and all has happened, or the user has seen enough. Reports
+    /// what happened, and what was read back at a site that left.
     pub(super) async fn direct(mut self, args: &Args) -> Result<(Story, Audit), DemoError> {
         let terminal = DemoError::io("cannot draw on the terminal");
         let headless = args.headless || !io::stdout().is_terminal();

@@ -1,8 +1,8 @@
 //! How far apart nodes are, by the site that dials.
 //!
-//! Each node has one address, which the nodes of its own site and of all others dial. The relay before
-//! it gives each connection the link between the two sites: in its first frame a node names its
-//! site.
+//! Each node has one address, which the nodes of its own site and of all others dial. The relay
+//! before it gives each connection the link between the two sites: in its first frame a node names
+//! its site.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use bytes::BytesMut;
 use lab::{link::Link, world::World};
 use wire::peer::{self, Hello};
 
-/// The link of a connection to a node of `site` that begins with these bytes; `None`: they are not a
-/// whole frame yet.
+/// The link of a connection to a node of `site` that begins with these bytes; `None`: they are not
+/// a whole frame yet.
 pub(crate) fn link_to(
     world: Arc<World>,
     site: usize,

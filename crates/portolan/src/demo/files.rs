@@ -4,11 +4,11 @@ use lab::world::World;
 
 use super::DemoError;
 
-/// The vehicle's own socket, its relay's listener and two sockets, and the node's; and as many again
-/// for a moment while it moves.
+/// The vehicle's own socket, its relay's listener and two sockets, and the node's; and as many
+/// again for a moment while it moves.
 const FILES_PER_VEHICLE: u64 = 8;
-/// Listeners, log and state of a node, and its links with ten others: each is four sockets, as a relay
-/// is between. Generously.
+/// Listeners, log and state of a node, and its links with ten others: each is four sockets, as a
+/// relay is between. Generously.
 const FILES_PER_NODE: u64 = 200;
 /// What the process has open anyway.
 const FILES_BASE: u64 = 64;

@@ -1,8 +1,8 @@
 //! The work of a vehicle: hazards that drivers report to each other, kept by zone.
 //!
-//! A zone's hazards are one Redis hash at the site the vehicle is attached to, `hazard:<zone>`. A field
-//! is a report's own name, chosen by its vehicle, so that reporting and clearing may be repeated
-//! without harm when an attempt's fate is unknown; its value has what, where and when:
+//! A zone's hazards are one Redis hash at the site the vehicle is attached to, `hazard:<zone>`. A
+//! field is a report's own name, chosen by its vehicle, so that reporting and clearing may be
+//! repeated without harm when an attempt's fate is unknown; its value has what, where and when:
 //!
 //! ```text
 //! hazard:14.9
@@ -40,8 +40,8 @@ pub(super) fn fields(reply: &Reply) -> Vec<(String, String)> {
     items.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
-/// The names and times of a zone's hazards, from the reply to HGETALL; fields that are not ours count
-/// as new ones, so that they are never cleared.
+/// The names and times of a zone's hazards, from the reply to HGETALL; fields that are not ours
+/// count as new ones, so that they are never cleared.
 pub(super) fn listed(reply: &Reply) -> Vec<(String, f64)> {
     let timed = |(field, value): (String, String)| {
         let t_s = value.rsplit(' ').next().and_then(|t_s| t_s.parse().ok());

@@ -1,5 +1,5 @@
-//! Progress as plain lines, for scripts and logs: one a second, one for each event, and one for what is
-//! counted, now and then. None is wider than the narrowest of terminals.
+//! Progress as plain lines, for scripts and logs: one a second, one for each event, and one for
+//! what is counted, now and then. None is wider than the narrowest of terminals.
 
 use std::{
     io::{self, Write},

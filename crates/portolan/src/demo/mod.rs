@@ -1,12 +1,13 @@
 //! `portolan demo`: a city on one laptop.
 //!
-//! All sites of a world run in this process as one deployment, on real disks and real sockets, as far apart
-//! as the world's links. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
-//! share the hazards of the zone they are in, which are its site's business, keep two records of their own,
-//! which are global keys, and move on. One of the two follows them, the other is placed by hash; the view
-//! shows both side by side. The records of their trips are causal keys, and what they read of these is judged as it comes. Meanwhile a site joins, the site with most nodes loses its leader,
-//! and a site leaves; what the vehicles notice of it is measured, shown, and judged at the end by reading
-//! back what was acknowledged.
+//! All sites of a world run in this process as one deployment, on real disks and real sockets, as
+//! far apart as the world's links. Vehicles drive a recorded trace or made-up ways, attach to the
+//! nearest site, share the hazards of the zone they are in, which are its site's business, keep two
+//! records of their own, which are global keys, and move on. One of the two follows them, the other
+//! is placed by hash; the view shows both side by side. The records of their trips are causal keys,
+//! and what they read of these is judged as it comes. Meanwhile a site joins, the site with most
+//! nodes loses its leader, and a site leaves; what the vehicles notice of it is measured, shown,
+//! and judged at the end by reading back what was acknowledged.
 //!
 //! | module | its one idea |
 //! | --- | --- |
@@ -78,14 +79,16 @@ use self::{
 /// How long vehicles may take to finish what they are doing at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Play a city on this machine: vehicles moving between nine sites, of which one joins and one leaves
+/// Play a city on this machine: vehicles moving between nine sites, of which one joins and one
+/// leaves
 ///
 /// Sites run in this process with real disks and sockets; all links are delayed by distance.
-/// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps two records
-/// of its own, global keys that it reads wherever it goes: one follows it from site to site, the other is
-/// where the hash of its key puts it. A record of its trip is a causal key, which every site holds; it takes its
-/// session along, and each read is judged. Meanwhile a site joins, the site of three
-/// nodes loses its leader, and another site hands its slots over and leaves.
+/// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps two
+/// records of its own, global keys that it reads wherever it goes: one follows it from site to
+/// site, the other is where the hash of its key puts it. A record of its trip is a causal key,
+/// which every site holds; it takes its session along, and each read is judged. Meanwhile a site
+/// joins, the site of three nodes loses its leader, and another site hands its slots over and
+/// leaves.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
     /// Replay this trace: CSV with the columns cab,t_s,lat,lon first, plain or gzip [default:
@@ -203,7 +206,8 @@ pub(crate) enum DemoError {
         /// How many.
         reads: u64,
     },
-    /// A vehicle saw a trip that was older than what its session had seen. The report has been written.
+    /// A vehicle saw a trip that was older than what its session had seen. The report has been
+    /// written.
     #[error(
         "{anomalies} times a vehicle read a trip that was older than what its session had seen, which must never \
          happen: please report it"

@@ -33,7 +33,8 @@ const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after the kill in which its effect is looked for.
 const AFTERMATH_S: usize = 10;
 
-/// What was acknowledged, read back: reports that were not cleared, vehicles' own records, and their trips.
+/// What was acknowledged, read back: reports that were not cleared, vehicles' own records, and
+/// their trips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Audit {
     /// Reports.

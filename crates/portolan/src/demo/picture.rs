@@ -102,7 +102,8 @@ pub(super) struct Picture {
     pub(super) waits_for: Option<&'static str>,
     /// What vehicles found in their own records.
     pub(super) found: Found,
-    /// What vehicles found in trips, and how long their sessions waited at the sites that they came to.
+    /// What vehicles found in trips, and how long their sessions waited at the sites that they came
+    /// to.
     pub(super) trips: (trips::Found, Summary),
     /// Records that follow their users, and records placed by hash.
     pub(super) sides: Sides,

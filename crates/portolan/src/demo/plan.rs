@@ -29,7 +29,8 @@ pub(super) struct Plan {
     pub(super) margin_m: f64,
     /// From real time to the tracks'.
     pub(super) clock: Clock,
-    /// The site that loses its leader: the first of those with most nodes, if that is three or more.
+    /// The site that loses its leader: the first of those with most nodes, if that is three or
+    /// more.
     pub(super) to_kill: Option<usize>,
     /// The site that joins while it runs, if one does.
     pub(super) to_join: Option<usize>,

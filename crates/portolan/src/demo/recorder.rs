@@ -1,7 +1,7 @@
 //! What the vehicles asked and what came back, as a history that anybody can judge.
 //!
-//! A zone's hazards are one hash, and every report is a field of its own. So each report is a key of the
-//! history, `<site>:<key of the zone>/<field>`, and what vehicles do becomes:
+//! A zone's hazards are one hash, and every report is a field of its own. So each report is a key
+//! of the history, `<site>:<key of the zone>/<field>`, and what vehicles do becomes:
 //!
 //! | vehicle | history |
 //! | --- | --- |
@@ -9,22 +9,23 @@
 //! | clears: HDEL | a `delete` of that key |
 //! | looks: HGETALL | a `get` of each key that it showed; and of each that was put, with no attempt to clear it, but that it did not show: these gets found nothing |
 //!
-//! A vehicle's own record, a global key, is a key of the history as it is: SET is a `put` of it and GET a
-//! `get`, at whatever site.
+//! A vehicle's own record, a global key, is a key of the history as it is: SET is a `put` of it and
+//! GET a `get`, at whatever site.
 //!
-//! That is sound, for HGETALL reads the whole hash at one moment, and what is true of a hash at one moment
-//! is true of each of its fields. Which gets are written does not matter: a history that can be
-//! explained can be explained with fewer reads.
+//! That is sound, for HGETALL reads the whole hash at one moment, and what is true of a hash at one
+//! moment is true of each of its fields. Which gets are written does not matter: a history that can
+//! be explained can be explained with fewer reads.
 //!
-//! Writes are another matter, for every one of them may be seen. Each attempt is an operation: one that got
-//! no answer is `unknown` for ever, since it may still arrive after the next one was answered. It is written
-//! down before it is sent, so that one whose vehicle was stopped meanwhile is there as well.
+//! Writes are another matter, for every one of them may be seen. Each attempt is an operation: one
+//! that got no answer is `unknown` for ever, since it may still arrive after the next one was
+//! answered. It is written down before it is sent, so that one whose vehicle was stopped meanwhile
+//! is there as well.
 //!
-//! Limit: from [`OPERATIONS_MAX`] operations on, new reports are left out, with all that is done to them,
-//! and records from the next time that they are written. Reads may take three quarters of that, spread
-//! over the length of the run, so that a long run is observed to its end; beyond it they are
-//! left out. A mark has the number of each. What is done to older reports, and what is read back at the
-//! end, is always written.
+//! Limit: from [`OPERATIONS_MAX`] operations on, new reports are left out, with all that is done to
+//! them, and records from the next time that they are written. Reads may take three quarters of
+//! that, spread over the length of the run, so that a long run is observed to its end; beyond it
+//! they are left out. A mark has the number of each. What is done to older reports, and what is
+//! read back at the end, is always written.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -176,7 +177,8 @@ impl Recorder {
         }
     }
 
-    /// What a record was. A write that was left out is seen only by reads that end after it was asked.
+    /// What a record was. A write that was left out is seen only by reads that end after it was
+    /// asked.
     fn recalled(
         &mut self,
         command: Command<'_>,

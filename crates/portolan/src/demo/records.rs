@@ -1,6 +1,7 @@
 //! The vehicles' own records: global keys, which a vehicle finds wherever it goes.
 //!
-//! Each vehicle has two, of the same size and use, in keyspaces that differ in their placement alone:
+//! Each vehicle has two, of the same size and use, in keyspaces that differ in their placement
+//! alone:
 //!
 //! | key | keyspace | where it is |
 //! | --- | --- | --- |
@@ -15,9 +16,9 @@
 //!
 //! So when it reads its record, at whatever site, it must see what it last wrote and got
 //! acknowledged. There is one exception. A write that got no answer may take effect at any later
-//! time, even after the next one was acknowledged, as with any client that does not number its writes.
-//! A record that shows such a write is *late*, which is counted; any other difference is *wrong*, which
-//! must never happen.
+//! time, even after the next one was acknowledged, as with any client that does not number its
+//! writes. A record that shows such a write is *late*, which is counted; any other difference is
+//! *wrong*, which must never happen.
 
 use std::collections::BTreeSet;
 

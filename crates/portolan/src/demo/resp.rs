@@ -1,8 +1,8 @@
 //! The smallest client of the Redis protocol that a vehicle needs: one command out, one reply in.
 //!
-//! It uses RESP2, in which every server starts, and has no list of commands. A connection on which a
-//! call failed or timed out may have a reply pending and must be dropped: [`Connection::call`] takes
-//! it by value and returns it only when it has none.
+//! It uses RESP2, in which every server starts, and has no list of commands. A connection on which
+//! a call failed or timed out may have a reply pending and must be dropped: [`Connection::call`]
+//! takes it by value and returns it only when it has none.
 
 use std::{io, net::SocketAddr};
 

@@ -73,7 +73,8 @@ impl Roster {
     }
 
     /// Where a vehicle at `at`, now at site `current`, should be attached: the nearest site that
-    /// serves, unless that is nearer than the current one by less than the margin. None: no site does.
+    /// serves, unless that is nearer than the current one by less than the margin. None: no site
+    /// does.
     pub(super) fn attach(
         &self,
         world: &World,

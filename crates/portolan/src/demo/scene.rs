@@ -1,7 +1,7 @@
 //! What is seen of a run while it goes on: measures, where the vehicles are, which site did what.
 //!
-//! Vehicles write here, the views read. One lock, held for microseconds; a few thousand operations a
-//! second do not need a second one.
+//! Vehicles write here, the views read. One lock, held for microseconds; a few thousand operations
+//! a second do not need a second one.
 
 use std::{
     collections::BTreeMap,

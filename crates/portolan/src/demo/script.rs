@@ -1,9 +1,9 @@
-//! What happens to the city while it is played, in which order: a site joins, one loses its leader, one
-//! leaves.
+//! What happens to the city while it is played, in which order: a site joins, one loses its leader,
+//! one leaves.
 //!
-//! Each begins at a stated part of the run, but not before the one before it is over, so that what is seen
-//! during one of them has one cause. On a slow machine they come later, and the run goes on until the last
-//! one is over. This is a plain state machine: observations in, acts out.
+//! Each begins at a stated part of the run, but not before the one before it is over, so that what
+//! is seen during one of them has one cause. On a slow machine they come later, and the run goes on
+//! until the last one is over. This is a plain state machine: observations in, acts out.
 
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
-//! The vehicles' trips: causal keys, which every site holds, and sessions that move with the vehicles.
+//! The vehicles' trips: causal keys, which every site holds, and sessions that move with the
+//! vehicles.
 //!
-//! A vehicle keeps a record of its trip in the keyspace `trips`, `consistency = causal`. It writes and reads it at the site where
-//! it is, which asks no other one. The vehicle is one session: it takes a token along, and attaches with it to the site that it comes
-//! to, which waits until it has what the session has seen. A vehicle also follows the next one, whose trip it
-//! reads, and writes into its own record how much of that it has seen:
+//! A vehicle keeps a record of its trip in the keyspace `trips`, `consistency = causal`. It writes
+//! and reads it at the site where it is, which asks no other one. The vehicle is one session: it
+//! takes a token along, and attaches with it to the site that it comes to, which waits until it has
+//! what the session has seen. A vehicle also follows the next one, whose trip it reads, and writes
+//! into its own record how much of that it has seen:
 //!
 //! ```text
 //! trip:17 → "204 31 37.78012,-122.40771 30512"    the 204th record of 17, which has seen the 31st of 18
@@ -12,10 +14,12 @@
 //! Every read is judged as it comes. An *anomaly* is one that is
 //!
 //! - older than what its session has seen or written: it would have gone back in time, or
-//! - older than the cause of what its session has seen: who has read the record above, and then reads the trip of 18, must find the 31st or a later one.
+//! - older than the cause of what its session has seen: who has read the record above, and then
+//!   reads the trip of 18, must find the 31st or a later one.
 //!
-//! Neither must ever happen, wherever the vehicles are meanwhile. There is one exception, as with [`super::records`]: a write that got
-//! no answer may take effect at any later time. Such a read is *late*, and is counted apart.
+//! Neither must ever happen, wherever the vehicles are meanwhile. There is one exception, as with
+//! [`super::records`]: a write that got no answer may take effect at any later time. Such a read is
+//! *late*, and is counted apart.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +27,8 @@ use lab::{geo::Point, measure::Summary};
 use model::KeyspaceSpec;
 use wire::resp::Reply;
 
-/// Whose trips a vehicle reads: its own, that of the one it follows, and that of the one which that one follows.
+/// Whose trips a vehicle reads: its own, that of the one it follows, and that of the one which that
+/// one follows.
 pub(super) const OWN: usize = 0;
 /// See [`OWN`].
 pub(super) const FOLLOWED: usize = 1;
@@ -40,7 +45,8 @@ pub(super) fn key(vehicle: usize) -> String {
     format!("trip:{vehicle}")
 }
 
-/// What a vehicle writes there: its number, how much it has seen of the one that it follows, and where it is.
+/// What a vehicle writes there: its number, how much it has seen of the one that it follows, and
+/// where it is.
 pub(super) fn value((number, cause): (u64, u64), at: Point, t_s: f64) -> String {
     format!("{number} {cause} {:.5},{:.5} {t_s:.0}", at.lat, at.lon)
 }
@@ -167,7 +173,8 @@ impl Trips {
         self.found.lost += 1;
     }
 
-    /// Whether a reply shows what a vehicle's session has written, at the end; none: it has written nothing.
+    /// Whether a reply shows what a vehicle's session has written, at the end; none: it has written
+    /// nothing.
     pub(super) fn is_kept(&self, vehicle: usize, reply: &Reply) -> Option<bool> {
         let trip = &self.each[vehicle];
         if trip.seen[OWN] == 0 {

@@ -1,10 +1,11 @@
-//! A vehicle: it drives, attaches to the nearest site that serves, looks for hazards and reports them,
-//! keeps two records of its own that it must find wherever it goes, and one of its trip in a session that it takes along, and
-//! moves on.
+//! A vehicle: it drives, attaches to the nearest site that serves, looks for hazards and reports
+//! them, keeps two records of its own that it must find wherever it goes, and one of its trip in a
+//! session that it takes along, and moves on.
 //!
 //! It is an ordinary client that has only addresses. When an attempt fails it tries the site's next
-//! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What it
-//! sends may be sent twice without harm, so it does not matter whether a failed attempt took effect.
+//! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What
+//! it sends may be sent twice without harm, so it does not matter whether a failed attempt took
+//! effect.
 //!
 //! It works in a closed loop with exponential think times: while it waits for an answer it asks
 //! nothing else, as a driver's device would.
@@ -208,8 +209,8 @@ impl Vehicle {
         Record { vehicle: self.index, kind }
     }
 
-    /// One of its two records at random. Half of the time it writes it; else it reads it, and now and then that of
-    /// any vehicle.
+    /// One of its two records at random. Half of the time it writes it; else it reads it, and now
+    /// and then that of any vehicle.
     async fn use_records(&mut self, site: usize, at: Point, t_s: f64) {
         let kind = Kind::BOTH[self.rng.random_range(0..2)];
         match self.rng.random_range(0..16) {
@@ -265,8 +266,8 @@ impl Vehicle {
         }
     }
 
-    /// Half of the time it writes its trip; else it reads it, or the trips of the vehicle that it follows and of the one which
-    /// that one follows.
+    /// Half of the time it writes its trip; else it reads it, or the trips of the vehicle that it
+    /// follows and of the one which that one follows.
     async fn use_trips(&mut self, at: Point, t_s: f64) {
         match self.rng.random_range(0..4) {
             0 => self.read_trip(trips::OWN).await,
@@ -380,8 +381,9 @@ impl Vehicle {
         Ok(reply)
     }
 
-    /// One attempt in the session of its trips, which is admitted first where that is not done. It counts only with the next
-    /// token: so nothing is seen or written that the session would not take along.
+    /// One attempt in the session of its trips, which is admitted first where that is not done. It
+    /// counts only with the next token: so nothing is seen or written that the session would not
+    /// take along.
     async fn attempt_in_session(
         &mut self,
         site: usize,

@@ -274,8 +274,8 @@ fn site_color(index: usize) -> Color {
     SITE_COLORS[index % SITE_COLORS.len()]
 }
 
-/// A square for each node (filled: leads; hollow: follows; cross: stopped; dot: not there), then the
-/// site's name.
+/// A square for each node (filled: leads; hollow: follows; cross: stopped; dot: not there), then
+/// the site's name.
 fn site_label(index: usize, site: &SitePicture) -> Line<'static> {
     let style = site_style(index, site).add_modifier(Modifier::BOLD);
     let mut spans = nodes(&site.nodes, style);
@@ -411,8 +411,8 @@ fn slots_line(picture: &Picture) -> Line<'static> {
     }
 }
 
-/// Vehicles' records: how soon both kinds are answered, what moving them brings, and whether vehicles find
-/// their own.
+/// Vehicles' records: how soon both kinds are answered, what moving them brings, and whether
+/// vehicles find their own.
 fn draw_records(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let block =
         Block::bordered().title(" records: global keys ").title_bottom(trips_title(picture));

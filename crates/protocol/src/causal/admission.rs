@@ -1,4 +1,5 @@
-//! When a node may serve a request of a session: once it has all that the session has seen and done.
+//! When a node may serve a request of a session: once it has all that the session has seen and
+//! done.
 //!
 //! | the token names | the node needs |
 //! | --- | --- |
@@ -8,9 +9,9 @@
 //! | another region | a position here behind all that the token names, from the root; from then on the token names that |
 //! | a revision of a site of another region that has left | the same; and the position there, or that it has none, from that region's root |
 //!
-//! All of them are needed, of every request: that a write is this site's own does not show that this site has
-//! what the session saw before it. A request that waits is looked at again whenever the state has moved on, and
-//! ends at its deadline with [`SessionError`], and nothing done.
+//! All of them are needed, of every request: that a write is this site's own does not show that
+//! this site has what the session saw before it. A request that waits is looked at again whenever
+//! the state has moved on, and ends at its deadline with [`SessionError`], and nothing done.
 
 use super::trial::{Bug, Planted};
 use super::{AGAIN, resolve};
@@ -34,7 +35,8 @@ pub(crate) struct Here {
     pub(crate) revision: Revision,
     /// What part of the order is lost, if a root was.
     pub(crate) rebuilt: Option<Rebuilt>,
-    /// Own revisions after the first up to the second may be missing here, though they were written.
+    /// Own revisions after the first up to the second may be missing here, though they were
+    /// written.
     pub(crate) lacks_own: Option<(Revision, Revision)>,
 }
 
@@ -88,7 +90,8 @@ impl Question {
         Question { written: token.written, foreign }
     }
 
-    /// What another region's root may be asked for: the position there of what a session has written.
+    /// What another region's root may be asked for: the position there of what a session has
+    /// written.
     fn of_other_root(token: &CausalToken, own: RegionId) -> Option<Question> {
         let is_foreign = token.region != own && token.written.is_some();
         is_foreign.then_some(Question { written: token.written, foreign: None })
@@ -107,7 +110,8 @@ pub(crate) enum Admission {
     Served,
     /// It waits until the state has moved on.
     Waits,
-    /// It waits for the position of what its session wrote at another site, or has seen in another region.
+    /// It waits for the position of what its session wrote at another site, or has seen in another
+    /// region.
     Resolves(Question),
     /// It is not served.
     Refused(SessionError),
@@ -123,8 +127,9 @@ pub(crate) trait Ordered: Fn(SiteId) -> Option<(Revision, Position)> {}
 
 impl<F: Fn(SiteId) -> Option<(Revision, Position)>> Ordered for F {}
 
-/// A token that names a write of another site names its position instead, if that is imported and released here: the
-/// root would answer the same, a round trip later. As the root's, the position may be that of a later write of the site.
+/// A token that names a write of another site names its position instead, if that is imported and
+/// released here: the root would answer the same, a round trip later. As the root's, the position
+/// may be that of a later write of the site.
 pub(crate) fn resolve_here(token: &mut CausalToken, here: &Here, ordered_of: &impl Ordered) {
     let Some((site, revision)) = token.written.filter(|_| token.region == here.region) else {
         return;
@@ -257,8 +262,8 @@ impl<T> Requests<T> {
         admitted.into_iter().map(|one| (one.what, one.token)).collect()
     }
 
-    /// What a session of another region has written at a site that has left may have no place there, and get none. Only that
-    /// region's root knows: it is asked, too.
+    /// What a session of another region has written at a site that has left may have no place
+    /// there, and get none. Only that region's root knows: it is asked, too.
     pub(crate) fn ask_of_left(&mut self, own: RegionId, has_left: impl Fn(SiteId) -> bool) {
         for Request { token, .. } in self.waiting.values() {
             let question = Question::of_other_root(token, own);
@@ -270,8 +275,8 @@ impl<T> Requests<T> {
         }
     }
 
-    /// The questions that are due, each for a node of a region's root, and whether the node that was asked before has not
-    /// answered.
+    /// The questions that are due, each for a node of a region's root, and whether the node that
+    /// was asked before has not answered.
     pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<(RegionId, Resolve, bool)> {
         let is_due = |at: &Option<Duration>| at.is_none_or(|at| at + AGAIN <= now);
         let due = self.asked.iter_mut().filter(|(_, (_, at))| is_due(at));
@@ -288,8 +293,8 @@ impl<T> Requests<T> {
         self.asked.values_mut().for_each(|(_, at)| *at = None);
     }
 
-    /// A position is known, of the region `own`: the tokens that were asked for name that from here on. What can never be
-    /// served is given back.
+    /// A position is known, of the region `own`: the tokens that were asked for name that from here
+    /// on. What can never be served is given back.
     pub(crate) fn resolved(&mut self, answer: Resolved, own: RegionId) -> Vec<(T, SessionError)> {
         let question = Question::of_answer(&answer);
         let position = Position(answer.position);

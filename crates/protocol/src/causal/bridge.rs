@@ -1,21 +1,24 @@
 //! The order of a region on its way to the roots of the other regions, at its root's leader.
 //!
-//! What is released of the order goes to each other region's root as commands of that ([`CausalCommand::Bridge`]), chained by
-//! position, a few at a time: this region's own writes whole, with their stamps; of what it has taken from third regions the
-//! places there only, as the other root gets those writes from their own region, and must have them first. Places without an
+//! What is released of the order goes to each other region's root as commands of that
+//! ([`CausalCommand::Bridge`]), chained by position, a few at a time: this region's own writes
+//! whole, with their stamps; of what it has taken from third regions the places there only, as the
+//! other root gets those writes from their own region, and must have them first. Places without an
 //! effect elsewhere are passed over.
 //!
-//! An answer has the last place that is taken. If that is before a command's end, the other root lacks what this region has
-//! taken from a third one; it is sent the rest again after a pause, which doubles while it takes nothing. After a gap or a failure it is
-//! asked how far it is.
+//! An answer has the last place that is taken. If that is before a command's end, the other root
+//! lacks what this region has taken from a third one; it is sent the rest again after a pause,
+//! which doubles while it takes nothing. After a gap or a failure it is asked how far it is.
 //!
-//! After a recovery of the registry the order may go on before what another region has of it, in a later epoch. What lies
-//! behind its last place, by position, is then all that the order has from there on: the epochs of what it has beyond are
-//! lower, and no place of theirs comes again. In turn it may lack what it had taken before its own order was cut: as long as that
-//! is kept it is sent again. Either is shown ([`Notice`]), as the keys of the two regions may differ from there on.
+//! After a recovery of the registry the order may go on before what another region has of it, in a
+//! later epoch. What lies behind its last place, by position, is then all that the order has from
+//! there on: the epochs of what it has beyond are lower, and no place of theirs comes again. In
+//! turn it may lack what it had taken before its own order was cut: as long as that is kept it is
+//! sent again. Either is shown ([`Notice`]), as the keys of the two regions may differ from there
+//! on.
 //!
-//! While nothing is ordered, a message a second shows that the clock of the region goes on: keys expire once the clocks of all
-//! regions have passed the moment.
+//! While nothing is ordered, a message a second shows that the clock of the region goes on: keys
+//! expire once the clocks of all regions have passed the moment.
 //!
 //! Left out: what the other root does with it (`site::machine::causal::bridging`).
 
@@ -49,7 +52,8 @@ pub(crate) enum Notice {
     LacksThird,
     /// It is sent nothing: this site does not keep what it lacks.
     NotKept,
-    /// It has taken this region's order up to there, and the end of that is no part of the order any more.
+    /// It has taken this region's order up to there, and the end of that is no part of the order
+    /// any more.
     HasLost(Position),
     /// Its own order was cut, and this region's is kept from there on only: it may lack a part.
     MayLack(Position),
@@ -375,8 +379,8 @@ mod tests {
         assert_eq!(places.clock_ms, 0, "what is behind it may have a lower stamp");
     }
 
-    /// The order was cut at its second place, and goes on in epoch 9; the other region has taken more of it, or the order of an
-    /// epoch that the registry has forgotten.
+    /// The order was cut at its second place, and goes on in epoch 9; the other region has taken
+    /// more of it, or the order of an epoch that the registry has forgotten.
     #[test]
     fn behind_a_cut_all_goes_to_a_region_that_had_more_and_no_place_is_skipped() {
         for had in [at(2), at(3), at(4), at(50), Position::new(3, 3), Position::new(3, 50)] {

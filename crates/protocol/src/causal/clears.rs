@@ -1,8 +1,9 @@
-//! Clears that have a place of the order, until that may be answered: the root answers a clear once the place is released.
+//! Clears that have a place of the order, until that may be answered: the root answers a clear once
+//! the place is released.
 //!
-//! An answer states that all keys are gone for good, and its session has seen the place. If the root is lost while its standby lacks
-//! that, neither is true. So what has not been released when another epoch begins is unknown, and so is what
-//! waits for too long.
+//! An answer states that all keys are gone for good, and its session has seen the place. If the
+//! root is lost while its standby lacks that, neither is true. So what has not been released when
+//! another epoch begins is unknown, and so is what waits for too long.
 
 use model::{Position, limits};
 use std::time::Duration;

@@ -1,12 +1,14 @@
-//! The order on its way from the root to every site: the places, without the writes. Only of what no site of the region has
-//! written ([`model::NO_SITE`], and sites of other regions), and of keys that a site holds on demand ([`super::hints`]), the root sends the writes, too, ahead of their
+//! The order on its way from the root to every site: the places, without the writes. Only of what
+//! no site of the region has written ([`model::NO_SITE`], and sites of other regions), and of keys
+//! that a site holds on demand ([`super::hints`]), the root sends the writes, too, ahead of their
 //! places.
 //!
-//! The root's leader has a cursor for each site: where the site is, by its last report, and up to where places
-//! were sent. It sends what is new at once, so many places ahead of what the site has imported. A site that
-//! reports nothing for a second is asked where it is, and is sent places from there; so is every site when
-//! leadership begins. A site that lacks what the root keeps no more is sent nothing, and asked, until it has its
-//! keys anew ([`super::resync`]). What a site reports with [`Reached::again`] is answered even if there is nothing new.
+//! The root's leader has a cursor for each site: where the site is, by its last report, and up to
+//! where places were sent. It sends what is new at once, so many places ahead of what the site has
+//! imported. A site that reports nothing for a second is asked where it is, and is sent places from
+//! there; so is every site when leadership begins. A site that lacks what the root keeps no more is
+//! sent nothing, and asked, until it has its keys anew ([`super::resync`]). What a site reports
+//! with [`Reached::again`] is answered even if there is nothing new.
 
 use super::hints::{Hints, fetched_for, hashes_of};
 use super::interest::Interest;
@@ -201,7 +203,8 @@ struct To<'a> {
 }
 
 impl To<'_> {
-    /// By what keyspace and keys the site decides whether it needs a write. What another site fetches is no write here.
+    /// By what keyspace and keys the site decides whether it needs a write. What another site
+    /// fetches is no write here.
     fn name(&mut self, of: SiteId, write: &CausalWrite) -> (KeyspaceId, Vec<u32>) {
         match fetched_for(of, write) {
             Some(site) if site == self.site => {

@@ -1,10 +1,10 @@
-//! Every run of three sites and one client, within bounds: writes are ordered and imported one by one, in any
-//! interleaving, while the client writes, reads and moves.
+//! Every run of three sites and one client, within bounds: writes are ordered and imported one by
+//! one, in any interleaving, while the client writes, reads and moves.
 //!
-//! What decides is the rule that nodes go by ([`admit`]) and the tokens of the model; the sites are as simple as
-//! can be. A write by others depends on all that its site shows, the strongest past there can be. In every state
-//! in which the client is served, no key may show what lies before a write in the client's past; and no write
-//! may get its position before its causes.
+//! What decides is the rule that nodes go by ([`admit`]) and the tokens of the model; the sites are
+//! as simple as can be. A write by others depends on all that its site shows, the strongest past
+//! there can be. In every state in which the client is served, no key may show what lies before a
+//! write in the client's past; and no write may get its position before its causes.
 
 use super::admission::{Admission, Here, NO_OTHERS, admit, resolve_here};
 use super::trial::{Bug, Planted};

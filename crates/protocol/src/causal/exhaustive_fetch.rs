@@ -1,11 +1,13 @@
-//! Every run of three sites and one client, within bounds, of which one site holds keys on demand: writes are ordered and
-//! imported one by one, keys are fetched and evicted, in any interleaving, while the client writes, reads and moves.
+//! Every run of three sites and one client, within bounds, of which one site holds keys on demand:
+//! writes are ordered and imported one by one, keys are fetched and evicted, in any interleaving,
+//! while the client writes, reads and moves.
 //!
-//! What decides is the rule that nodes go by ([`admit`]) and the tokens of the model; the sites are as simple as can be. The root
-//! holds all that is ordered. A site that holds a key shows what it has of it, in whatever way it came: the last write that was
-//! imported, or what a fetch brought. A read counts all that its site shows, as that of a hash does. In every state in which the
-//! client is served, no held key may show what lies before a write in the client's past; and what is held and has no pending
-//! write is what the order makes of it up to what the site has imported.
+//! What decides is the rule that nodes go by ([`admit`]) and the tokens of the model; the sites are
+//! as simple as can be. The root holds all that is ordered. A site that holds a key shows what it
+//! has of it, in whatever way it came: the last write that was imported, or what a fetch brought. A
+//! read counts all that its site shows, as that of a hash does. In every state in which the client
+//! is served, no held key may show what lies before a write in the client's past; and what is held
+//! and has no pending write is what the order makes of it up to what the site has imported.
 
 use super::admission::{Admission, Here, NO_OTHERS, admit};
 use super::trial::{Bug, Planted};

@@ -1,12 +1,15 @@
-//! Every run of a root, its standby, another site and one client, within bounds: the root goes on without its standby, the
-//! standby takes over, changes of the registry come late and in any order, and the old root goes on or comes back.
+//! Every run of a root, its standby, another site and one client, within bounds: the root goes on
+//! without its standby, the standby takes over, changes of the registry come late and in any order,
+//! and the old root goes on or comes back.
 //!
-//! What decides is what nodes go by: the changes of a region ([`model::Region::synced`], [`model::Region::taken_over`]), what a root
-//! releases and when a standby is frozen, and the rule by which sessions are admitted ([`admit`]). The sites are as simple as can be, and there
-//! is one key. A site asks the registry whenever it may, not only when it has waited; so no run depends on how long that is.
+//! What decides is what nodes go by: the changes of a region ([`model::Region::synced`],
+//! [`model::Region::taken_over`]), what a root releases and when a standby is frozen, and the rule
+//! by which sessions are admitted ([`admit`]). The sites are as simple as can be, and there is one
+//! key. A site asks the registry whenever it may, not only when it has waited; so no run depends on
+//! how long that is.
 //!
-//! In every state nothing that a session has seen lies behind the end that the standby goes on from, and no session in
-//! which the client is served sees less than it has seen.
+//! In every state nothing that a session has seen lies behind the end that the standby goes on
+//! from, and no session in which the client is served sees less than it has seen.
 
 use super::admission::{Admission, Here, NO_OTHERS, admit, resolve_here};
 use super::trial::Planted;
@@ -78,8 +81,8 @@ struct State {
     sites: [Site; SITES],
     /// The order of the root, and that of the standby once it is the root.
     orders: [Vec<u8>; 2],
-    /// The root: under which version it holds, since which end of its order; what it has from the standby; how
-    /// much it has sent.
+    /// The root: under which version it holds, since which end of its order; what it has from the
+    /// standby; how much it has sent.
     held: Option<Ballot>,
     held_from: usize,
     acknowledged: usize,

@@ -1,13 +1,14 @@
 //! A site's writes on their way to the root, and their content on its way to the other sites.
 //!
-//! An offer names the write before its first: the root orders it only if that has its position, so no write
-//! overtakes another of its site. Several offers are under way at a time. An answer has the last write that
-//! the root has ordered; if that is before an offer's end, the offer came too early, and the offers begin anew
-//! from there, after a pause. So they do after a failure. If there is no gap between what is ordered and the offer,
-//! the root's order is full: the pause doubles with each such answer.
+//! An offer names the write before its first: the root orders it only if that has its position, so
+//! no write overtakes another of its site. Several offers are under way at a time. An answer has
+//! the last write that the root has ordered; if that is before an offer's end, the offer came too
+//! early, and the offers begin anew from there, after a pause. So they do after a failure. If there
+//! is no gap between what is ordered and the offer, the root's order is full: the pause doubles
+//! with each such answer.
 //!
-//! A write's content leaves for the other sites when the write is first offered, and once more under each new
-//! leader. What is lost of it the other sites ask the root for.
+//! A write's content leaves for the other sites when the write is first offered, and once more
+//! under each new leader. What is lost of it the other sites ask the root for.
 
 use super::in_flight::Paced;
 use super::trial::{Bug, Planted};
@@ -38,7 +39,8 @@ pub(crate) struct Export {
     planted: Planted,
     /// The root and its epoch.
     to: Option<(SiteId, u16)>,
-    /// The last write that was offered; before it, all were. `None`: nothing since the last failure.
+    /// The last write that was offered; before it, all were. `None`: nothing since the last
+    /// failure.
     offered: Option<Revision>,
     /// The write before the first of each offer that is not answered, its last one, and its bytes.
     open: BTreeMap<u64, (Revision, Revision, usize)>,

@@ -1,8 +1,9 @@
 //! Keys that a site holds on demand: which it fetches, and which it evicts; at its leader.
 //!
-//! A request that needs keys which are not here waits at its node, and the leader has the root order what they hold
-//! ([`model::CausalCommand::Fetch`]): at that place they come, and are held from there on. A question without an effect is asked
-//! again, of the next root if there is one: a key that is fetched twice is held once. So nothing of it is kept.
+//! A request that needs keys which are not here waits at its node, and the leader has the root
+//! order what they hold ([`model::CausalCommand::Fetch`]): at that place they come, and are held
+//! from there on. A question without an effect is asked again, of the next root if there is one: a
+//! key that is fetched twice is held once. So nothing of it is kept.
 //!
 //! ```text
 //! leader of C             root                                 C
@@ -12,9 +13,10 @@
 //! get x: served
 //! ```
 //!
-//! What is held counts its bytes. Past the limit of the keyspace the keys that were read least lately go by a command, as many
-//! as bring it a good part below the limit. Keys with a write of this site that has no place stay. What is about to go is not taken
-//! for held any more: a request that came now would find it gone.
+//! What is held counts its bytes. Past the limit of the keyspace the keys that were read least
+//! lately go by a command, as many as bring it a good part below the limit. Keys with a write of
+//! this site that has no place stay. What is about to go is not taken for held any more: a request
+//! that came now would find it gone.
 
 use super::{AGAIN, Durable, Part, Region};
 use model::{Answer, Bytes, Failure, KeyspaceId, SiteId, limits};
@@ -31,7 +33,8 @@ const EVICTED_PART: u64 = 8;
 pub(crate) enum Step {
     /// The root is asked to order what keys hold; its answer comes back under `id`.
     Fetch { id: u64, to: SiteId, epoch: u16, keyspace: KeyspaceId, keys: Vec<Bytes> },
-    /// Keys are held no more, by a command of this site under `id`; the root need not send what is written to them.
+    /// Keys are held no more, by a command of this site under `id`; the root need not send what is
+    /// written to them.
     Evict { id: u64, keyspace: KeyspaceId, keys: Vec<Bytes> },
 }
 
@@ -179,7 +182,8 @@ impl Fetch {
 }
 
 impl Part for Fetch {
-    /// The root's answer to a question: it has ordered what the first so many of the keys hold. Or what came of an eviction.
+    /// The root's answer to a question: it has ordered what the first so many of the keys hold. Or
+    /// what came of an eviction.
     fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         if self.evictions.remove(&id).is_some() {
             self.evictions_over += 1;

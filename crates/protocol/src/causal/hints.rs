@@ -1,8 +1,9 @@
-//! Which keys the sites hold on demand, as far as the root's leader has seen: it sends them the writes to those keys with their
-//! places. A site asks for what it lacks, and needs nothing that it is sent in vain. So this may be lost, or wrong.
+//! Which keys the sites hold on demand, as far as the root's leader has seen: it sends them the
+//! writes to those keys with their places. A site asks for what it lacks, and needs nothing that it
+//! is sent in vain. So this may be lost, or wrong.
 //!
-//! A site holds a key once it has fetched it; or if it asks for the content of a write to it, after a change of leaders.
-//! It no longer holds what it reports as evicted.
+//! A site holds a key once it has fetched it; or if it asks for the content of a write to it, after
+//! a change of leaders. It no longer holds what it reports as evicted.
 
 use model::{CausalWrite, Effect, KeyspaceId, Mark, NO_SITE, SiteId, key_hash, limits};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,12 +1,15 @@
-//! The order on its way into a site's state: places from the root, joined with the writes of other sites.
+//! The order on its way into a site's state: places from the root, joined with the writes of other
+//! sites.
 //!
-//! Places are taken in order and without a gap, from what is imported on; what does not fit is left out, and the
-//! root is asked for it. Writes come by themselves, in any order, and are kept within a limit until their places
-//! come; those of this site need none, and those of keyspaces that it does not hold ([`super::interest`]). As soon as the next places have their writes, one command imports as
-//! many of them as fit. One such command is under way at a time: what comes meanwhile gathers.
+//! Places are taken in order and without a gap, from what is imported on; what does not fit is left
+//! out, and the root is asked for it. Writes come by themselves, in any order, and are kept within
+//! a limit until their places come; those of this site need none, and those of keyspaces that it
+//! does not hold ([`super::interest`]). As soon as the next places have their writes, one command
+//! imports as many of them as fit. One such command is under way at a time: what comes meanwhile
+//! gathers.
 //!
-//! A write that is missing for a while when its place is here is asked for: the root has all writes of its
-//! order. The root's own site takes both from its state.
+//! A write that is missing for a while when its place is here is asked for: the root has all writes
+//! of its order. The root's own site takes both from its state.
 
 use super::hints::fetched_for;
 use super::interest::coverage;
@@ -45,8 +48,8 @@ struct Place {
     revision: Revision,
     /// Where it is not this site's own, and of a keyspace that this site does not hold: that one.
     covers: Option<KeyspaceId>,
-    /// Of a keyspace of which this site holds keys on demand: that one, and the write's keys by their hashes. None: its content
-    /// is needed.
+    /// Of a keyspace of which this site holds keys on demand: that one, and the write's keys by
+    /// their hashes. None: its content is needed.
     on_demand: Option<(KeyspaceId, Vec<u32>)>,
     since: Duration,
 }
@@ -330,8 +333,8 @@ impl Import {
         }
     }
 
-    /// Makes room for a write: one without a place gives way to one that has one, and the next one always
-    /// has room.
+    /// Makes room for a write: one without a place gives way to one that has one, and the next one
+    /// always has room.
     fn make_room(&mut self, key: (SiteId, Revision), bytes: usize) -> bool {
         if self.payload_bytes + bytes <= limits::CAUSAL_PAYLOADS_BYTES_MAX {
             return true;
@@ -360,8 +363,8 @@ impl Part for Import {
         *self = Import::new(self.planted);
     }
 
-    /// When it must be polled at the latest. What is due by now was looked at just now: a pause, or a full disk,
-    /// holds it up.
+    /// When it must be polled at the latest. What is due by now was looked at just now: a pause, or
+    /// a full disk, holds it up.
     fn next_due(&self, now: Duration) -> Option<Duration> {
         let report = self.wants_again.then(|| self.reported.unwrap_or_default() + GAP_PAUSE);
         let pull = self.places.front().map(|place| {

@@ -1,8 +1,8 @@
 //! How many messages with writes may be under way to a root.
 //!
-//! If each commit were not sent as it comes, over a long way writes would wait for the answers to those before. If each were sent,
-//! the root would have a message for every commit of every site. So a few are sent at once, and more with a pause in which
-//! commits gather.
+//! If each commit were not sent as it comes, over a long way writes would wait for the answers to
+//! those before. If each were sent, the root would have a message for every commit of every site.
+//! So a few are sent at once, and more with a pause in which commits gather.
 
 use model::limits;
 use std::time::Duration;

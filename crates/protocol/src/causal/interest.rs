@@ -1,24 +1,29 @@
-//! Which sites hold which causal keyspaces: what a site does not hold takes its place there, without content.
+//! Which sites hold which causal keyspaces: what a site does not hold takes its place there,
+//! without content.
 //!
-//! A keyspace names the sites that hold it when it is made ([`model::KeyspaceSpec::sites`]), and never others. So such a site holds
-//! the keyspace from its first place on or not at all, and needs nothing to begin: that place lies behind the registry
-//! which has the keyspace, for a site imports no place of a keyspace that it does not know.
+//! A keyspace names the sites that hold it when it is made ([`model::KeyspaceSpec::sites`]), and
+//! never others. So such a site holds the keyspace from its first place on or not at all, and needs
+//! nothing to begin: that place lies behind the registry which has the keyspace, for a site imports
+//! no place of a keyspace that it does not know.
 //!
 //! ```text
 //! place 31: keyspace 2      place 32: keyspace 3       held: {2}
 //! its write is waited for   is covered without one     applied: 32, which a token may name
 //! ```
 //!
-//! *Coverage.* Each site goes through the whole order, so that one position states what it has, whatever it holds. The root names the
-//! keyspace of each place as soon as any keyspace is held by some sites only ([`wire::causal::Places`]), and the site decides by
-//! that: the root cannot be wrong about what a site holds. Where the keyspace is not named, the write is waited for.
+//! *Coverage.* Each site goes through the whole order, so that one position states what it has,
+//! whatever it holds. The root names the keyspace of each place as soon as any keyspace is held by
+//! some sites only ([`wire::causal::Places`]), and the site decides by that: the root cannot be
+//! wrong about what a site holds. Where the keyspace is not named, the write is waited for.
 //!
-//! *Who sends content.* The origin sends a write to the sites that hold its keyspace, the root what no site has written,
-//! and of a resync the records and entries that the site holds. This spares bytes and decides nothing: what a site lacks it asks for,
-//! and what it got in vain changes nothing.
+//! *Who sends content.* The origin sends a write to the sites that hold its keyspace, the root what
+//! no site has written, and of a resync the records and entries that the site holds. This spares
+//! bytes and decides nothing: what a site lacks it asks for, and what it got in vain changes
+//! nothing.
 //!
-//! *On demand.* Of a keyspace with [`model::Miss::Fetch`] the other sites hold some keys ([`super::fetch`]). The root names the
-//! keys of each place by their hashes, and the site decides by those: it needs the content if it holds a key with one of them.
+//! *On demand.* Of a keyspace with [`model::Miss::Fetch`] the other sites hold some keys
+//! ([`super::fetch`]). The root names the keys of each place by their hashes, and the site decides
+//! by those: it needs the content if it holds a key with one of them.
 //!
 //! The root and its standby hold all keyspaces: the registry sees to that.
 
@@ -74,7 +79,8 @@ impl Interest {
         self.some.values().all(|sites| sites.contains(&site))
     }
 
-    /// How many bytes of a keyspace's keys a site holds on demand; `None`: it holds all of them, or none.
+    /// How many bytes of a keyspace's keys a site holds on demand; `None`: it holds all of them, or
+    /// none.
     pub(crate) fn on_demand(&self, site: SiteId, keyspace: KeyspaceId) -> Option<u64> {
         self.on_demand.get(&keyspace).copied().filter(|_| !self.holds(site, keyspace))
     }
@@ -90,8 +96,8 @@ impl Interest {
         writes.iter().filter(|write| self.holds(site, write.keyspace)).cloned().collect()
     }
 
-    /// A write as a site needs it that gets all keys anew: without effects, if it does not hold the keyspace. What it held
-    /// on demand it holds no more then.
+    /// A write as a site needs it that gets all keys anew: without effects, if it does not hold the
+    /// keyspace. What it held on demand it holds no more then.
     pub(crate) fn for_site(&self, site: SiteId, write: CausalWrite) -> CausalWrite {
         let mut effects = write.effects;
         match self.holds(site, write.keyspace) {

@@ -47,7 +47,8 @@ impl Layout {
         registry.and_then(|registry| registry.region(id)).map_or(1, |region| region.epoch)
     }
 
-    /// Whether another region's root is the first one since the end of its order was looked for: a part of it may be lost.
+    /// Whether another region's root is the first one since the end of its order was looked for: a
+    /// part of it may be lost.
     pub(crate) fn is_cut(&self, id: RegionId) -> bool {
         let registry = self.registry.as_ref();
         let region = registry.and_then(|registry| registry.region(id));

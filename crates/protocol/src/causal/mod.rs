@@ -1,15 +1,16 @@
 //! Causal keys: what is volatile about the order of a region's writes.
 //!
-//! A *region* is a set of sites: all of the deployment, or those that name it. Each site serves its clients by itself: it commits
-//! a write in its own log and answers. One site, the *root*, gives every write a place in one order, and every
-//! site imports that order. What a client has seen is a token of two numbers ([`model::CausalToken`]), and a
-//! site serves a request once it has what the token names. So no answer is older than what its session has
-//! seen or done, at whichever site, and all sites end with the same keys.
+//! A *region* is a set of sites: all of the deployment, or those that name it. Each site serves its
+//! clients by itself: it commits a write in its own log and answers. One site, the *root*, gives
+//! every write a place in one order, and every site imports that order. What a client has seen is a
+//! token of two numbers ([`model::CausalToken`]), and a site serves a request once it has what the
+//! token names. So no answer is older than what its session has seen or done, at whichever site,
+//! and all sites end with the same keys.
 //!
-//! What must not be lost is in the state and changes by commands ([`model::CausalCommand`]): the writes of
-//! this site that have no place yet, how far it has imported the order, and at the root the order itself. The
-//! parts here bring that from site to site. Each sees the state ([`Durable`]) and may be lost at any moment;
-//! each message may be lost, repeated, or overtaken:
+//! What must not be lost is in the state and changes by commands ([`model::CausalCommand`]): the
+//! writes of this site that have no place yet, how far it has imported the order, and at the root
+//! the order itself. The parts here bring that from site to site. Each sees the state ([`Durable`])
+//! and may be lost at any moment; each message may be lost, repeated, or overtaken:
 //!
 //! ```text
 //! origin                             root                               another site
@@ -41,20 +42,21 @@
 //! | [`in_flight`] | `export`, `bridge` | how many messages may be under way to a root |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
-//! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site before it;
-//! and what a session has seen of other sites was in the order before. So a write's causes have lower
-//! positions, and a site that has imported the order up to a position has all causes of what it has. A
-//! session's token covers its past: a position for what is in the order, and one revision of one site for
-//! what is not.
+//! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site
+//! before it; and what a session has seen of other sites was in the order before. So a write's
+//! causes have lower positions, and a site that has imported the order up to a position has all
+//! causes of what it has. A session's token covers its past: a position for what is in the order,
+//! and one revision of one site for what is not.
 //!
-//! Within a region nothing flows while nothing is written and every site has the order. A part that lacks an answer asks
-//! again once a second.
+//! Within a region nothing flows while nothing is written and every site has the order. A part that
+//! lacks an answer asks again once a second.
 //!
-//! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
-//! send to.
+//! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of
+//! nodes to send to.
 //!
-//! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
-//! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
+//! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol
+//! (Burckhardt 2015) for the state of a site; causal convergence (Bouajjani and others, 2017) for
+//! the promise.
 
 pub(crate) mod admission;
 pub(crate) mod bridge;
@@ -101,19 +103,21 @@ pub(crate) trait Durable {
     fn applied(&self) -> Position;
     /// The last of this site's writes that is imported with its position.
     fn own_ordered(&self) -> Revision;
-    /// This site's writes after this one that have no position here, oldest first: the first, and as many
-    /// more as these bytes allow.
+    /// This site's writes after this one that have no position here, oldest first: the first, and
+    /// as many more as these bytes allow.
     fn unordered(&self, after: Revision, bytes_max: usize) -> Vec<CausalWrite>;
     /// At the root, the last position of the order.
     fn order_last(&self) -> Position;
     /// At the root, the last write of a site that has a position, and that position.
     fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)>;
-    /// At the root, the order after this position: the first write, and as many more as these bytes allow.
+    /// At the root, the order after this position: the first write, and as many more as these bytes
+    /// allow.
     fn ordered(&self, after: Position, bytes_max: usize) -> Vec<(Position, SiteId, CausalWrite)>;
     /// At the root, the position up to which the order is not kept, and the bytes of what is.
     fn trimmed_upto(&self) -> Position;
     fn order_bytes(&self) -> u64;
-    /// Whether this site has stopped to be the root in this epoch, and whether the order is given away.
+    /// Whether this site has stopped to be the root in this epoch, and whether the order is given
+    /// away.
     fn stopped_in(&self, epoch: u16) -> Option<bool>;
     /// The site that the order was given to, if it is known.
     fn given_to(&self) -> Option<SiteId>;
@@ -123,12 +127,13 @@ pub(crate) trait Durable {
     fn last_revision(&self) -> Revision;
     /// Whether the keys are on their way anew, so that nothing is imported.
     fn is_resyncing(&self) -> bool;
-    /// Whether this site was restored from a backup, and may have been root or standby since that was made.
+    /// Whether this site was restored from a backup, and may have been root or standby since that
+    /// was made.
     fn is_restored(&self) -> bool;
     /// Whether this own write may be missing here.
     fn lacks_own(&self, revision: Revision) -> bool;
-    /// A chunk of about so many bytes of the records behind one, of keyspaces that are asked for, and the last of them;
-    /// `None`: there are no more.
+    /// A chunk of about so many bytes of the records behind one, of keyspaces that are asked for,
+    /// and the last of them; `None`: there are no more.
     fn records(
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
@@ -171,14 +176,15 @@ pub(crate) trait Durable {
     fn held_size(&self, _: KeyspaceId) -> HeldSize {
         HeldSize::default()
     }
-    /// Of what is held on demand here and may be evicted what was read least lately: so many bytes and so many keys at least,
-    /// and no more keys than one command evicts.
+    /// Of what is held on demand here and may be evicted what was read least lately: so many bytes
+    /// and so many keys at least, and no more keys than one command evicts.
     fn least_read(&self, _: KeyspaceId, _bytes: u64, _keys: u64) -> Vec<Bytes> {
         Vec::new()
     }
 }
 
-/// A part that a site's leader runs as a job ([`crate::job::Job`]). How its steps are made is its own.
+/// A part that a site's leader runs as a job ([`crate::job::Job`]). How its steps are made is its
+/// own.
 pub(crate) trait Part {
     /// The outcome of a step, under its number.
     fn answered(&mut self, _id: u64, _outcome: &Result<Answer, Failure>, _now: Duration) {}

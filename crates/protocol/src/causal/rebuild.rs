@@ -1,9 +1,11 @@
-//! The order goes on without the site that had it: at the leader of the site that is to be the root.
+//! The order goes on without the site that had it: at the leader of the site that is to be the
+//! root.
 //!
-//! An operator states that the root is lost, and which site is to look after the order. The registry ends the root's
-//! epoch at once ([`model::RegistryChange::Rebuild`]): a site that has that version imports nothing of it any more, so
-//! that the position that it reports does not change ([`Reached`], in the new epoch). Once every site has reported, or was not
-//! seen for ten seconds, the farthest one has the longest part of the order that any site has:
+//! An operator states that the root is lost, and which site is to look after the order. The
+//! registry ends the root's epoch at once ([`model::RegistryChange::Rebuild`]): a site that has
+//! that version imports nothing of it any more, so that the position that it reports does not
+//! change ([`Reached`], in the new epoch). Once every site has reported, or was not seen for ten
+//! seconds, the farthest one has the longest part of the order that any site has:
 //!
 //! ```text
 //! the root's epoch ── an operator ──▶ rebuilding ── this site is the farthest ──▶ another epoch: this site
@@ -11,13 +13,14 @@
 //!                                        └───┘ another site is farther: that one, in the next epoch
 //! ```
 //!
-//! From there on it is as if the lost root had given the order away at that position: sites that are there go
-//! on, and all others, the lost one as well if it comes back, get their keys anew. What was ordered behind the position
-//! is lost if its origin has imported it with its place, and ordered again if not.
+//! From there on it is as if the lost root had given the order away at that position: sites that
+//! are there go on, and all others, the lost one as well if it comes back, get their keys anew.
+//! What was ordered behind the position is lost if its origin has imported it with its place, and
+//! ordered again if not.
 //!
-//! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that gets its keys anew
-//! while the root is lost has dropped own writes for what it does not show yet. So it is never the farthest: it reports that
-//! it has nothing.
+//! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that
+//! gets its keys anew while the root is lost has dropped own writes for what it does not show yet.
+//! So it is never the farthest: it reports that it has nothing.
 
 use super::reports::{Ask, Reports};
 use super::{Durable, Region};

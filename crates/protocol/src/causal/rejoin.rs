@@ -1,16 +1,18 @@
 //! A site that was restored from a backup takes its part in the region again: at its leader.
 //!
-//! Since the backup was made it may have been the root, and the standby in sync; and its copy of the registry is as old. What
-//! the registry states about it counts again once that was written since it was restored. So it has the registry read by most of the
-//! registrars first, by a change without effect. If that names this site as
+//! Since the backup was made it may have been the root, and the standby in sync; and its copy of
+//! the registry is as old. What the registry states about it counts again once that was written
+//! since it was restored. So it has the registry read by most of the registrars first, by a change
+//! without effect. If that names this site as
 //!
-//! - *the root*, the epoch ends as that of a lost root does ([`super::rebuild`]): the site that is farthest goes on, this one
-//!   perhaps. It waits until all others report how far they are, or the standby in sync does, which has all that was released.
-//! - *the standby*, the registry is changed to state that it is not in sync, under another version. What the root knew of it
-//!   before counts no more then ([`super::standby`]).
+//! - *the root*, the epoch ends as that of a lost root does ([`super::rebuild`]): the site that is
+//!   farthest goes on, this one perhaps. It waits until all others report how far they are, or the
+//!   standby in sync does, which has all that was released.
+//! - *the standby*, the registry is changed to state that it is not in sync, under another version.
+//!   What the root knew of it before counts no more then ([`super::standby`]).
 //!
-//! From there on it is a site like the others, and commits to that ([`model::StandbyStep::Rejoin`]). Until then it gives no
-//! positions, and does not take over.
+//! From there on it is a site like the others, and commits to that
+//! ([`model::StandbyStep::Rejoin`]). Until then it gives no positions, and does not take over.
 
 use super::Region;
 use super::reports::{Ask, Reports};
@@ -38,7 +40,8 @@ pub(super) enum Step {
 pub(super) struct Rejoin {
     reports: Reports,
     epoch: u16,
-    /// The epoch, and the version that this site stands by as the standby, as most registrars had it since it was restored.
+    /// The epoch, and the version that this site stands by as the standby, as most registrars had
+    /// it since it was restored.
     seen: Option<(u16, Option<Ballot>)>,
     first_id: Option<u64>,
     is_read: bool,

@@ -1,8 +1,9 @@
-//! How far each site is in the order, as its leader has reported: asked for once a second while it is needed, as
-//! nothing flows in a region without writes.
+//! How far each site is in the order, as its leader has reported: asked for once a second while it
+//! is needed, as nothing flows in a region without writes.
 //!
-//! A report is durable where it comes from, and a site has no less than it reported: old ones do no harm. One that was restored from a
-//! backup does: it reports less for longer than a new leader, which has not applied all of its log yet.
+//! A report is durable where it comes from, and a site has no less than it reported: old ones do no
+//! harm. One that was restored from a backup does: it reports less for longer than a new leader,
+//! which has not applied all of its log yet.
 
 use super::{AGAIN, Region};
 use model::{Position, SiteId};

@@ -1,14 +1,16 @@
 //! Which position a site's write has: asked by nodes to which a session comes that wrote elsewhere.
 //!
-//! Any node of the root's site answers from its state: positions are durable when it has them. A question
-//! about a write without a position waits here until it has one that is released. Its asker asks again meanwhile, so that a
-//! question may be dropped at any time. The position that is answered is that of the site's last ordered
-//! write: not before the one that was asked for.
+//! Any node of the root's site answers from its state: positions are durable when it has them. A
+//! question about a write without a position waits here until it has one that is released. Its
+//! asker asks again meanwhile, so that a question may be dropped at any time. The position that is
+//! answered is that of the site's last ordered write: not before the one that was asked for.
 //!
-//! Of a session that comes from another region the root is asked for a position behind all that it has seen there, and
-//! written. As soon as the root has taken that region's order so far, it is the last position of its own: a lower one would do
-//! for what that region had ordered itself, and not for what it had taken from here. Of a write of a site that has left, the
-//! root of the site's own region is asked, too: it gives no more places to that site, and so answers also that there is none.
+//! Of a session that comes from another region the root is asked for a position behind all that it
+//! has seen there, and written. As soon as the root has taken that region's order so far, it is the
+//! last position of its own: a lower one would do for what that region had ordered itself, and not
+//! for what it had taken from here. Of a write of a site that has left, the root of the site's own
+//! region is asked, too: it gives no more places to that site, and so answers also that there is
+//! none.
 
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable};
@@ -17,7 +19,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Resolve, Resolved};
 
-/// What is answered of a session that has seen, in another region, what was lost with the root of that.
+/// What is answered of a session that has seen, in another region, what was lost with the root of
+/// that.
 pub(super) const LOST: Position = Position(u64::MAX);
 
 /// Who is answered: a node of a site.
@@ -27,7 +30,8 @@ pub(crate) type Asker = (SiteId, NodeId);
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     planted: Planted,
-    /// By question and asker: until when they wait, and the position that the answer is once it is released.
+    /// By question and asker: until when they wait, and the position that the answer is once it is
+    /// released.
     waiting: BTreeMap<(Asked, Asker), (Duration, Option<Position>)>,
 }
 
@@ -112,8 +116,8 @@ impl Questions {
         }
         let mut answers = Vec::new();
         for ((question, asker), (until, known)) in std::mem::take(&mut self.waiting) {
-            // The first one that is seen stays: the site may write on, and its last one is never released then. In another
-            // epoch the write may have another one.
+            // The first one that is seen stays: the site may write on, and its last one is never
+            // released then. In another epoch the write may have another one.
             let known = known.filter(|position| position.epoch() == released.epoch());
             match known.or_else(|| self.position(&question, state)) {
                 Some(position) if self.is_released(position, released) => {
@@ -182,7 +186,8 @@ mod tests {
         assert!(questions.waiting.is_empty());
         assert_eq!(ask(&mut questions, &store, 7, true), Some(0), "the site is gone");
         assert_eq!(ask(&mut questions, &store, 6, true), Some(4), "what it had ordered is there");
-        // Another root goes on, and does not have what was not released: the write gets another position there.
+        // Another root goes on, and does not have what was not released: the write gets another
+        // position there.
         assert_eq!(ask(&mut questions, &store, 7, false), None);
         store.order(SiteId(2), write(7));
         assert!(questions.poll(now, &store, Position::new(1, 4)).is_empty());

@@ -1,29 +1,31 @@
-//! The order, as long as a site needs it, and new keys for sites that need what is gone; at the root's leader.
+//! The order, as long as a site needs it, and new keys for sites that need what is gone; at the
+//! root's leader.
 //!
-//! *Trimming.* The root drops what every site has imported. How far each is its leader reports, again after each
-//! change of leaders ([`wire::causal::Reached`]): what a site has imported is durable there and never less, so
-//! that an old report does no harm and nothing of it has to be kept. A site that has not reported yet is
-//! waited for. Past a limit of bytes ([`model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX`]) the order is trimmed whatever
-//! sites lack, so that one that stays away does not stop all. A site that lacks what is gone holds nothing up:
-//! it gets its keys anew. The root itself has imported all that goes.
+//! *Trimming.* The root drops what every site has imported. How far each is its leader reports,
+//! again after each change of leaders ([`wire::causal::Reached`]): what a site has imported is
+//! durable there and never less, so that an old report does no harm and nothing of it has to be
+//! kept. A site that has not reported yet is waited for. Past a limit of bytes
+//! ([`model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX`]) the order is trimmed whatever sites lack, so
+//! that one that stays away does not stop all. A site that lacks what is gone holds nothing up: it
+//! gets its keys anew. The root itself has imported all that goes.
 //!
-//! *Resync.* A site that reports a position below the trimmed part is sent the root's records, key by key, and
-//! the order from the beginning on, a chunk of each in turn, as a stream ([`crate::stream`]); what the site
-//! does with them is in `site::machine::causal::resync`. Three rules make what it has in the end the order up
-//! to one position:
+//! *Resync.* A site that reports a position below the trimmed part is sent the root's records, key
+//! by key, and the order from the beginning on, a chunk of each in turn, as a stream
+//! ([`crate::stream`]); what the site does with them is in `site::machine::causal::resync`. Three
+//! rules make what it has in the end the order up to one position:
 //!
-//! - no record is read that is older than the order sent before it: while there are records to send, the order
-//!   goes no further than the root has imported;
+//! - no record is read that is older than the order sent before it: while there are records to
+//!   send, the order goes no further than the root has imported;
 //! - the order goes at least as far as the root had imported when the last record was read;
-//! - it goes as far as the last write that the root itself had made by then, as a record shows it before it has
-//!   a position.
+//! - it goes as far as the last write that the root itself had made by then, as a record shows it
+//!   before it has a position.
 //!
-//! In a region beside others the site also gets the order from before the beginning that other regions have not taken: it
-//! may be the root one day.
+//! In a region beside others the site also gets the order from before the beginning that other
+//! regions have not taken: it may be the root one day.
 //!
-//! The site keeps where the source goes on beside what it has, so that another leader of the root goes on
-//! there. If the order was trimmed beyond, the site drops what it has, and it begins anew. What is sent of a
-//! resync counts as imported for trimming.
+//! The site keeps where the source goes on beside what it has, so that another leader of the root
+//! goes on there. If the order was trimmed beyond, the site drops what it has, and it begins anew.
+//! What is sent of a resync counts as imported for trimming.
 //!
 //! Idle when every site has imported what there is.
 
@@ -60,7 +62,8 @@ struct Place {
     start: Position,
     /// The order was sent up to there.
     sent: Position,
-    /// The order must be sent so far: what the root had imported, and had written, at its last record.
+    /// The order must be sent so far: what the root had imported, and had written, at its last
+    /// record.
     upto: Position,
     written: Revision,
     records: Left,
@@ -140,7 +143,8 @@ struct Transfer {
     floor: Position,
     /// What the site has for sure of the order.
     acknowledged: Position,
-    /// Of one that is to begin: the end of the order, and the site's last write in it, until that is released.
+    /// Of one that is to begin: the end of the order, and the site's last write in it, until that
+    /// is released.
     from: Option<(Position, Revision)>,
     /// How far the order must go, once it is known which position the root's last write has.
     end: Option<Position>,
@@ -267,7 +271,8 @@ impl Resync {
             transfer.map_or(own, |transfer| transfer.acknowledged)
         };
         if state.order_last() == trimmed && state.order_bytes() > 0 && kept_after.is_none() {
-            // Of an order that came to its end here: what is kept is before the beginning of this one.
+            // Of an order that came to its end here: what is kept is before the beginning of this
+            // one.
             self.trimmed = now;
             return Some(Effect::Propose(Command::Causal(CausalCommand::Trim { upto: trimmed })));
         }
@@ -365,7 +370,8 @@ impl Transfer {
             Some(Stage::Ask) => {
                 let (epoch, floor) = (region.epoch, state.trimmed_upto());
                 let last = (state.order_last(), state.ordered_of(out.to).unwrap_or_default().0);
-                // What the site drops of its own must not be lost with an end that no other site has.
+                // What the site drops of its own must not be lost with an end that no other site
+                // has.
                 let (start, ordered) = self.from.filter(|(at, _)| *at >= floor).unwrap_or(last);
                 if start > region.released(start) {
                     self.from = Some((start, ordered));

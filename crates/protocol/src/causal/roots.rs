@@ -1,8 +1,8 @@
 //! Another root: when the present one stops, and which site goes on.
 //!
-//! An operator names the site that is to be the root; a root that is to leave takes the site with the lowest id that
-//! answers. The root's leader brings it about, by commands of its own site ([`model::RootStep`]) and one change of the
-//! registry:
+//! An operator names the site that is to be the root; a root that is to leave takes the site with
+//! the lowest id that answers. The root's leader brings it about, by commands of its own site
+//! ([`model::RootStep`]) and one change of the registry:
 //!
 //! ```text
 //! orders ── the other site is near ──▶ stopped ── it has all, and so has this one ──▶ given ──▶ another epoch
@@ -10,22 +10,26 @@
 //!    └──────────── 10 seconds ───────────┘                                             one again
 //! ```
 //!
-//! While the root has stopped, sites serve their clients, and what they write waits. So it stops only when the other
-//! site lacks little, and nothing that the root keeps no more. It waits a moment for the rest of the sites, too: one that is at the end goes on with the next
-//! epoch, and one that is not gets its keys anew.
+//! While the root has stopped, sites serve their clients, and what they write waits. So it stops
+//! only when the other site lacks little, and nothing that the root keeps no more. It waits a
+//! moment for the rest of the sites, too: one that is at the end goes on with the next epoch, and
+//! one that is not gets its keys anew.
 //!
-//! Whatever fails, one of two things is left to do, and both are right. Before the order is given, the root goes on, as
-//! no other site was asked anything. Afterwards only the registry decides which site goes on: the change names the epoch
-//! that ends, so that the first one counts and all others do nothing. If the other site cannot be the root any more
-//! (it leaves, or has not reported that it has all), the root takes the next epoch itself.
+//! Whatever fails, one of two things is left to do, and both are right. Before the order is given,
+//! the root goes on, as no other site was asked anything. Afterwards only the registry decides
+//! which site goes on: the change names the epoch that ends, so that the first one counts and all
+//! others do nothing. If the other site cannot be the root any more (it leaves, or has not reported
+//! that it has all), the root takes the next epoch itself.
 //!
-//! Before it gives the order, the root hands the next one each site's last write that has a position. That site kept
-//! them while it imported, if it did so from the beginning on: states of earlier builds did not.
+//! Before it gives the order, the root hands the next one each site's last write that has a
+//! position. That site kept them while it imported, if it did so from the beginning on: states of
+//! earlier builds did not.
 //!
-//! The order is given to one site, and that is kept: a registry that was recovered may have forgotten that this site
-//! is the root already. So no other site is asked to go on, in the epoch that it has or gets, or the root
-//! itself, in an epoch that none of the forgotten ones is ([`model::EPOCHS_SKIPPED`]). A root that has imported more
-//! than it ordered finds that the other one was the root, and waits for it.
+//! The order is given to one site, and that is kept: a registry that was recovered may have
+//! forgotten that this site is the root already. So no other site is asked to go on, in the epoch
+//! that it has or gets, or the root itself, in an epoch that none of the forgotten ones is
+//! ([`model::EPOCHS_SKIPPED`]). A root that has imported more than it ordered finds that the other
+//! one was the root, and waits for it.
 //!
 //! A leader that takes over finds all of it in the state, and asks the sites how far they are.
 
@@ -371,7 +375,8 @@ mod tests {
         );
         let again = roots.poll(at + PATIENCE, &store, &region, Some(OTHER));
         assert_eq!(done(again), change(OTHER));
-        // Another leader does not know how far it is; another root is wanted no more, or a third one.
+        // Another leader does not know how far it is; another root is wanted no more, or a third
+        // one.
         roots.stop();
         assert!(done(roots.poll(AT(9_000), &store, &region, None)).is_empty());
         assert!(done(roots.poll(AT(9_100), &store, &region, Some(SiteId(3)))).is_empty());

@@ -1,9 +1,10 @@
-//! Three sites of the parts of this room, over states that are as simple as can be: random runs over links that
-//! lose, repeat and overtake, with leaders that are lost and clients that move.
+//! Three sites of the parts of this room, over states that are as simple as can be: random runs
+//! over links that lose, repeat and overtake, with leaders that are lost and clients that move.
 //!
-//! A site is one node. A commit takes no time. A leader that is lost comes back as another node, without what was
-//! volatile. At the end the links are sound; then all sites must have the same keys, each read must have
-//! returned nothing older than what its session had in its past, and all must be quiet.
+//! A site is one node. A commit takes no time. A leader that is lost comes back as another node,
+//! without what was volatile. At the end the links are sound; then all sites must have the same
+//! keys, each read must have returned nothing older than what its session had in its past, and all
+//! must be quiet.
 
 use super::admission::{Admission, Here, NO_OTHERS, admit};
 use super::distribute::{self, Distribute};

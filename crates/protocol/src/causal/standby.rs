@@ -1,9 +1,11 @@
-//! The standby: a site that has the order as far as it is released, and goes on with it when the root is lost.
+//! The standby: a site that has the order as far as it is released, and goes on with it when the
+//! root is lost.
 //!
-//! It has the order as every site does, in its records, and nothing is sent to it that others are not sent. It gets its places
-//! first: while it is *in sync*, the root releases no place before the standby has imported it ([`Region::released`]). That
-//! is asked of everything that leaves the root's order: places for other sites, imports of the root's own site,
-//! positions that sessions ask for, and keys that a site gets anew.
+//! It has the order as every site does, in its records, and nothing is sent to it that others are
+//! not sent. It gets its places first: while it is *in sync*, the root releases no place before the
+//! standby has imported it ([`Region::released`]). That is asked of everything that leaves the
+//! root's order: places for other sites, imports of the root's own site, positions that sessions
+//! ask for, and keys that a site gets anew.
 //!
 //! ```text
 //! not in sync ── it is near ──▶ held ── it has all that was released ──▶ in sync ── the root is lost ──▶ frozen
@@ -11,18 +13,20 @@
 //!      └── no answer for 3 s ────┴─────────────────────────────────────────┘              the standby is the root
 //! ```
 //!
-//! *Held*: the root has committed that it releases nothing without the standby, before it asks the registry to state that the
-//! standby is in sync. So no leader of the root releases on without it while that is under way. What was released before lies
-//! in the order that the leader sees then, and the standby must have all of it.
+//! *Held*: the root has committed that it releases nothing without the standby, before it asks the
+//! registry to state that the standby is in sync. So no leader of the root releases on without it
+//! while that is under way. What was released before lies in the order that the leader sees then,
+//! and the standby must have all of it.
 //!
-//! *Frozen*: the standby has committed that it imports nothing more, before it asks the registry to be the root. So the
-//! position that it names is its last one, and nothing is released behind it.
+//! *Frozen*: the standby has committed that it imports nothing more, before it asks the registry to
+//! be the root. So the position that it names is its last one, and nothing is released behind it.
 //!
-//! Each of these holds under one version of the registry ([`model::Standby::since`]), and each change names it. If the root goes on without
-//! its standby while that is about to take over, the registry takes one of both changes, and the other one does nothing.
+//! Each of these holds under one version of the registry ([`model::Standby::since`]), and each
+//! change names it. If the root goes on without its standby while that is about to take over, the
+//! registry takes one of both changes, and the other one does nothing.
 //!
-//! The lost root, when it is back, is a site like the others. What it had ordered and not released gets its place from
-//! the new root: no client has seen the other one.
+//! The lost root, when it is back, is a site like the others. What it had ordered and not released
+//! gets its place from the new root: no client has seen the other one.
 
 use super::rejoin::{self, Rejoin};
 use super::reports::{Ask, Reports};
@@ -42,7 +46,8 @@ const NEAR: u64 = 4_096;
 const AWAITED: Duration = Duration::from_secs(3);
 /// After that it is not brought in sync for so long.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The root could not be reached for so long, since it counts as lost, when the standby takes over by itself.
+/// The root could not be reached for so long, since it counts as lost, when the standby takes over
+/// by itself.
 const LOST_FOR: Duration = Duration::from_secs(5);
 /// A standby that was not heard of for so long gives way to another one, where the root chooses it.
 const REPLACED_AFTER: Duration = Duration::from_secs(60);
@@ -100,7 +105,8 @@ pub(crate) struct Standbys {
     /// Set while this site, restored from a backup, has no part in it.
     rejoin: Option<Rejoin>,
     last_id: u64,
-    /// When a command was proposed last, or a change asked for; when the root was called; since when it is lost.
+    /// When a command was proposed last, or a change asked for; when the root was called; since
+    /// when it is lost.
     proposed: Option<Duration>,
     changed: Option<Duration>,
     called: Option<Duration>,
@@ -152,7 +158,8 @@ impl Standbys {
         }
     }
 
-    /// Under another version of the registry: what was asked for under the one before is done, or never will be.
+    /// Under another version of the registry: what was asked for under the one before is done, or
+    /// never will be.
     fn begin(&mut self, epoch: u16, since: Option<Ballot>) {
         let (planted, last_id, not_before) = (self.planted, self.last_id, self.not_before);
         let before = std::mem::take(self);
@@ -175,7 +182,8 @@ impl Standbys {
         rejoin.poll(now, region, &mut self.last_id).into_iter().map(step).collect()
     }
 
-    // ---- at the root -------------------------------------------------------------------------------
+    // ---- at the root
+    // -------------------------------------------------------------------------------
 
     fn at_root(
         &mut self,
@@ -278,7 +286,8 @@ impl Standbys {
         self.change(now, RegistryChange::NameStandby { region, epoch, site })
     }
 
-    // ---- at the standby ----------------------------------------------------------------------------
+    // ---- at the standby
+    // ----------------------------------------------------------------------------
 
     fn at_standby(
         &mut self,
@@ -290,7 +299,8 @@ impl Standbys {
         if region.is_frozen {
             let (id, epoch, since) = (region.id, region.epoch, standby.since);
             let is_called = self.call(now, region.root);
-            // The root is back: it stays, and no other site needs its keys anew. This one is in sync again later.
+            // The root is back: it stays, and no other site needs its keys anew. This one is in
+            // sync again later.
             let is_needed = region.next == Some(region.own) || context.lost.contains(&region.root);
             let change = match is_needed {
                 true => {
@@ -313,7 +323,8 @@ impl Standbys {
         let since = *self.lost.get_or_insert(now);
         let is_wanted = region.next == Some(region.own);
         let by_itself = !region.standby_rule.by_hand && since + LOST_FOR <= now;
-        // Without the registrars it would be frozen for as long as they are away, though the root be back before.
+        // Without the registrars it would be frozen for as long as they are away, though the root
+        // be back before.
         if (is_wanted || by_itself) && context.has_registrars {
             steps.extend(self.commit(now, standby, StandbyStep::Freeze));
         }
@@ -328,7 +339,8 @@ impl Standbys {
         Some(Step::Call(root))
     }
 
-    // ---- both --------------------------------------------------------------------------------------
+    // ---- both
+    // --------------------------------------------------------------------------------------
 
     fn commit(&mut self, now: Duration, standby: Standby, step: StandbyStep) -> Option<Step> {
         if self.proposed.is_some_and(|at| now < at + PATIENCE) {

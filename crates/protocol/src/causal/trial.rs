@@ -15,7 +15,8 @@ pub enum Bug {
     ResolvedEarly,
     /// The token of a session is after a read what it was before.
     ReadsUnmerged,
-    /// The order is trimmed up to what the root has imported, and sites that lack it are sent what is left.
+    /// The order is trimmed up to what the root has imported, and sites that lack it are sent what
+    /// is left.
     TrimmedUnimported,
     /// A site that gets its keys anew does not get which of its own writes they contain.
     ResyncUnordered,

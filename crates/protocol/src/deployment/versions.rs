@@ -141,8 +141,8 @@ mod tests {
         assert_eq!(versions.push(ahead(2, 500, half)), None);
     }
 
-    /// A decision that only the other side of a recovery has chosen: versions of the new term are later
-    /// than it, and do not contain it.
+    /// A decision that only the other side of a recovery has chosen: versions of the new term are
+    /// later than it, and do not contain it.
     #[test]
     fn a_later_term_is_not_known_to_contain_what_an_earlier_one_decided() {
         let mut versions = Versions::default();

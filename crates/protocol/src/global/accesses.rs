@@ -1,24 +1,27 @@
 //! Accesses of global keys, noted at the site that owns them.
 //!
-//! A read is answered on a front's thread, on the links' thread for another site, or by the core; a write enters
-//! by the core of any node. All of them pass [`Accesses::note`], once each, at the node of the owner that takes
-//! them in: threads that read by [`crate::replica::ReadGate::answer`], the core by `Site::carry_out`. It notes the
-//! group of the first key (all keys of a request are of one slot), the site that the request came from, and the
-//! client, if that has a name ([`model::ClientName`]): a group follows its client at the first access from elsewhere.
+//! A read is answered on a front's thread, on the links' thread for another site, or by the core; a
+//! write enters by the core of any node. All of them pass [`Accesses::note`], once each, at the
+//! node of the owner that takes them in: threads that read by [`crate::replica::ReadGate::answer`],
+//! the core by `Site::carry_out`. It notes the group of the first key (all keys of a request are of
+//! one slot), the site that the request came from, and the client, if that has a name
+//! ([`model::ClientName`]): a group follows its client at the first access from elsewhere.
 //!
-//! Only keyspaces with a [`model::Placement`] other than `off` count. While there is none, an access costs one
-//! relaxed load. Else one of N is noted, in proportion to the load of the node ([`crate::placement::Sampler`]). What is noted waits
-//! in memory of a fixed limit for the core, which takes it each second and counts it at the site's leader
-//! (`site::counting`): threads of fronts share no counter. Where the core is late, or the load has just begun, the limit is met: what finds
-//! no room is not looked at any more, and the more of it there is the fewer are noted.
+//! Only keyspaces with a [`model::Placement`] other than `off` count. While there is none, an
+//! access costs one relaxed load. Else one of N is noted, in proportion to the load of the node
+//! ([`crate::placement::Sampler`]). What is noted waits in memory of a fixed limit for the core,
+//! which takes it each second and counts it at the site's leader (`site::counting`): threads of
+//! fronts share no counter. Where the core is late, or the load has just begun, the limit is met:
+//! what finds no room is not looked at any more, and the more of it there is the fewer are noted.
 //!
 //! A client that goes where its keys are by itself ([`model::Request::direct`]) counts nowhere: it
 //! reaches the owner from wherever it is.
 //!
-//! Left out: such a request that this site has to forward, as it does not know the owner for the moment or has just
-//! handed its slot over, counts by this site. So does a write that a lost leader may have done, whatever its client.
-//! A connection without a name has none: it is no longer than the connection, so many short ones of one user (behind a
-//! proxy, say) would take the places of a profile from each other.
+//! Left out: such a request that this site has to forward, as it does not know the owner for the
+//! moment or has just handed its slot over, counts by this site. So does a write that a lost leader
+//! may have done, whatever its client. A connection without a name has none: it is no longer than
+//! the connection, so many short ones of one user (behind a proxy, say) would take the places of a
+//! profile from each other.
 
 pub use crate::origin::{Caller, Entry};
 use crate::placement::{Client, GroupKey};
@@ -91,7 +94,8 @@ impl Accesses {
         self.is_on.load(Relaxed)
     }
 
-    /// An access. `what`: what it is of, if it counts; looked at only if it is among the sampled ones.
+    /// An access. `what`: what it is of, if it counts; looked at only if it is among the sampled
+    /// ones.
     #[inline]
     pub(crate) fn note(&self, caller: Caller<'_>, what: impl FnOnce() -> Option<Accessed>) {
         let site = match caller.entry {
@@ -119,7 +123,8 @@ impl Accesses {
         noted.seen += f64::from(weight);
         if noted.accesses.len() >= limits::ACCESSES_NOTED_MAX {
             noted.dropped += weight as u64;
-            // Of a second, or of more where the core is late: then fewer are counted until it is back.
+            // Of a second, or of more where the core is late: then fewer are counted until it is
+            // back.
             self.per_s.fetch_max(noted.seen as u64, Relaxed);
             return;
         }
@@ -146,8 +151,8 @@ impl Accesses {
         }
     }
 
-    /// A client as the profiles of this site have it: with the secret, so that no name can be chosen to be taken
-    /// for another.
+    /// A client as the profiles of this site have it: with the secret, so that no name can be
+    /// chosen to be taken for another.
     pub(crate) fn client_of(&self, name: ClientName) -> Client {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.secret.load(Relaxed));
@@ -169,8 +174,8 @@ impl Accesses {
     }
 }
 
-/// Each group, client and site once. A name that was at several sites in this time counts by site: it is no client with
-/// a place.
+/// Each group, client and site once. A name that was at several sites in this time counts by site:
+/// it is no client with a place.
 pub(crate) fn merged(mut accesses: Vec<Access>) -> Vec<Access> {
     let place = |one: &Access| (one.group, one.client, one.site);
     accesses.sort_unstable_by_key(place);
@@ -185,7 +190,8 @@ pub(crate) fn merged(mut accesses: Vec<Access>) -> Vec<Access> {
     for of_client in accesses.chunk_by_mut(|a, b| (a.group, a.client) == (b.group, b.client)) {
         if of_client.len() > 1 {
             of_client.iter_mut().for_each(|one| one.client.name = 0);
-            // Where clients count alike its user has one vote, where most of its accesses come from.
+            // Where clients count alike its user has one vote, where most of its accesses come
+            // from.
             of_client.sort_by(|a, b| a.count.total_cmp(&b.count));
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! Unless an operator chose another one, a site's backup is the next site on the ring: of all sites
 //! that stay, the one with the first virtual node next behind its own first one. So every site has
-//! one other to keep a mirror for, and the registry alone determines which. Where sites have failure
-//! domains it is the next one in another domain, if there is one: a site may then keep mirrors for
-//! several others, or for none.
+//! one other to keep a mirror for, and the registry alone determines which. Where sites have
+//! failure domains it is the next one in another domain, if there is one: a site may then keep
+//! mirrors for several others, or for none.
 
 use super::ring::Point;
 use crate::site::machine::Machine;

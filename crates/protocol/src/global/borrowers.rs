@@ -1,7 +1,8 @@
 //! Which sites may have a group that is at home at another one, by what operators state.
 //!
-//! The home asks when it decides and again when it lends; a borrower when it decides, when a loan comes and while it has the
-//! group. All of them ask here, by the registry alone: where both sites have the same version no group goes to and fro.
+//! The home asks when it decides and again when it lends; a borrower when it decides, when a loan
+//! comes and while it has the group. All of them ask here, by the registry alone: where both sites
+//! have the same version no group goes to and fro.
 
 use super::backups::{Ring, chosen, ring};
 use model::{Group, KeyspaceSpec, PlacementBar, Registry, SiteId, SiteName};
@@ -34,7 +35,8 @@ impl<'a> Homes<'a> {
 pub(crate) struct Borrowers<'a> {
     registry: &'a Registry,
     home: SiteId,
-    /// The failure domain in which the home and its backup are both, if there are sites in another one.
+    /// The failure domain in which the home and its backup are both, if there are sites in another
+    /// one.
     domain: Option<&'a SiteName>,
 }
 
@@ -49,8 +51,8 @@ impl<'a> Borrowers<'a> {
         self.domain.is_some()
     }
 
-    /// Why a site must not have a group, whatever sites answer. The home may always have it, unless it is pinned to
-    /// another one.
+    /// Why a site must not have a group, whatever sites answer. The home may always have it, unless
+    /// it is pinned to another one.
     pub(crate) fn bar(
         &self,
         spec: &KeyspaceSpec,
@@ -82,7 +84,8 @@ impl<'a> Borrowers<'a> {
         matches!(bar, Some(PlacementBar::LendTo | PlacementBar::Domain))
     }
 
-    /// Whether the home, its backup and this site would be all in one failure domain, and there are others.
+    /// Whether the home, its backup and this site would be all in one failure domain, and there are
+    /// others.
     pub(crate) fn is_beside_copies(&self, to: SiteId) -> bool {
         let domain = |site: &'a model::SiteEntry| site.failure_domain.as_ref();
         let at = self.registry.site(to).and_then(domain);
@@ -90,7 +93,8 @@ impl<'a> Borrowers<'a> {
     }
 }
 
-/// The failure domain that all copies of a site's groups are in, if some sites are in no such domain.
+/// The failure domain that all copies of a site's groups are in, if some sites are in no such
+/// domain.
 fn domain_of_copies<'a>(registry: &'a Registry, ring: &Ring, home: SiteId) -> Option<&'a SiteName> {
     let domain = registry.site(home)?.failure_domain.as_ref()?;
     let backup = || chosen(registry, ring, home);

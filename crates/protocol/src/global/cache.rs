@@ -1,24 +1,25 @@
 //! Copies of keys that other sites own, kept by a node of whatever it has asked for.
 //!
-//! A copy is the answer to a question about one key, together with its *validator*: the epoch of the
-//! key's slot and the key's version when the owner answered. The owner of a slot numbers what is done
-//! to its keys, and takes the count over along with the slot, so a version never comes twice for a
-//! key; an absent key has version 0 and always the same answer. So equal validators mean equal answers.
-//! The epoch would not be needed for that, as long as every slot is handed over whole. It is there for
-//! a slot that comes to its next owner in any other way, and might bring an older count.
+//! A copy is the answer to a question about one key, together with its *validator*: the epoch of
+//! the key's slot and the key's version when the owner answered. The owner of a slot numbers what
+//! is done to its keys, and takes the count over along with the slot, so a version never comes
+//! twice for a key; an absent key has version 0 and always the same answer. So equal validators
+//! mean equal answers. The epoch would not be needed for that, as long as every slot is handed over
+//! whole. It is there for a slot that comes to its next owner in any other way, and might bring an
+//! older count.
 //!
 //! A copy is used in two ways (`model::Cache`):
 //!
 //! - *validated*: a read takes the validator along to the owner, which reads as usual and answers
 //!   "unchanged" instead of the value. That saves bytes and no way;
-//! - *stale*: a read that may be stale is answered here while the copy is young. Its age counts from
-//!   when it was asked for, so it is never younger than that.
+//! - *stale*: a read that may be stale is answered here while the copy is young. Its age counts
+//!   from when it was asked for, so it is never younger than that.
 //!
-//! Not copied: what depends on the clock (when a key expires), questions about several keys, refusals.
-//! A write that goes to the owner through this node drops the copies of its keys when it leaves and
-//! when it is answered, and what was asked before that is not kept: clients that stay at a node see in
-//! its copies what they wrote. Everything here is volatile, and bounded in bytes; of a keyspace's
-//! copies the one that was used longest ago goes first.
+//! Not copied: what depends on the clock (when a key expires), questions about several keys,
+//! refusals. A write that goes to the owner through this node drops the copies of its keys when it
+//! leaves and when it is answered, and what was asked before that is not kept: clients that stay at
+//! a node see in its copies what they wrote. Everything here is volatile, and bounded in bytes; of
+//! a keyspace's copies the one that was used longest ago goes first.
 
 use model::{Answer, Bytes, Epoch, Failure, Keyspace, KeyspaceId, Query, Revision, Slot, limits};
 use model::{Cache as Setting, Step, Write};

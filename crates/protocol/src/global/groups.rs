@@ -1,7 +1,8 @@
 //! Which sites borrow groups, as far as a node has learned from their slots' owners.
 //!
-//! A hint: the borrower answers by its own part. One of a lower loan does not replace one of a higher; one that
-//! leads to a site without the group is dropped. There are [`limits::BORROWERS_KNOWN_MAX`] at most.
+//! A hint: the borrower answers by its own part. One of a lower loan does not replace one of a
+//! higher; one that leads to a site without the group is dropped. There are
+//! [`limits::BORROWERS_KNOWN_MAX`] at most.
 
 use model::{Group, Loan, SiteId, limits};
 use std::collections::{BTreeMap, VecDeque};

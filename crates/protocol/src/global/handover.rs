@@ -19,8 +19,8 @@
 //! (`crate::site::release`).
 //!
 //! Nothing fails on the way, and a crash of either side at any step leaves a state from which the
-//! same steps go on. The chunks are a stream ([`crate::stream`]). A frozen move is taken back only when
-//! the destination has refused it for ever, or has left and no site owns the slots.
+//! same steps go on. The chunks are a stream ([`crate::stream`]). A frozen move is taken back only
+//! when the destination has refused it for ever, or has left and no site owns the slots.
 
 use crate::bugs::{Bug, Planted};
 use crate::job::{self, Effect, Job, View};
@@ -54,8 +54,8 @@ struct Transfer {
     slots: usize,
     begun: Duration,
     frozen: Option<Duration>,
-    /// Of a frozen move: the revision by which all that was due in its slots is removed. A key that was
-    /// read here as expired is not to come back there.
+    /// Of a frozen move: the revision by which all that was due in its slots is removed. A key that
+    /// was read here as expired is not to come back there.
     expired: Option<u64>,
     installed: Option<Duration>,
 }
@@ -230,8 +230,8 @@ impl Handovers {
             let (last_id, effects) = (&mut self.last_id, &mut effects);
             let mut out = Outbox { now, to: one.to, last_id, effects };
             let is_silent = transfer.frozen.is_some_and(|frozen| frozen + TIMEOUT <= now);
-            // The destination left before the move reached it: there is no site to ask. What is frozen
-            // may have been taken all the same: the other sites are asked (crate::site).
+            // The destination left before the move reached it: there is no site to ask. What is
+            // frozen may have been taken all the same: the other sites are asked (crate::site).
             let is_gone = member.registry.site(one.to).is_none();
             if is_silent && !is_gone && self.planted.is(Bug::AbortUnasked) {
                 transfer.sender.wait_until(now + TIMEOUT);
@@ -367,8 +367,8 @@ impl Transfer {
                 if has_expired {
                     self.expired.get_or_insert(frozen.max(machine.revision().0));
                 }
-                // The last chunks are on their way yet: what is sent in order comes in order, mostly, and
-                // what is not there is not installed.
+                // The last chunks are on their way yet: what is sent in order comes in order,
+                // mostly, and what is not there is not installed.
                 if self.expired.is_some_and(|upto| machine.is_sent(number, at, upto)) {
                     let step = DestinationStep::Install {
                         chunks: sender.chunks(),

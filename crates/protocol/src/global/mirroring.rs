@@ -1,7 +1,7 @@
 //! The mirror of a site, sent by its leader to its backup.
 //!
-//! The state has the backup and the mirror's number ([`crate::site::machine::global::mirroring`]); the
-//! backup has its progress, and a new leader begins by asking for it:
+//! The state has the backup and the mirror's number ([`crate::site::machine::global::mirroring`]);
+//! the backup has its progress, and a new leader begins by asking for it:
 //!
 //! ```text
 //! original                                backup
@@ -10,13 +10,15 @@
 //! copy, send   ── chunks 0, 1, 2, … ────▶ a handover's chunks; slots are gained and given away
 //! ```
 //!
-//! The chunks are a stream ([`crate::stream`]) that never ends. When the backup has been away for so long that the changes it lacks are not kept
-//! any more, the mirror begins anew under a higher number.
+//! The chunks are a stream ([`crate::stream`]) that never ends. When the backup has been away for
+//! so long that the changes it lacks are not kept any more, the mirror begins anew under a higher
+//! number.
 //!
-//! When the site gets another backup, the stream to the former one goes on beside the new one, until the new backup has
-//! acknowledged everything complete: `EndMirror`. So what is written meanwhile survives the loss of the site. The
-//! former backup drops its copies when this site reports that the new one has them (`site::release`). A stream to a
-//! former backup does not begin anew: when it lacks what is not kept any more, or that site does not take it, it ends.
+//! When the site gets another backup, the stream to the former one goes on beside the new one,
+//! until the new backup has acknowledged everything complete: `EndMirror`. So what is written
+//! meanwhile survives the loss of the site. The former backup drops its copies when this site
+//! reports that the new one has them (`site::release`). A stream to a former backup does not begin
+//! anew: when it lacks what is not kept any more, or that site does not take it, it ends.
 
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
@@ -374,8 +376,8 @@ impl Transfer {
         }
     }
 
-    /// The last chunk after which the backup was caught up, if it has reported since then which slots are
-    /// complete.
+    /// The last chunk after which the backup was caught up, if it has reported since then which
+    /// slots are complete.
     fn safe(&self) -> Option<CaughtUp> {
         self.safe.filter(|safe| safe.sequence >= self.source.complete_since)
     }
@@ -524,8 +526,8 @@ impl Source {
         self.queue.extend(new.flat_map(SlotRun::slots));
     }
 
-    /// The next chunk, how long it is, and whether the mirror is caught up after it. `None`: there is
-    /// nothing to send now.
+    /// The next chunk, how long it is, and whether the mirror is caught up after it. `None`: there
+    /// is nothing to send now.
     fn chunk<S: State>(
         &mut self,
         mirror: OwnMirror,

@@ -1,15 +1,16 @@
 //! The site that a slot belongs to, and the site that registers its owner; both follow from the
 //! registry.
 //!
-//! A slot's *preferred owner* is the site that should have it; its token has who *has* it. Slots have it in runs of
-//! 32, so that a map of them stays short. A run belongs to the site with the highest ticket for it
-//! (highest random weight: Thaler and Ravishankar 1998), and a site has as many tickets as its
-//! capacity. So a site that joins takes runs from all others, one that leaves gives to all others,
-//! and no run moves between two that stay. Sites that are about to leave have none.
+//! A slot's *preferred owner* is the site that should have it; its token has who *has* it. Slots
+//! have it in runs of 32, so that a map of them stays short. A run belongs to the site with the
+//! highest ticket for it (highest random weight: Thaler and Ravishankar 1998), and a site has as
+//! many tickets as its capacity. So a site that joins takes runs from all others, one that leaves
+//! gives to all others, and no run moves between two that stay. Sites that are about to leave have
+//! none.
 //!
 //! The ring's few virtual nodes would give three equal sites very unequal shares; they *register*
-//! slots instead: the ring's successor of a slot has its owner if that is not the preferred one, and a
-//! lookup on the ring ends there (docs/adr/0021).
+//! slots instead: the ring's successor of a slot has its owner if that is not the preferred one,
+//! and a lookup on the ring ends there (docs/adr/0021).
 
 use super::ring::{Point, ticket, virtual_count};
 use model::{Ballot, Registry, SiteEntry, SiteId, Slot};
@@ -53,8 +54,8 @@ impl PreferredOwners {
             (0..RUNS).filter_map(|run| self.next_preferred(run, &before)).collect();
     }
 
-    /// The preferred owner of a run. No run moves between two sites that stay, so only a site that is new can take it
-    /// from one of these.
+    /// The preferred owner of a run. No run moves between two sites that stay, so only a site that
+    /// is new can take it from one of these.
     fn next_preferred(&self, run: u16, before: &[(SiteId, u32)]) -> Option<SiteId> {
         let preferred = self.preferred_owners.get(usize::from(run));
         let stays = |site: &&(SiteId, u32)| before.contains(site);

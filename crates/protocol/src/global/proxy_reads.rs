@@ -4,9 +4,9 @@
 //! need no core: the front's thread sends them to the node that answered last, and there
 //! the thread that receives them answers, if a front there might do so by the [`ReadGate`]. What is
 //! not that simple goes the ordinary way, by the cores
-//! ([`super::routing`]): the asking end hands a read to its core when the answer is not *the* answer
-//! (the slot has moved, there is no leader), when the node is silent, and when its connection breaks. A
-//! read can be asked twice without harm.
+//! ([`super::routing`]): the asking end hands a read to its core when the answer is not *the*
+//! answer (the slot has moved, there is no leader), when the node is silent, and when its
+//! connection breaks. A read can be asked twice without harm.
 //!
 //! The promise is the ordinary one. [`Routes`] are hints: the asked node answers by its own token
 //! of the slot, at one moment between the question and the answer. The core drops a route whenever
@@ -21,13 +21,14 @@
 //! for many of them at once. If this node leads, that round gives it the lease by which the next
 //! reads pass the core again.
 //!
-//! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
-//! or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator along; clients
-//! that want to be redirected, or an answer within the patience. A call with a write in it goes
-//! the ordinary way as a whole, so that its reads see what is before them and nothing behind.
+//! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a
+//! backup or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator
+//! along; clients that want to be redirected, or an answer within the patience. A call with a write
+//! in it goes the ordinary way as a whole, so that its reads see what is before them and nothing
+//! behind.
 //!
-//! EdgeKV's clients ask a gateway for each key (§4.2 of the paper); this is its location cache taken to
-//! the end.
+//! EdgeKV's clients ask a gateway for each key (§4.2 of the paper); this is its location cache
+//! taken to the end.
 
 use super::round_trips::RoundTrips;
 use super::routing::{Outcome, TIMEOUT};
@@ -103,7 +104,8 @@ fn place(slot: Slot) -> usize {
     usize::from(slot.number())
 }
 
-// ---- at the site that asks -------------------------------------------------------------------------
+// ---- at the site that asks
+// -------------------------------------------------------------------------
 
 /// A read on its way.
 #[derive(Debug)]
@@ -227,8 +229,8 @@ impl ProxyReads {
         &self.routes
     }
 
-    /// Takes those requests out that go past the core, as they are to be sent. Those of one call stand
-    /// behind each other. The gate: as it is after they came.
+    /// Takes those requests out that go past the core, as they are to be sent. Those of one call
+    /// stand behind each other. The gate: as it is after they came.
     pub fn take(
         &mut self,
         (now, gate): (Duration, ReadGate),
@@ -315,7 +317,8 @@ impl ProxyReads {
                 came.push(Came::Moved(Moved { slot, by: asked.place.0, owner }));
                 came.push(self.give_back(now, asked));
             }
-            // This site does not know yet that groups of the keyspace are lent: its core asks the borrower.
+            // This site does not know yet that groups of the keyspace are lent: its core asks the
+            // borrower.
             Ok(Err(Failure::Refused(Refusal::Lent { .. }))) => {
                 came.push(self.give_back(now, asked));
             }
@@ -378,7 +381,8 @@ impl ProxyReads {
     }
 }
 
-// ---- at the site that is asked ---------------------------------------------------------------------
+// ---- at the site that is asked
+// ---------------------------------------------------------------------
 
 /// Under which failover a site serves what it answers about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -254,8 +254,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 }
 
 impl<S: State, M: ModeState> Applying<'_, S, M> {
-    /// Shows the changes of a keyspace after a revision to `see`, oldest first. Later ones than the revision
-    /// returned are all there.
+    /// Shows the changes of a keyspace after a revision to `see`, oldest first. Later ones than the
+    /// revision returned are all there.
     pub(crate) fn see_changes(
         &self,
         id: KeyspaceId,
@@ -278,8 +278,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 }
 
 /// The changes of a keyspace after a revision, oldest first: `max` (at least 1) and as many more as
-/// belong to the last one's revision, so that the next call can go on after it. Empty when there are
-/// no more.
+/// belong to the last one's revision, so that the next call can go on after it. Empty when there
+/// are no more.
 pub(crate) fn read(
     view: &impl Read,
     id: KeyspaceId,

@@ -1,14 +1,15 @@
 //! When keys go by themselves.
 //!
-//! Time is *log time* and nothing else: what the leader gave each entry, which never goes back because
-//! a state keeps the latest one it saw. So all nodes agree on what has expired, and a node that replays
-//! its log decides as it did the first time. Who vouches for it is for the replica to know.
+//! Time is *log time* and nothing else: what the leader gave each entry, which never goes back
+//! because a state keeps the latest one it saw. So all nodes agree on what has expired, and a node
+//! that replays its log decides as it did the first time. Who vouches for it is for the replica to
+//! know.
 //!
 //! A record whose expiry is not after log time is absent to every read and write at once; a table
 //! ordered by time finds those that must be removed, a bounded number of them with every entry.
 //! `e expires_ms generation key` is there exactly while the record has that expiry, and
-//! `E generation` counts such rows of a generation. A state of before they were counted has no row of
-//! `E`, and is counted when it is opened.
+//! `E generation` counts such rows of a generation. A state of before they were counted has no row
+//! of `E`, and is counted when it is opened.
 
 use super::apply::Applying;
 use super::keys::Place;
@@ -196,7 +197,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     }
 }
 
-/// Whether a condition on an expiry holds, by what it is and what it is to be. No expiry is later than any.
+/// Whether a condition on an expiry holds, by what it is and what it is to be. No expiry is later
+/// than any.
 pub(crate) fn holds(condition: ExpiryCondition, old: Option<u64>, new: Option<u64>) -> bool {
     let (old_or_end, new_or_end) = (old.unwrap_or(u64::MAX), new.unwrap_or(u64::MAX));
     match condition {

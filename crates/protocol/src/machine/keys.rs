@@ -141,7 +141,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         self.overlay.put(cell.at, row);
     }
 
-    /// Removes a key, and leaves an expiry that sites agree on, or none. Returns whether the key was there.
+    /// Removes a key, and leaves an expiry that sites agree on, or none. Returns whether the key
+    /// was there.
     pub(crate) fn erase_agreed(
         &mut self,
         cell: Cell,

@@ -15,7 +15,8 @@
 //! A global keyspace's records lie under generations of its slots instead (`stores`); its own stays
 //! unused.
 //!
-//! Rows of `c` that were written before guards asked what has been there end with the number of keys.
+//! Rows of `c` that were written before guards asked what has been there end with the number of
+//! keys.
 //!
 //! The default keyspace has no row before it is cleared for the first time: its generation is 0.
 
@@ -269,8 +270,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         Ok(())
     }
 
-    /// The placement of a keyspace and its rules are as they are agreed on. What was lent while it was adaptive here stays
-    /// known.
+    /// The placement of a keyspace and its rules are as they are agreed on. What was lent while it
+    /// was adaptive here stays known.
     pub(crate) fn follow_placement(&mut self, id: KeyspaceId, agreed: &KeyspaceSpec) {
         let Some(space) = self.known.keyspaces.spaces.get_mut(&id) else { return };
         let spec = &mut space.keyspace.spec;
@@ -355,8 +356,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         Ok(())
     }
 
-    /// A keyspace has other records from here on, which lie under a generation of their own. To watchers it
-    /// is cleared: they have to look at it anew.
+    /// A keyspace has other records from here on, which lie under a generation of their own. To
+    /// watchers it is cleared: they have to look at it anew.
     pub(crate) fn replace_records(&mut self, id: KeyspaceId, generation: u64, count: u64) {
         let revision = self.known.head.revision;
         let keyspaces = &mut self.known.keyspaces;

@@ -1,10 +1,11 @@
 //! Which records a remembered answer is about.
 //!
-//! A site may have several sets of a slot's records: those that it serves, a copy, what grows beside that,
-//! what arrives. They come from one owner and are still not the same: one of them may lack a write that
-//! another one has. So an answer is remembered with the records that the write is in. It arrives with
-//! them, becomes a copy's with them, is served with them and goes with them; an answer that
-//! outlived its write would acknowledge, when the write is sent again, what no site has.
+//! A site may have several sets of a slot's records: those that it serves, a copy, what grows
+//! beside that, what arrives. They come from one owner and are still not the same: one of them may
+//! lack a write that another one has. So an answer is remembered with the records that the write is
+//! in. It arrives with them, becomes a copy's with them, is served with them and goes with them; an
+//! answer that outlived its write would acknowledge, when the write is sent again, what no site
+//! has.
 //!
 //! They are forgotten by their age and by the limits all together ([`super::requests`]).
 
@@ -31,7 +32,8 @@ pub enum Whose {
 }
 
 impl<S: State, M: ModeState> Applying<'_, S, M> {
-    /// Records of slots become others: what is remembered goes with them, in the place of what is there.
+    /// Records of slots become others: what is remembered goes with them, in the place of what is
+    /// there.
     pub(crate) fn move_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
         self.drop_answers(run, to);
         self.add_answers(run, from, to);

@@ -1,9 +1,9 @@
 //! What the machine needs of the modes of its site, whichever those are.
 //!
-//! A mode owns its rows, its family of commands and what readers may see of both. The machine hands it the
-//! batch under way where it takes part: before an entry, at a command of its own, where a key of a slot lies,
-//! when a keyspace begins, is cleared or ends. `site` composes the modes in one closed type; there is no
-//! list of plugins.
+//! A mode owns its rows, its family of commands and what readers may see of both. The machine hands
+//! it the batch under way where it takes part: before an entry, at a command of its own, where a
+//! key of a slot lies, when a keyspace begins, is cleared or ends. `site` composes the modes in one
+//! closed type; there is no list of plugins.
 
 use super::apply::Applying;
 use super::keys::Place;
@@ -54,8 +54,8 @@ pub trait ModeState: Sized + fmt::Debug {
         key: &[u8],
     ) -> Result<(), MachineError>;
 
-    /// Applies a command of a family that is not the machine's, or a write to a keyspace that the mode
-    /// [owns](ModeState::owns_writes).
+    /// Applies a command of a family that is not the machine's, or a write to a keyspace that the
+    /// mode [owns](ModeState::owns_writes).
     ///
     /// # Errors
     /// Those of the command.
@@ -67,7 +67,8 @@ pub trait ModeState: Sized + fmt::Debug {
     /// Brings what changed into the state.
     fn write<S: State>(at: &mut Applying<'_, S, Self>);
 
-    // ---- keys of slots -----------------------------------------------------------------------------
+    // ---- keys of slots
+    // -----------------------------------------------------------------------------
 
     /// The records of a slot that a write of this site's clients works on.
     ///
@@ -79,7 +80,8 @@ pub trait ModeState: Sized + fmt::Debug {
         slot: Slot,
     ) -> Result<Whose, Refusal>;
 
-    /// The epoch at which these records of a slot are served here, and the revision since when they are.
+    /// The epoch at which these records of a slot are served here, and the revision since when they
+    /// are.
     fn served_since(&self, slot: Slot, whose: Whose) -> (Epoch, Revision);
 
     /// Records of slots become others, or go.
@@ -102,15 +104,16 @@ pub trait ModeState: Sized + fmt::Debug {
     /// There are so many keys more or less.
     fn recount(&mut self, place: Place, by: i64);
 
-    /// A key expires that lies under a generation of no keyspace. Where it lies, if it is served; what is
-    /// not served goes without a trace.
+    /// A key expires that lies under a generation of no keyspace. Where it lies, if it is served;
+    /// what is not served goes without a trace.
     fn expire<S: State>(
         at: &mut Applying<'_, S, Self>,
         generation: u64,
         key: &[u8],
     ) -> Option<Place>;
 
-    // ---- keyspaces ---------------------------------------------------------------------------------
+    // ---- keyspaces
+    // ---------------------------------------------------------------------------------
 
     /// Whether a keyspace is here, so that a transaction in another one may read it.
     ///

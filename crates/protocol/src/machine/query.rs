@@ -22,8 +22,8 @@ pub(crate) struct ReadContext<'a, R> {
     pub(crate) count: Option<u64>,
     /// How far the state has come, if that is asked.
     pub(crate) point: ReadPoint,
-    /// The time by which a key that has not expired is due, if that matters. Asked only for keys that
-    /// expire.
+    /// The time by which a key that has not expired is due, if that matters. Asked only for keys
+    /// that expire.
     pub(crate) due_by: DueBy<'a>,
 }
 
@@ -264,8 +264,8 @@ impl<R: Read> ReadContext<'_, R> {
         }
     }
 
-    /// What counts keys must not count one that is due. The first expiry may be of another keyspace:
-    /// then it waits a moment for nothing.
+    /// What counts keys must not count one that is due. The first expiry may be of another
+    /// keyspace: then it waits a moment for nothing.
     pub(crate) fn check_first_expiry(&self) -> Result<(), Stopped> {
         let Some(due_by) = self.due_by else { return Ok(()) };
         match expiry::NextExpiry::load(self.read)?.ms {

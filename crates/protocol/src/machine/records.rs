@@ -9,9 +9,10 @@
 //! hash    = (field length (varint) ‖ field ‖ value length (varint) ‖ value)*, ordered by field
 //! ```
 //!
-//! A position is the place of the record's last write in an order beyond this site's log, if a mode imports it
-//! from there; 2^64 - 1: the record is of several writes, some of which have none. An expiry that sites agree on ([`Agreed`]) removes nothing by itself. It may outlive its key: then the
-//! record is a hash without fields, and the key is absent.
+//! A position is the place of the record's last write in an order beyond this site's log, if a mode
+//! imports it from there; 2^64 - 1: the record is of several writes, some of which have none. An
+//! expiry that sites agree on ([`Agreed`]) removes nothing by itself. It may outlive its key: then
+//! the record is a hash without fields, and the key is absent.
 //!
 //! A hash is read and written as a whole. That is right for what hashes are used for at the edge (a
 //! vehicle's handful of attributes) and wrong for one with a million fields, which is what keys are
@@ -31,7 +32,8 @@ const HASH: u8 = 1;
 
 const DAMAGED: MachineError = MachineError::Damaged { table: tables::RECORDS as char };
 
-/// The position of a record of which several writes have made parts, some of them without a position.
+/// The position of a record of which several writes have made parts, some of them without a
+/// position.
 pub(crate) const SEVERAL: u64 = u64::MAX;
 
 /// One record, with its payload as it lies in the state.
@@ -50,7 +52,8 @@ pub(crate) struct Record {
     pub(crate) is_vacant: bool,
 }
 
-/// An expiry that sites agree on: a key goes by an order of theirs, which comes once the moment has.
+/// An expiry that sites agree on: a key goes by an order of theirs, which comes once the moment
+/// has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) ms: u64,

@@ -8,15 +8,16 @@
 //! revision than the read's, was not made since: what is made later has a later version, and leaves
 //! it to the bucket when it goes.
 //!
-//! The answer errs to one side. A key of the same bucket that was made and removed in between counts
-//! as this one, and so does one that expired, whose version is not looked up. The transaction is
-//! then not done, and its client tries again, as after any change; with a thousand such removals a
-//! second and 10 ms between WATCH and EXEC that is one transaction in 6,500.
+//! The answer errs to one side. A key of the same bucket that was made and removed in between
+//! counts as this one, and so does one that expired, whose version is not looked up. The
+//! transaction is then not done, and its client tries again, as after any change; with a thousand
+//! such removals a second and 10 ms between WATCH and EXEC that is one transaction in 6,500.
 //!
 //! To clear a keyspace removes its keys without looking at them. The keyspace has the revision at
 //! which a key of it was made last, so no transaction is stopped that saw the last of them made; a
 //! global keyspace, whose slots do not have it, counts as written at that moment. A slot that has
-//! changed hands brings none of this along: its epoch is another, and that ends all that was watched.
+//! changed hands brings none of this along: its epoch is another, and that ends all that was
+//! watched.
 //!
 //! ```text
 //! W bucket → revision (varint)

@@ -6,11 +6,11 @@
 //!
 //! The rest is forgotten too, by log time and by rules that every replica follows alike: when a
 //! client has been idle for [`limits::CLIENT_REMEMBERED_MS`], or when there are too many clients or
-//! answers (the client idle longest goes first). **What that leaves out:** a client that is forgotten
-//! and repeats a write after that is taken for a new one, and the write is applied again. The time
-//! is sixty times the longest a request waits by default, so it takes a client that retries long
-//! after its deadline. An answer that alone was forgotten (too long, or too many of one client) is
-//! never a licence to apply again: its repetition is refused.
+//! answers (the client idle longest goes first). **What that leaves out:** a client that is
+//! forgotten and repeats a write after that is taken for a new one, and the write is applied again.
+//! The time is sixty times the longest a request waits by default, so it takes a client that
+//! retries long after its deadline. An answer that alone was forgotten (too long, or too many of
+//! one client) is never a licence to apply again: its repetition is refused.
 //!
 //! A write to a global keyspace is remembered with its slot, as the next owner of the slot needs
 //! it, too: a client then is one for each slot it writes to. What is remembered of a slot belongs
@@ -201,8 +201,8 @@ impl Clients {
         self.of(whose, run).map(|(client_key, _)| *client_key).collect()
     }
 
-    /// What is remembered with these records of a slot, from a place on: each answer goes to `put`, which
-    /// returns whether there is room for another. Where to go on; `None`: that was all.
+    /// What is remembered with these records of a slot, from a place on: each answer goes to `put`,
+    /// which returns whether there is room for another. Where to go on; `None`: that was all.
     pub(crate) fn of_slot(
         &self,
         state: &impl Read,
@@ -250,8 +250,8 @@ impl Clients {
         self.sent.get(&(whose, slot)).copied().unwrap_or_default()
     }
 
-    /// What came to be remembered with these slots after a revision, until `put` returns that there is no
-    /// room for another. The revision here of the last one; `None`: that was all.
+    /// What came to be remembered with these slots after a revision, until `put` returns that there
+    /// is no room for another. The revision here of the last one; `None`: that was all.
     pub(crate) fn of_slots_after(
         &self,
         state: &impl Read,
@@ -427,8 +427,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         }
     }
 
-    /// Forgets a client. What it was answered: sequence and answer, each with the client's floor and when
-    /// it was seen last.
+    /// Forgets a client. What it was answered: sequence and answer, each with the client's floor
+    /// and when it was seen last.
     pub(crate) fn take_answers(
         &mut self,
         id: ClientKey,

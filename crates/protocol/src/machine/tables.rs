@@ -78,7 +78,8 @@ pub(crate) const REGISTRAR: &[u8] = b"R";
 /// The key of the site that keeps this one's mirror.
 pub(crate) const OWN_MIRROR: &[u8] = b"dm";
 
-/// Names the first byte of each table's keys. No two tables have one byte: the program does not compile otherwise.
+/// Names the first byte of each table's keys. No two tables have one byte: the program does not
+/// compile otherwise.
 macro_rules! tables {
     ($($table:ident = $letter:literal;)*) => {
         $(pub(crate) const $table: u8 = $letter;)*

@@ -1,20 +1,23 @@
 //! Capacity by prices.
 //!
-//! Each site has a price per byte. A group goes where cost + price × bytes is least, and bids for its place
-//! what it would lose at its second best: the highest price at which it stays. A site that is full keeps the
-//! highest bids; its price rises to the highest one that it has refused, and the loser goes elsewhere. That is
-//! Bertsekas' auction; with groups of equal sizes its result is within the margins of the optimum.
+//! Each site has a price per byte. A group goes where cost + price × bytes is least, and bids for
+//! its place what it would lose at its second best: the highest price at which it stays. A site
+//! that is full keeps the highest bids; its price rises to the highest one that it has refused, and
+//! the loser goes elsewhere. That is Bertsekas' auction; with groups of equal sizes its result is
+//! within the margins of the optimum.
 //!
-//! Groups that are where they are begin as incumbents, and leave for a gain of the margin only; and only those
-//! bid that are ready to move, so that no group is outbid by one that then stays where it is. So little moves
-//! from window to window, where Portkey's greedy throws out whatever is well placed.
+//! Groups that are where they are begin as incumbents, and leave for a gain of the margin only; and
+//! only those bid that are ready to move, so that no group is outbid by one that then stays where
+//! it is. So little moves from window to window, where Portkey's greedy throws out whatever is well
+//! placed.
 //!
-//! Prices stay from window to window too, so that groups can judge a place by them before they bid; but what
-//! made them is soon gone. So each auction begins by going half of the way from each price to what a place
-//! there costs now: what the lowest bidder would pay for it, or nothing where there is room.
+//! Prices stay from window to window too, so that groups can judge a place by them before they bid;
+//! but what made them is soon gone. So each auction begins by going half of the way from each price
+//! to what a place there costs now: what the lowest bidder would pay for it, or nothing where there
+//! is room.
 //!
-//! For any prices D(λ) = Σ min(cost + λ bytes) − Σ λ capacity is below the cost of *every* placement within
-//! the capacities: the certificate of how good one is.
+//! For any prices D(λ) = Σ min(cost + λ bytes) − Σ λ capacity is below the cost of *every*
+//! placement within the capacities: the certificate of how good one is.
 
 use super::greedy::{Assignment, Capacities};
 use super::groups::Groups;
@@ -33,8 +36,9 @@ const LEAST: f32 = 1e-9;
 
 /// A price, a step on. `lowest`: the least bid of those that have a place.
 ///
-/// A site has room if it has enough for the group that it refused last. Otherwise a large group comes at the
-/// lower price, outbids smaller ones, and the price that they leave behind falls again, for ever.
+/// A site has room if it has enough for the group that it refused last. Otherwise a large group
+/// comes at the lower price, outbids smaller ones, and the price that they leave behind falls
+/// again, for ever.
 pub(super) fn step(price: f32, has_room: bool, lowest: Option<f32>) -> f32 {
     let towards = if has_room { 0.0 } else { lowest.unwrap_or(price) };
     let next = price + STEP * (towards - price);
@@ -60,10 +64,11 @@ pub struct Terms<'a> {
     pub rules: &'a Rules,
     /// What sites can hold.
     pub capacities: &'a Capacities,
-    /// The share of its cost that a group must gain to leave its place, or to take one from another.
+    /// The share of its cost that a group must gain to leave its place, or to take one from
+    /// another.
     pub margin: f32,
-    /// The groups that may leave for a better place ([`super::Regrets::ready`]); empty: all. The others leave
-    /// if they are outbid, or if they must not be where they are.
+    /// The groups that may leave for a better place ([`super::Regrets::ready`]); empty: all. The
+    /// others leave if they are outbid, or if they must not be where they are.
     pub ready: &'a [bool],
     /// Bids, at most; groups that have no place then stay where they are.
     pub bids_max: u64,
@@ -155,14 +160,14 @@ impl<'a> Auction<'a> {
         }
     }
 
-    /// The margin of a group that costs so much, in ms a second. An access counts a millisecond at least, or
-    /// bids of groups that cost nothing would never rise.
+    /// The margin of a group that costs so much, in ms a second. An access counts a millisecond at
+    /// least, or bids of groups that cost nothing would never rise.
     fn margin(&self, group: usize, cost: f32) -> f32 {
         self.terms.margin * cost.max(self.groups.accesses(group).rate()).max(f32::MIN_POSITIVE)
     }
 
-    /// All begin where they are; those with a better place by the margin leave, and so do the lowest bids
-    /// where a site has less room than it holds.
+    /// All begin where they are; those with a better place by the margin leave, and so do the
+    /// lowest bids where a site has less room than it holds.
     fn seat_incumbents(&mut self) {
         for group in 0..self.groups.len() {
             let owner = self.groups.owner(group);

@@ -1,13 +1,16 @@
-//! What an owner counts: a profile for each of its heavier groups, and one for each slot for the rest.
+//! What an owner counts: a profile for each of its heavier groups, and one for each slot for the
+//! rest.
 //!
-//! The table has a fixed size. A group has two places where it can be. If others have both, the lighter of these
-//! loses as much as the newcomer brings, which counts for its slot; when it is no heavier than the newcomer, it
-//! gives way, and what it had counts for its slot from then on. So a group stays that is used more than all that
-//! want its place. 2^18 profiles and the slots are 18 MB.
+//! The table has a fixed size. A group has two places where it can be. If others have both, the
+//! lighter of these loses as much as the newcomer brings, which counts for its slot; when it is no
+//! heavier than the newcomer, it gives way, and what it had counts for its slot from then on. So a
+//! group stays that is used more than all that want its place. 2^18 profiles and the slots are 18
+//! MB.
 //!
-//! An access is counted once. One that another site forwards is that site's. A client that asks the owner
-//! directly states by its sketch where it is, else its address may; otherwise nothing is known of its place, and
-//! nothing is counted. (As the owner's own it would hold the group where it is for ever.)
+//! An access is counted once. One that another site forwards is that site's. A client that asks the
+//! owner directly states by its sketch where it is, else its address may; otherwise nothing is
+//! known of its place, and nothing is counted. (As the owner's own it would hold the group where it
+//! is for ever.)
 
 use super::latencies::Site;
 use super::profile::{Client, Profile, Tick};
@@ -22,8 +25,8 @@ const SLOTS: usize = 1 << 14;
 /// 1 ‖ may be lent ‖ class (10 bits) ‖ hash (38 bits) ‖ slot (14 bits)
 /// ```
 ///
-/// A class is what rules of placement can be about: a part of the keyspace's id, as the key tells nothing else of it.
-/// Keyspaces of one class share the stricter rules.
+/// A class is what rules of placement can be about: a part of the keyspace's id, as the key tells
+/// nothing else of it. Keyspaces of one class share the stricter rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(u64);
 
@@ -49,7 +52,8 @@ impl GroupKey {
         GroupKey(GroupKey::new(slot, hash | class).0 | MAY_BE_LENT)
     }
 
-    /// The class of a keyspace. Ids go on from block to block when a registry is recovered: each begins at another class.
+    /// The class of a keyspace. Ids go on from block to block when a registry is recovered: each
+    /// begins at another class.
     pub fn class_of(keyspace: u32) -> u16 {
         let (block, number) = (keyspace / CLASSES as u32, keyspace % CLASSES as u32);
         let begin = block.wrapping_mul(0x9e37_79b1) >> (u32::BITS - CLASSES.ilog2());
@@ -117,8 +121,8 @@ impl Counter {
         Counter { profiles, slots, tau_s, has_votes: false, owner, evicted: 0, planted }
     }
 
-    /// The same where each client of a group counts as much as any other, whatever it claims. A group then takes
-    /// the place of another only if it has more clients.
+    /// The same where each client of a group counts as much as any other, whatever it claims. A
+    /// group then takes the place of another only if it has more clients.
     #[must_use]
     pub fn with_votes(mut self) -> Counter {
         self.has_votes = true;
@@ -149,8 +153,8 @@ impl Counter {
         }
     }
 
-    /// Counts what a client's sketch names, with the site that the client is near to: accesses that it made
-    /// directly, and those that went through a site, which have been counted.
+    /// Counts what a client's sketch names, with the site that the client is near to: accesses that
+    /// it made directly, and those that went through a site, which have been counted.
     pub fn count_sketch(
         &mut self,
         now: Tick,

@@ -1,9 +1,9 @@
 //! One decision of an owner: which of its groups move now.
 //!
-//! Groups come one after the other and are looked at in batches, so that a decision about 200,000 groups takes no
-//! more memory than one about a few thousand: none of them depends on another one, as sites are not full here. What
-//! stays from one decision to the next is what users have waited longer than they would elsewhere, of the groups
-//! for which that is anything ([`Waiting`]).
+//! Groups come one after the other and are looked at in batches, so that a decision about 200,000
+//! groups takes no more memory than one about a few thousand: none of them depends on another one,
+//! as sites are not full here. What stays from one decision to the next is what users have waited
+//! longer than they would elsewhere, of the groups for which that is anything ([`Waiting`]).
 
 use super::counter::GroupKey;
 use super::greedy::Assignment;
@@ -21,14 +21,15 @@ const BATCH: usize = 4_096;
 /// Moves that are kept before those that the budget has no place for are dropped.
 const MOVES_KEPT: usize = 4_096;
 
-/// What a batch takes of each group beside its accesses: a key, a solution, what it has lost, whether it is ready and
-/// where it is to be.
+/// What a batch takes of each group beside its accesses: a key, a solution, what it has lost,
+/// whether it is ready and where it is to be.
 const BESIDE_BYTES: usize = 8 + (2 + 3 * 4) + 4 + 1 + 2;
 
 /// What groups have lost where they are, in ms, since they moved.
 ///
-/// Of at most [`Waiting::GROUPS_MAX`] groups: others begin to wait when some of these have moved, or have lost nothing for
-/// [`Waiting::DECISIONS_MAX`] decisions: what they lost before is forgotten, as no site was better for so long.
+/// Of at most [`Waiting::GROUPS_MAX`] groups: others begin to wait when some of these have moved,
+/// or have lost nothing for [`Waiting::DECISIONS_MAX`] decisions: what they lost before is
+/// forgotten, as no site was better for so long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waiting {
     groups: BTreeMap<GroupKey, Lost>,
@@ -86,7 +87,8 @@ impl Waiting {
         }
     }
 
-    /// Groups that no decision looks at any more are forgotten, and those that lose nothing any more.
+    /// Groups that no decision looks at any more are forgotten, and those that lose nothing any
+    /// more.
     fn end(&mut self) {
         let decision = self.decision;
         let is_recent = |lost: &Lost| decision.wrapping_sub(lost.grown) < Waiting::DECISIONS_MAX;
@@ -147,7 +149,8 @@ struct Batches<'a> {
 }
 
 impl Decision<'_> {
-    /// The groups that move now, the most worth first. `groups`: their keys, sizes and accesses, each once.
+    /// The groups that move now, the most worth first. `groups`: their keys, sizes and accesses,
+    /// each once.
     pub fn choose<A: IntoIterator<Item = (Origin, f32)>>(
         &self,
         groups: impl Iterator<Item = (GroupKey, u32, A)>,

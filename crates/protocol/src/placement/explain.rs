@@ -50,7 +50,8 @@ pub enum Why {
         /// What it would have to gain.
         noise_ms: f32,
     },
-    /// Another site is better, and the users of the group have not yet waited as long as a move costs.
+    /// Another site is better, and the users of the group have not yet waited as long as a move
+    /// costs.
     Waits {
         /// That site.
         to: Site,
@@ -81,14 +82,15 @@ pub struct Explanation {
     pub accesses: Vec<(Origin, f32)>,
     /// Where it could be, the cheapest first (with prices), the excluded ones last.
     pub candidates: Vec<Candidate>,
-    /// What an access would cost if each origin had the group to itself. What a candidate is above this is
-    /// lost because the group has several users.
+    /// What an access would cost if each origin had the group to itself. What a candidate is above
+    /// this is lost because the group has several users.
     pub alone_ms: f32,
     /// Why it is where it is.
     pub why: Why,
 }
 
-/// Explains the place of a group. A gain below this share of the cost is not worth a move: 0.1 is 10 %.
+/// Explains the place of a group. A gain below this share of the cost is not worth a move: 0.1 is
+/// 10 %.
 pub fn explain(solver: &Solver<'_>, groups: &Groups, group: usize, margin: f32) -> Explanation {
     let (owner, bytes) = (groups.owner(group), groups.bytes(group));
     let profile = groups.accesses(group);

@@ -1,9 +1,9 @@
 //! Assignment under capacities, by utility: the baselines.
 //!
-//! Portkey places all groups anew in each window, the one with the highest utility first; at a full site a
-//! group goes to its next best (§4.2.2). A group that is well placed has no utility, comes last, and loses its
-//! place to any other. The second rule lets incumbents keep theirs: it moves little and ends up further from
-//! the optimum.
+//! Portkey places all groups anew in each window, the one with the highest utility first; at a full
+//! site a group goes to its next best (§4.2.2). A group that is well placed has no utility, comes
+//! last, and loses its place to any other. The second rule lets incumbents keep theirs: it moves
+//! little and ends up further from the optimum.
 
 use super::groups::Groups;
 use super::latencies::Site;

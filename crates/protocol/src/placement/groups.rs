@@ -1,7 +1,8 @@
 //! Where the accesses of each group come from: profiles, sparse.
 //!
-//! Compressed rows (CSR): where the accesses of a group begin, the origin and rate of each, and of each group
-//! its owner and size. 10 bytes a group and 6 bytes an access; with four origins 34 bytes.
+//! Compressed rows (CSR): where the accesses of a group begin, the origin and rate of each, and of
+//! each group its owner and size. 10 bytes a group and 6 bytes an access; with four origins 34
+//! bytes.
 
 use super::latencies::{Origin, Site};
 
@@ -64,7 +65,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// No groups yet, over this many origins and sites (those of the [latencies](super::Latencies)).
+    /// No groups yet, over this many origins and sites (those of the
+    /// [latencies](super::Latencies)).
     pub fn new(origins: usize, sites: usize) -> Groups {
         Groups::with_capacity(origins, sites, 0, 0)
     }
@@ -85,8 +87,9 @@ impl Groups {
         }
     }
 
-    /// Adds a group and returns its index. Accesses from unknown origins and those with a rate that is not
-    /// positive or absurd are dropped and counted. `None`: the owner is unknown, so is the group then.
+    /// Adds a group and returns its index. Accesses from unknown origins and those with a rate that
+    /// is not positive or absurd are dropped and counted. `None`: the owner is unknown, so is the
+    /// group then.
     pub fn push(
         &mut self,
         owner: Site,

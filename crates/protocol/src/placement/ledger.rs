@@ -1,8 +1,8 @@
 //! What moves have cost and what they have saved, window by window.
 //!
-//! A move is judged by what happens after it, not by what was expected: as long as the ledger follows a group,
-//! each window adds what its users waited less than they would have at the place it came from, by the profile
-//! and latencies of that window. That can be negative.
+//! A move is judged by what happens after it, not by what was expected: as long as the ledger
+//! follows a group, each window adds what its users waited less than they would have at the place
+//! it came from, by the profile and latencies of that window. That can be negative.
 
 use super::groups::Groups;
 use super::latencies::Site;
@@ -54,8 +54,8 @@ impl Ledger {
         Ledger { ended: Window { number: 0, ..other.total() }, ..Ledger::default() }
     }
 
-    /// A move was made that is not followed: its group is counted where it went. Requests have waited for it so
-    /// long.
+    /// A move was made that is not followed: its group is counted where it went. Requests have
+    /// waited for it so long.
     pub fn made(&mut self, bytes: u64, gain_ms_per_s: f64, paused_ms: f64) {
         self.current.moves += 1;
         self.current.bytes += bytes;

@@ -1,13 +1,14 @@
 //! The places of one site: claims of other owners, admitted by what they bid.
 //!
-//! The auction of [`super::auction`] with each site in charge of its own places. An owner that wants to move a
-//! group claims a place at the target. The target sells its capacity to the highest bids per byte; a claim that
-//! outbids the lowest incumbents is admitted, and those have to claim places elsewhere. They *stay until
-//! admitted*: for them, and for what is on its way, there is headroom above what is sold.
+//! The auction of [`super::auction`] with each site in charge of its own places. An owner that
+//! wants to move a group claims a place at the target. The target sells its capacity to the highest
+//! bids per byte; a claim that outbids the lowest incumbents is admitted, and those have to claim
+//! places elsewhere. They *stay until admitted*: for them, and for what is on its way, there is
+//! headroom above what is sold.
 //!
-//! An admission is a reservation: volatile, and gone after two windows of this site's time. What counts is
-//! [`Market::install`], a command of the site's log: it checks room and rules again, and refuses durably. So
-//! two owners that were both admitted never overfill the site.
+//! An admission is a reservation: volatile, and gone after two windows of this site's time. What
+//! counts is [`Market::install`], a command of the site's log: it checks room and rules again, and
+//! refuses durably. So two owners that were both admitted never overfill the site.
 
 use super::auction::step;
 use super::latencies::Site;
@@ -79,7 +80,8 @@ pub struct Market {
     /// All that the site can hold.
     limit_bytes: u64,
     places: BTreeMap<u32, Place>,
-    /// Those that can be outbid, the lowest bid first. Bids are ordered by their bits: they are not negative.
+    /// Those that can be outbid, the lowest bid first. Bids are ordered by their bits: they are not
+    /// negative.
     by_bid: BTreeSet<(u32, u32)>,
     /// Held and reserved; of these, outbid.
     taken_bytes: u64,
@@ -196,8 +198,8 @@ impl Market {
         self.outbid_bytes += u64::from(place.bytes);
     }
 
-    /// A group arrives, by a command of the site's log. It needs no reservation; but it needs room beside all
-    /// that have one.
+    /// A group arrives, by a command of the site's log. It needs no reservation; but it needs room
+    /// beside all that have one.
     pub fn install(&mut self, group: u32, bytes: u32, rules: &Rules) -> Result<(), Refusal> {
         if !self.planted.is(Bug::RulesAtClaimOnly)
             && let Some(bar) = rules.forbids(group as usize, self.site)
@@ -216,8 +218,8 @@ impl Market {
         Ok(())
     }
 
-    /// A group that is here grows or shrinks, or what it would bid for its place changes. One that was outbid
-    /// and bids enough again stays.
+    /// A group that is here grows or shrinks, or what it would bid for its place changes. One that
+    /// was outbid and bids enough again stays.
     pub fn update(&mut self, claim: Claim) {
         let Some(place) = self.places.get(&claim.group).copied() else { return };
         let bid = if claim.bid > 0.0 { claim.bid.min(f32::MAX) } else { 0.0 };

@@ -1,8 +1,8 @@
 //! Groups by utility, the largest first.
 //!
-//! Utility is what moving a byte of the group would gain: priority × (cost where it is − cost at its best
-//! site) / bytes (Portkey §4.2.2). A utility and its group are one number of 64 bits, sorted by radix in three
-//! passes: a float that is not negative has the order of its bits.
+//! Utility is what moving a byte of the group would gain: priority × (cost where it is − cost at
+//! its best site) / bytes (Portkey §4.2.2). A utility and its group are one number of 64 bits,
+//! sorted by radix in three passes: a float that is not negative has the order of its bits.
 
 use super::groups::Groups;
 use super::solver::{Solution, Solver};

@@ -1,8 +1,8 @@
 //! Which moves a window makes.
 //!
-//! Moves are ordered by what a byte gains, times the group's priority, and made until the window's budget is
-//! spent; a move that does not fit is passed over, and smaller ones behind it are made. What is left out comes
-//! up again in the next window, with the costs of then (Portkey §7).
+//! Moves are ordered by what a byte gains, times the group's priority, and made until the window's
+//! budget is spent; a move that does not fit is passed over, and smaller ones behind it are made.
+//! What is left out comes up again in the next window, with the costs of then (Portkey §7).
 
 use super::greedy::{Assignment, Capacities};
 use super::groups::Groups;
@@ -23,8 +23,8 @@ pub struct Move {
     pub bytes: u32,
     /// The waiting that its users are spared, in ms a second.
     pub gain: f32,
-    /// The gain with what the two sites cost: a group that is outbid waits longer where it goes, and makes room
-    /// for one that gains more. Moves are ordered by this.
+    /// The gain with what the two sites cost: a group that is outbid waits longer where it goes,
+    /// and makes room for one that gains more. Moves are ordered by this.
     pub net: f32,
     /// What a millisecond of this group's users counts.
     pub priority: f32,
@@ -86,8 +86,9 @@ pub fn moves(solver: &Solver<'_>, groups: &Groups, assignment: &Assignment) -> V
     (0..groups.len()).filter_map(of_group).collect()
 }
 
-/// Orders moves and cuts them off where the budget ends. A move waits until its target has room; `None`: sites
-/// have no limit. Sites that are full and exchange groups need some room to do it: see `market`.
+/// Orders moves and cuts them off where the budget ends. A move waits until its target has room;
+/// `None`: sites have no limit. Sites that are full and exchange groups need some room to do it:
+/// see `market`.
 pub fn plan(
     moves: &[Move],
     groups: &Groups,

@@ -1,19 +1,20 @@
 //! Which sites are asked only for the time that the answer takes.
 //!
-//! A site needs its latencies to all others, and requests measure most of those that matter: probes fill the gaps
-//! (Portkey §4.1.1). Each window the k nearest sites are probed, as far as nothing else has measured them in the
-//! window before. When these have moved, *all* are measured again, in a full round: a latency has changed by more
-//! than a share (20 %) since the last full round, or of two of them the farther one has become the nearer one by
-//! more than that share. By the paper any change of the order counts; noise alone swaps sites that are about
-//! equally far, in every window.
+//! A site needs its latencies to all others, and requests measure most of those that matter: probes
+//! fill the gaps (Portkey §4.1.1). Each window the k nearest sites are probed, as far as nothing
+//! else has measured them in the window before. When these have moved, *all* are measured again, in
+//! a full round: a latency has changed by more than a share (20 %) since the last full round, or of
+//! two of them the farther one has become the nearer one by more than that share. By the paper any
+//! change of the order counts; noise alone swaps sites that are about equally far, in every window.
 //!
-//! Sites that move together see nothing change among the nearest (§7). So each window also probes a site at random,
-//! and one of those that are unknown, and there is a full round every so many windows whatever was seen. A site whose last answer
-//! is unlike those before is probed each window until it is known whether its way has changed.
+//! Sites that move together see nothing change among the nearest (§7). So each window also probes a
+//! site at random, and one of those that are unknown, and there is a full round every so many
+//! windows whatever was seen. A site whose last answer is unlike those before is probed each window
+//! until it is known whether its way has changed.
 //!
-//! The time, what is known, and chance come in as values. Probes that are due leave in the order of their urgency,
-//! as many as the caller takes, and one whose site was measured meanwhile does not leave at all; another full round
-//! begins only when the last one has left.
+//! The time, what is known, and chance come in as values. Probes that are due leave in the order of
+//! their urgency, as many as the caller takes, and one whose site was measured meanwhile does not
+//! leave at all; another full round begins only when the last one has left.
 
 use model::SiteId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,7 +50,8 @@ pub struct Measured {
 /// The probes of one site. See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Prober {
-    /// As of the last full round, and of sites that were unknown then, when they were measured first; ms.
+    /// As of the last full round, and of sites that were unknown then, when they were measured
+    /// first; ms.
     reference: BTreeMap<SiteId, f32>,
     due: VecDeque<SiteId>,
     /// A full round is under way: `due` has what is left of it.

@@ -1,18 +1,20 @@
 //! The profile of one group: where its accesses come from, in 64 bytes.
 //!
-//! While four clients make 90 % of the accesses, it has these four, each with the site it was last at. One access
-//! from elsewhere then moves all that the client has counted, and the group can follow at once: the main gain
-//! over counts by site, which have to fade first. With more clients it has nine sites, and a remainder of
-//! unknown place. From time to time it tries clients again, as those of a group change: the count of a site is
-//! then that of the first client that is seen there.
+//! While four clients make 90 % of the accesses, it has these four, each with the site it was last
+//! at. One access from elsewhere then moves all that the client has counted, and the group can
+//! follow at once: the main gain over counts by site, which have to fade first. With more clients
+//! it has nine sites, and a remainder of unknown place. From time to time it tries clients again,
+//! as those of a group change: the count of a site is then that of the first client that is seen
+//! there.
 //!
-//! A name that is at several sites at once is no client with a place: that of a service, whose processes all give
-//! the same, or one that another client has taken. Where a counting in three finds it at another site than the one
-//! before, the profile counts by site, as without names.
+//! A name that is at several sites at once is no client with a place: that of a service, whose
+//! processes all give the same, or one that another client has taken. Where a counting in three
+//! finds it at another site than the one before, the profile counts by site, as without names.
 //!
 //! Counts fade with e^(−t/τ); a count over τ is a rate.
 //!
-//! Where clients count alike, whatever they claim, it has [`super::votes`] instead, of eight clients.
+//! Where clients count alike, whatever they claim, it has [`super::votes`] instead, of eight
+//! clients.
 
 use super::latencies::{Origin, Site};
 use super::votes::{self, Words};
@@ -27,8 +29,9 @@ const REST_MAX: f32 = 0.1;
 const LEAST: f32 = 0.05;
 /// A profile by site is tried by client again after so many τ.
 const RETRY_TAUS: f32 = 8.0;
-/// Of which share of a client's last eight countings or so the site was another than before, in 256ths: what one
-/// such adds, from where on the client has no place, and what is assumed of one that is tried again.
+/// Of which share of a client's last eight countings or so the site was another than before, in
+/// 256ths: what one such adds, from where on the client has no place, and what is assumed of one
+/// that is tried again.
 const JUMP: u32 = 32;
 const JUMPS_MAX: u32 = 80;
 const JUMPS_RETRIED: u32 = 40;
@@ -106,7 +109,8 @@ pub struct Profile {
     rest: f32,
     /// The size of the group.
     pub bytes: u32,
-    /// What its users have waited longer than they would elsewhere, in ms: it goes along with the group.
+    /// What its users have waited longer than they would elsewhere, in ms: it goes along with the
+    /// group.
     pub regret_ms: f32,
     /// The last tick, and above it the form.
     tick_and_form: u32,
@@ -209,8 +213,8 @@ impl Profile {
         f32::from_bits(self.words[SITES_MAX])
     }
 
-    /// Sets a count by site. Where it is not a whole number of units it is rounded by chance, or many small
-    /// counts beside a large one would come to nothing.
+    /// Sets a count by site. Where it is not a whole number of units it is rounded by chance, or
+    /// many small counts beside a large one would come to nothing.
     fn set_units(&mut self, index: usize, count: f32) {
         if count > UNITS_MAX * self.unit() {
             let counts: Vec<f32> = self.counts().collect();
@@ -311,7 +315,8 @@ impl Profile {
         }
     }
 
-    /// An access of one that has no entry. It gets the least one's as soon as the rest outweighs that.
+    /// An access of one that has no entry. It gets the least one's as soon as the rest outweighs
+    /// that.
     fn count_rest(&mut self, client: Client, site: Site, weight: f32) {
         self.rest += weight;
         let lightest = |a: &usize, b: &usize| self.count_at(*a).total_cmp(&self.count_at(*b));
@@ -381,8 +386,8 @@ impl Profile {
         self.rest += other.rest;
     }
 
-    /// The clients with a name, while it counts by client: each with the site that it was last at, and its accesses
-    /// per second.
+    /// The clients with a name, while it counts by client: each with the site that it was last at,
+    /// and its accesses per second.
     pub fn clients(&self, tau_s: f32) -> impl Iterator<Item = (Client, Site, f32)> + '_ {
         let by_client = (self.form() == Form::Clients).then_some(0..CLIENTS_MAX);
         let entries = by_client.into_iter().flatten().map(move |index| {
@@ -391,8 +396,8 @@ impl Profile {
         entries.filter(|(client, _, rate)| client.has_name() && *rate > 0.0)
     }
 
-    /// The accesses per second of each site, one vote as one. The remainder is of unknown place and not among
-    /// them.
+    /// The accesses per second of each site, one vote as one. The remainder is of unknown place and
+    /// not among them.
     pub fn rates(&self, tau_s: f32) -> impl Iterator<Item = (Origin, f32)> + '_ {
         let entries = (0..self.len()).map(|index| (self.site_at(index), self.count_at(index)));
         let used = entries.filter(|(_, count)| *count > 0.0);

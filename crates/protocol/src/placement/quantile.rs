@@ -1,21 +1,23 @@
 //! The objective *quantile*: the p95 of all accesses, or any other.
 //!
-//! A quantile of all accesses is no sum over groups, so no group has a cost of its own by it. But a threshold T
-//! makes it one: at T a group costs the rate of its accesses that are slower than T. The p95 is at most T if
-//! all groups together have at most 5 % of the accesses slower than T. That sum is least where each group is at
-//! its own best site for T. So the least T for which it is at most 5 % is the best p95 that any placement has
-//! (without capacities), and the sites at that T are the placement. It is found by bisection.
+//! A quantile of all accesses is no sum over groups, so no group has a cost of its own by it. But a
+//! threshold T makes it one: at T a group costs the rate of its accesses that are slower than T.
+//! The p95 is at most T if all groups together have at most 5 % of the accesses slower than T. That
+//! sum is least where each group is at its own best site for T. So the least T for which it is at
+//! most 5 % is the best p95 that any placement has (without capacities), and the sites at that T
+//! are the placement. It is found by bisection.
 //!
-//! A latency is a mean where nothing else is known. Where a client has measured how its accesses vary (a
-//! DDSketch, [`Latencies::learn_spread`]), the share of them above T is its cost: a server that is near and
-//! sometimes stalls loses against one that is a little farther and steady.
+//! A latency is a mean where nothing else is known. Where a client has measured how its accesses
+//! vary (a DDSketch, [`Latencies::learn_spread`]), the share of them above T is its cost: a server
+//! that is near and sometimes stalls loses against one that is a little farther and steady.
 //!
-//! The matrix for T is of the same kind as that of latencies, so scan, prices, margin and regret apply to it.
-//! Several owners find one T together: each adds the rates of its own groups, by threshold, in a [`Curve`].
+//! The matrix for T is of the same kind as that of latencies, so scan, prices, margin and regret
+//! apply to it. Several owners find one T together: each adds the rates of its own groups, by
+//! threshold, in a [`Curve`].
 //!
-//! Portkey (§4.2.3) takes for each group the quantile of its own accesses as its cost. That has no rate in it,
-//! hence no utility, and it puts groups of few accesses on a par with those that make up the tail:
-//! [`per_group`], a baseline.
+//! Portkey (§4.2.3) takes for each group the quantile of its own accesses as its cost. That has no
+//! rate in it, hence no utility, and it puts groups of few accesses on a par with those that make
+//! up the tail: [`per_group`], a baseline.
 
 use super::groups::{Accesses, Groups};
 use super::latencies::{Latencies, Matrix, Origin, Site};
@@ -23,8 +25,8 @@ use super::near::Near;
 use super::rules::Rules;
 use super::solver::{Answer, Method, Solution, Solver};
 
-/// How much of a slow access the latency of a fast one counts: it decides between sites that are alike at the
-/// threshold.
+/// How much of a slow access the latency of a fast one counts: it decides between sites that are
+/// alike at the threshold.
 const TIE: f32 = 1.0 / 1_024.0;
 
 /// The threshold that a placement is to meet.
@@ -37,8 +39,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The least threshold that these groups can meet, without capacities. `None`: no group has users, or no
-    /// latency is known.
+    /// The least threshold that these groups can meet, without capacities. `None`: no group has
+    /// users, or no latency is known.
     pub fn find(
         latencies: &Latencies,
         groups: &Groups,
@@ -61,8 +63,8 @@ impl Tail {
         thresholds.get(low).map(|&threshold_ms| Tail { quantile, threshold_ms })
     }
 
-    /// What an access costs by this objective: the threshold, by the share that is slower, and almost nothing
-    /// else. In ms, so that it can be set against what moves cost.
+    /// What an access costs by this objective: the threshold, by the share that is slower, and
+    /// almost nothing else. In ms, so that it can be set against what moves cost.
     pub fn matrix(&self, latencies: &Latencies) -> Matrix {
         let threshold_ms = self.threshold_ms.max(f32::MIN_POSITIVE);
         latencies.mean().zip(&latencies.slower_than(threshold_ms), |ms, slow| {
@@ -78,8 +80,9 @@ fn slow_rate(latencies: &Latencies, groups: &Groups, rules: &Rules, threshold_ms
     Solver::new(&matrix, &near, rules).solve(groups, u64::MAX).total()
 }
 
-/// Of several owners' groups: the rate of accesses that are slower than each of some thresholds, with each
-/// group at its best site for it. Curves of owners add up, and from the sum each finds the same threshold.
+/// Of several owners' groups: the rate of accesses that are slower than each of some thresholds,
+/// with each group at its best site for it. Curves of owners add up, and from the sum each finds
+/// the same threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Ascending.
@@ -108,7 +111,8 @@ impl Curve {
         Curve { thresholds_ms, slow, total: (0..groups.len()).map(rate).sum() }
     }
 
-    /// Adds another owner's curve; `false`: it has other thresholds, or values that cannot be, and is refused.
+    /// Adds another owner's curve; `false`: it has other thresholds, or values that cannot be, and
+    /// is refused.
     #[must_use]
     pub fn add(&mut self, other: &Curve) -> bool {
         let is_rate = |rate: &f64| (0.0..=other.total * (1.0 + 1e-6)).contains(rate);
@@ -170,7 +174,8 @@ fn weighted(mut values: Vec<(f32, f32)>, quantile: f32) -> Option<f32> {
     values.iter().copied().find(reaches).map(|(value, _)| value)
 }
 
-/// Portkey's cost of a group: the quantile of its own accesses. The same answers as [`Solver::solve`] otherwise.
+/// Portkey's cost of a group: the quantile of its own accesses. The same answers as
+/// [`Solver::solve`] otherwise.
 pub fn per_group(latencies: &Latencies, groups: &Groups, rules: &Rules, quantile: f32) -> Solution {
     let cost = |accesses: Accesses<'_>, site: Site| -> f32 {
         let of = |(origin, rate)| rated(latencies, origin, site, rate);

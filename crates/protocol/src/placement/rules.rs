@@ -1,8 +1,8 @@
 //! Where groups must not go, must be, and which of them matter more.
 //!
-//! Rules are of a group, by its index, of a site, or of a [`Kind`] of groups: those of one keyspace, say, with one
-//! home. Groups that come in batches have their kinds by their keys ([`ByKey`]); where no kind has rules a batch costs
-//! nothing more.
+//! Rules are of a group, by its index, of a site, or of a [`Kind`] of groups: those of one
+//! keyspace, say, with one home. Groups that come in batches have their kinds by their keys
+//! ([`ByKey`]); where no kind has rules a batch costs nothing more.
 
 use super::counter::GroupKey;
 use super::latencies::Site;
@@ -45,7 +45,8 @@ impl Kind {
         Kind { bars: bars.into(), home: NONE, priority }
     }
 
-    /// The same kind with a site where its groups may be, whatever excludes others. The reasons are shared.
+    /// The same kind with a site where its groups may be, whatever excludes others. The reasons are
+    /// shared.
     #[must_use]
     pub fn at_home(&self, home: Site) -> Kind {
         Kind { home: home.0, ..self.clone() }
@@ -149,7 +150,8 @@ impl Rules {
         self.by_key = Arc::new(by_key);
     }
 
-    /// The rules of a batch of these groups, by their places in it; `None`: no kind has rules, and they are these.
+    /// The rules of a batch of these groups, by their places in it; `None`: no kind has rules, and
+    /// they are these.
     pub fn of_batch(&self, keys: &[GroupKey]) -> Option<Rules> {
         if self.by_key.is_empty() {
             return None;
@@ -178,7 +180,8 @@ impl Rules {
         self.barred[usize::from(site.0)] = false;
     }
 
-    /// The site takes nothing now. It may be the best one still: what would go there waits where it is.
+    /// The site takes nothing now. It may be the best one still: what would go there waits where it
+    /// is.
     pub fn refuse(&mut self, site: Site) {
         self.refusing[usize::from(site.0)] = true;
     }
@@ -198,13 +201,14 @@ impl Rules {
         self.pins.insert(group as u32, site.0);
     }
 
-    /// What a millisecond of this group's users counts, 1 unless set. Not positive: the group never moves.
+    /// What a millisecond of this group's users counts, 1 unless set. Not positive: the group never
+    /// moves.
     pub fn set_priority(&mut self, group: usize, priority: f32) {
         self.priorities.insert(group as u32, priority);
     }
 
-    /// The group has its mirror there, so its owner must be in another failure domain; only the mirror itself
-    /// can be the next owner (it needs another mirror then).
+    /// The group has its mirror there, so its owner must be in another failure domain; only the
+    /// mirror itself can be the next owner (it needs another mirror then).
     pub fn set_mirror(&mut self, group: usize, mirror: Site) {
         if self.mirrors.len() <= group {
             self.mirrors.resize(group + 1, NONE);
@@ -228,8 +232,8 @@ impl Rules {
         self.barred[usize::from(site.0)]
     }
 
-    /// Why the group must not go to that site. To be asked when a move is decided and again when it is
-    /// installed, as rules change in between.
+    /// Why the group must not go to that site. To be asked when a move is decided and again when it
+    /// is installed, as rules change in between.
     pub fn forbids(&self, group: usize, site: Site) -> Option<Bar> {
         if self.is_barred(site) {
             return Some(Bar::Barred);

@@ -1,16 +1,16 @@
 //! Which accesses are counted: one of N, in proportion to the load.
 //!
-//! Below 100,000 accesses a second all are. Gaps are random, or a client in step with them would be missed; what
-//! is counted weighs N. The error of a gain grows with √N: at low rates it matters, and N is 1 there; else
-//! decisions allow for it ([`super::Stability::one_of`]).
+//! Below 100,000 accesses a second all are. Gaps are random, or a client in step with them would be
+//! missed; what is counted weighs N. The error of a gain grows with √N: at low rates it matters,
+//! and N is 1 there; else decisions allow for it ([`super::Stability::one_of`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Accesses that are counted in a second under load: so many to twice as many.
 pub const COUNTED_PER_S_MAX: u64 = 50_000;
 
-/// Decides for each access whether it is counted. Each thread has its own; where a few threads share one, an
-/// access at the same moment may shorten or lengthen a gap by one.
+/// Decides for each access whether it is counted. Each thread has its own; where a few threads
+/// share one, an access at the same moment may shorten or lengthen a gap by one.
 #[derive(Debug)]
 pub struct Sampler {
     one_of: AtomicU32,

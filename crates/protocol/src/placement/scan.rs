@@ -1,11 +1,12 @@
 //! The exact answer for one group: the least cost over all sites.
 //!
-//! A row of latencies per origin, times its rate, is added into a buffer of sums (4 KB for 1,024 sites). The
-//! last pass keeps the minimum; where it is, is looked for *after* that. An index kept in the loop makes it
-//! five times slower, as the compiler cannot then use vectors.
+//! A row of latencies per origin, times its rate, is added into a buffer of sums (4 KB for 1,024
+//! sites). The last pass keeps the minimum; where it is, is looked for *after* that. An index kept
+//! in the loop makes it five times slower, as the compiler cannot then use vectors.
 //!
-//! Up to four rows are added in one pass, so that a group with four origins touches the buffer once. The order
-//! of additions is that of the accesses, and the same in [`cost`]: both give the same bits.
+//! Up to four rows are added in one pass, so that a group with four origins touches the buffer
+//! once. The order of additions is that of the accesses, and the same in [`cost`]: both give the
+//! same bits.
 
 use super::groups::Accesses;
 use super::latencies::{LANES, Matrix};

@@ -1,11 +1,11 @@
 //! What clients count themselves, in little memory, and what is refused of it.
 //!
-//! Portkey's sketches (§4.1.2): 8 bytes a server (how often, and for how long in all) and for each key its id
-//! and 8 bytes (how often, and how many bytes in all). For a quantile of latencies a DDSketch. They go with the
-//! time in which they were counted, as a count without it is no rate.
+//! Portkey's sketches (§4.1.2): 8 bytes a server (how often, and for how long in all) and for each
+//! key its id and 8 bytes (how often, and how many bytes in all). For a quantile of latencies a
+//! DDSketch. They go with the time in which they were counted, as a count without it is no rate.
 //!
-//! A client can send anything. A sketch with a value that cannot be is refused as a whole and counted: what it
-//! states otherwise is worth nothing.
+//! A client can send anything. A sketch with a value that cannot be is refused as a whole and
+//! counted: what it states otherwise is worth nothing.
 //!
 //! DDSketch: Masson, Rim, Lee: *`DDSketch`: a fast and fully-mergeable quantile sketch*, VLDB 2019.
 
@@ -233,8 +233,8 @@ impl Distribution {
         self.buckets.iter().find(reaches).map(|(index, _)| Distribution::value_ms(*index))
     }
 
-    /// The share of latencies above that; `None`: it is empty. As the cost of an access in a matrix it is the
-    /// objective quantile over distributions.
+    /// The share of latencies above that; `None`: it is empty. As the cost of an access in a matrix
+    /// it is the objective quantile over distributions.
     pub fn share_above(&self, ms: f32) -> Option<f32> {
         let above = |(index, _): &&(i16, u32)| Distribution::value_ms(*index) > ms;
         let slow: u64 = self.buckets.iter().filter(above).map(|(_, count)| u64::from(*count)).sum();

@@ -2,14 +2,16 @@
 //!
 //! Two rules, between a group's owner A and a candidate B, with C the mean cost of an access:
 //!
-//! 1. *Margin.* C_A − C_B ≥ max(θ C_A, 2σ): θ is 10 %; σ² is the variance of the difference over the accesses
-//!    that were counted, and of what a price counts beside so uncertain a rate. One access more is counted at A, so a group with few accesses stays.
-//! 2. *Regret.* What a group's users wait longer than they would at B adds up, and the group moves when that is
-//!    as much as the move costs them. So moves never cost more than waiting did, whatever comes after.
+//! 1. *Margin.* C_A − C_B ≥ max(θ C_A, 2σ): θ is 10 %; σ² is the variance of the difference over
+//!    the accesses that were counted, and of what a price counts beside so uncertain a rate. One
+//!    access more is counted at A, so a group with few accesses stays.
+//! 2. *Regret.* What a group's users wait longer than they would at B adds up, and the group moves
+//!    when that is as much as the move costs them. So moves never cost more than waiting did,
+//!    whatever comes after.
 //!
-//! By the first, two sites closer than θ times the mean cost never exchange a group, and with constant profiles,
-//! latencies and prices each move lowers the cost by a share of θ at least: there are finitely many. A group's
-//! regret is its own and moves with it; it begins again at zero.
+//! By the first, two sites closer than θ times the mean cost never exchange a group, and with
+//! constant profiles, latencies and prices each move lowers the cost by a share of θ at least:
+//! there are finitely many. A group's regret is its own and moves with it; it begins again at zero.
 
 use super::explain::{Explanation, Why, explain};
 use super::groups::Groups;
@@ -30,7 +32,8 @@ pub struct Stability {
     pub one_of: f32,
     /// What moving a byte costs, in ms of waiting.
     pub byte_ms: f32,
-    /// For how long requests of a group wait while it moves; where sites are origins, beside the way between the two.
+    /// For how long requests of a group wait while it moves; where sites are origins, beside the
+    /// way between the two.
     pub pause_ms: f32,
     /// Whether origin n is site n, as between sites; not so over a Redis Cluster.
     pub sites_are_origins: bool,
@@ -70,8 +73,8 @@ impl Judgement {
         self.gain_ms > 0.0 && self.gain_ms >= self.margin_ms.max(self.noise_ms)
     }
 
-    /// What the gain lacks to be enough. The gain is judged with one access more at the owner, so it is less than that of the
-    /// counted accesses, which is shown.
+    /// What the gain lacks to be enough. The gain is judged with one access more at the owner, so
+    /// it is less than that of the counted accesses, which is shown.
     fn lacks_ms(&self) -> f32 {
         (self.margin_ms.max(self.noise_ms) - self.gain_ms).max(0.0)
     }
@@ -119,7 +122,8 @@ impl Stability {
         self.pause_ms + way_ms.filter(|ms| ms.is_finite()).unwrap_or(0.0)
     }
 
-    /// What a move costs the group's users, in ms of waiting, if that many bytes have to go and requests wait so long.
+    /// What a move costs the group's users, in ms of waiting, if that many bytes have to go and
+    /// requests wait so long.
     pub fn cost_of_move_ms(&self, rate: f32, bytes: u32, pause_ms: f32) -> f32 {
         bytes as f32 * self.byte_ms + rate * pause_ms / 1_000.0 * pause_ms / 2.0
     }
@@ -164,8 +168,8 @@ impl Regrets {
         self.lost_ms[group]
     }
 
-    /// The groups for which a move to their best site is worth it, now that so many seconds have passed since
-    /// the last call. A group in a place that is forbidden moves whatever it gains.
+    /// The groups for which a move to their best site is worth it, now that so many seconds have
+    /// passed since the last call. A group in a place that is forbidden moves whatever it gains.
     pub fn ready(
         &mut self,
         stability: &Stability,

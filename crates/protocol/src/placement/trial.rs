@@ -21,7 +21,8 @@ pub enum Bug {
     SketchPlusForward,
     /// Accesses of a client whose place is unknown count as the owner's own.
     DirectIsLocal,
-    /// Each client has one vote over all groups that it names, as in Portkey §7, and not one in each.
+    /// Each client has one vote over all groups that it names, as in Portkey §7, and not one in
+    /// each.
     VotesOverGroups,
 }
 

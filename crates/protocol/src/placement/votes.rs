@@ -1,10 +1,11 @@
 //! The clients of one group where each counts as much as any other, in 40 bytes.
 //!
-//! How loud a client is must not decide whether it is counted: four liars would take the places of four honest
-//! clients. So a group with more than eight clients keeps those with the least fingerprints, a sample that no
-//! client can choose to be in (bottom-k; Cohen and Kaplan, *Summarizing data using bottom-k sketches*, PODC
-//! 2007). The fingerprint is of the client and of the group's tag, which has a secret of the site; of eight
-//! clients two have the same in one group of 150,000.
+//! How loud a client is must not decide whether it is counted: four liars would take the places of
+//! four honest clients. So a group with more than eight clients keeps those with the least
+//! fingerprints, a sample that no client can choose to be in (bottom-k; Cohen and Kaplan,
+//! *Summarizing data using bottom-k sketches*, PODC 2007). The fingerprint is of the client and of
+//! the group's tag, which has a secret of the site; of eight clients two have the same in one group
+//! of 150,000.
 //!
 //! A client keeps its vote for three periods of τ after the one of its last access.
 
@@ -12,7 +13,8 @@ use super::latencies::Site;
 
 /// Clients that are kept.
 pub(super) const VOTES_MAX: usize = 8;
-/// The votes: of each the lower half of the fingerprint and the site, then in a byte the rest of it and the age.
+/// The votes: of each the lower half of the fingerprint and the site, then in a byte the rest of it
+/// and the age.
 pub(super) type Words = [u32; 10];
 
 const FINGERPRINT_BITS: u32 = 22;

@@ -1,19 +1,21 @@
 //! A change of the voters that only its leader may go by.
 //!
-//! A leader goes by a change of the members when it applies it. The others go by the list of before until
-//! they learn, by its next message, that the change is committed. A leader whose disk is lost in between
-//! leaves nodes behind of which only a majority of the voters of before elects. A site of a node and a
-//! witness that has just been given its second node would stand still; so would a site of four of which one
-//! that is dead was removed: two of four. So a leader shows the list of before, and does not answer that the change
-//! is done, until a majority of the voters has answered that it has it committed. An operator who waits for that may take away
-//! as many machines as the list can spare.
+//! A leader goes by a change of the members when it applies it. The others go by the list of before
+//! until they learn, by its next message, that the change is committed. A leader whose disk is lost
+//! in between leaves nodes behind of which only a majority of the voters of before elects. A site
+//! of a node and a witness that has just been given its second node would stand still; so would a
+//! site of four of which one that is dead was removed: two of four. So a leader shows the list of
+//! before, and does not answer that the change is done, until a majority of the voters has answered
+//! that it has it committed. An operator who waits for that may take away as many machines as the
+//! list can spare.
 //!
-//! A later leader cannot tell whether a majority knew. It waits for the same answers; one that has started since, or
-//! got a snapshot, has not the list of before, and shows no other voter until then. A leader proposes no further change meanwhile.
+//! A later leader cannot tell whether a majority knew. It waits for the same answers; one that has
+//! started since, or got a snapshot, has not the list of before, and shows no other voter until
+//! then. A leader proposes no further change meanwhile.
 //!
 //! Left out on purpose: what a node has as committed it may forget when it loses power within a few
-//! milliseconds. That and the loss of the leader's disk at the same moment are two failures. A node that does not
-//! lead shows the list that it goes by.
+//! milliseconds. That and the loss of the leader's disk at the same moment are two failures. A node
+//! that does not lead shows the list that it goes by.
 
 use super::Replica;
 use model::NodeId;
@@ -44,7 +46,8 @@ impl<R: LogReader> Replica<R> {
         }
     }
 
-    /// Whether no leader is needed any more for the list to count. A node that does not lead never finds that out.
+    /// Whether no leader is needed any more for the list to count. A node that does not lead never
+    /// finds that out.
     pub(crate) fn is_settled(&mut self) -> bool {
         if self.leads() && self.last_change.as_ref().is_some_and(|last| self.is_known(last)) {
             self.last_change = None;

@@ -118,14 +118,14 @@ impl ReadGate {
                 reader.note_read(caller, keyspace, query);
                 Some(answer)
             }
-            // The core meets the same and decides what is next: another site is asked, a key is fetched, an entry is
-            // waited for, or the request is refused.
+            // The core meets the same and decides what is next: another site is asked, a key is
+            // fetched, an entry is waited for, or the request is refused.
             Err(_) => None,
         }
     }
 
-    /// Whether the state has all that the site has acknowledged, for a keyspace that reads by lease or
-    /// does not.
+    /// Whether the state has all that the site has acknowledged, for a keyspace that reads by lease
+    /// or does not.
     pub(crate) fn is_current(
         self,
         lease_reads: impl FnOnce() -> bool,

@@ -18,8 +18,8 @@ const LOST_AFTER_TIMEOUTS: u32 = 2;
 
 #[derive(Default)]
 pub(crate) struct Heard {
-    /// Ticks for which each life of a member has been silent, by node and incarnation; absent: it was
-    /// added, or a message of it arrived, since the last tick.
+    /// Ticks for which each life of a member has been silent, by node and incarnation; absent: it
+    /// was added, or a message of it arrived, since the last tick.
     silent_ticks: BTreeMap<(u64, u64), usize>,
     /// Ticks that this node has counted.
     ticks: u64,

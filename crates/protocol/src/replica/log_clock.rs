@@ -3,22 +3,22 @@
 //! Every entry of the log bears a log time, and a state's own is the latest of any entry that it
 //! has applied. The leader gives it, and it measures **elapsed time**, never what a clock shows:
 //!
-//! - log time goes on by what the leader's monotonic clock measures, and at a change of leader by what
-//!   the next leader's measured since it last received the time of the one before;
-//! - it is *steered* towards the leader's wall clock by at most one part in [`STEERING`] of the time
-//!   that passes. So no jump of a wall clock moves it by more, and two nodes with wall clocks that
-//!   differ by hours give the same durations;
+//! - log time goes on by what the leader's monotonic clock measures, and at a change of leader by
+//!   what the next leader's measured since it last received the time of the one before;
+//! - it is *steered* towards the leader's wall clock by at most one part in [`STEERING`] of the
+//!   time that passes. So no jump of a wall clock moves it by more, and two nodes with wall clocks
+//!   that differ by hours give the same durations;
 //! - one entry moves it by at most [`LEAP_MS`]. An idle leader proposes an entry each
 //!   [`IDLE_MS`], so only a leader that was asleep or had no quorum meets that bound: time that no
 //!   leader measured is not counted, and keys live longer for it, never shorter;
 //! - a site that has never had a log time begins with the leader's wall clock.
 //!
 //! Wall clocks come in where people name a moment: an absolute expiry is translated by the leader's
-//! wall clock when it is proposed ([`super::moments`]), which waits until the leader has applied an entry
-//! of its own term and so has log time, and back when it is asked for. Followers receive
-//! both clocks with every heartbeat and every read index of their leader. The latter also has
-//! the time up to which keys are *due*: a linearizable read that meets a key that is due though no
-//! entry has removed it yet waits for the entry that does ([`super::reads`]).
+//! wall clock when it is proposed ([`super::moments`]), which waits until the leader has applied an
+//! entry of its own term and so has log time, and back when it is asked for. Followers receive both
+//! clocks with every heartbeat and every read index of their leader. The latter also has the time
+//! up to which keys are *due*: a linearizable read that meets a key that is due though no entry has
+//! removed it yet waits for the entry that does ([`super::reads`]).
 
 use super::Replica;
 use crate::options::Options;
@@ -119,8 +119,8 @@ impl LogClock {
         // A wall clock that was never proposed counts for nothing.
         let latest = if is_first { 0 } else { LEAP_MS };
         let (first, last) = (log_time_ms, log_time_ms.saturating_add(latest));
-        // What was shown may be that little ahead of what was measured, and is not measured again: or
-        // a wall clock that runs fast would be followed without a bound.
+        // What was shown may be that little ahead of what was measured, and is not measured again:
+        // or a wall clock that runs fast would be followed without a bound.
         let measured = Duration::from_millis(first.saturating_sub(NEAR_MS));
         self.now = self.now.clamp(measured, Duration::from_millis(last));
         self.shown_ms = self.shown_ms.clamp(first, last);
@@ -227,7 +227,8 @@ mod tests {
         Time { monotonic, wall_ms }
     }
 
-    /// A leader of `seconds`, which looks at its clocks ten times a second and proposes each second.
+    /// A leader of `seconds`, which looks at its clocks ten times a second and proposes each
+    /// second.
     fn lead(clock: &mut LogClock, from: Duration, seconds: u64, wall_ahead_ms: i64) -> Duration {
         for step in 1..=seconds * 10 {
             let monotonic = from + SECOND / 10 * step as u32;

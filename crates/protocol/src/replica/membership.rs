@@ -36,8 +36,8 @@ pub(crate) enum Wanted {
         /// request does not count: who asked then may have given up since, and the site would
         /// lose a member in vain.
         asked_in_silence: bool,
-        /// While one answers, it waits until this tick of the leader's for it to fall silent. Silence is
-        /// counted in ticks, too: a pause of the leader is none.
+        /// While one answers, it waits until this tick of the leader's for it to fall silent.
+        /// Silence is counted in ticks, too: a pause of the leader is none.
         refuse_at_tick: u64,
         /// The number that the operator gave it.
         id: Option<RequestId>,
@@ -50,8 +50,8 @@ pub(crate) enum Wanted {
         /// Also a voter that answers, while others do not.
         force: bool,
         asked_at_tick: u64,
-        /// A voter that answers waits until this tick of the leader's for a message of each of the others, unless one is
-        /// known to be lost.
+        /// A voter that answers waits until this tick of the leader's for a message of each of the
+        /// others, unless one is known to be lost.
         refuse_at_tick: u64,
         id: Option<RequestId>,
         origin: Origin,
@@ -211,7 +211,8 @@ impl Wanted {
                     Some(known) if known.incarnation == 0 && is_learner(members, member.node) => {
                         propose(MemberChangeKind::Listen, member, *id)
                     }
-                    // Another machine has this id, or the life that was here fell silent a moment ago.
+                    // Another machine has this id, or the life that was here fell silent a moment
+                    // ago.
                     Some(known)
                         if known.incarnation != 0 && !force && !is_free(NodeId(known.node)) =>
                     {
@@ -252,8 +253,8 @@ pub(crate) fn is_done(members: &Members, id: Option<RequestId>) -> bool {
     id.is_some_and(|id| members.done.contains(&numbered(id)))
 }
 
-/// Whether a change takes a node out. A leader never proposes that of itself: it hands over, and the
-/// next one does.
+/// Whether a change takes a node out. A leader never proposes that of itself: it hands over, and
+/// the next one does.
 pub(crate) fn removes(change: &MembersChange, node: NodeId) -> bool {
     change.changes.iter().any(|one| {
         let is_it = one.member.as_ref().is_some_and(|member| member.node == node.0);
@@ -286,8 +287,8 @@ pub(crate) fn check_add(
     }
 }
 
-/// Whether a member is silent, as far as its leader can tell: one that hears no majority of the voters may
-/// be the one that is cut off.
+/// Whether a member is silent, as far as its leader can tell: one that hears no majority of the
+/// voters may be the one that is cut off.
 pub(crate) fn is_lost(members: &Members, node: NodeId, is_alive: impl Fn(NodeId) -> bool) -> bool {
     let heard = members.voters.iter().filter(|voter| is_alive(NodeId(**voter))).count();
     !is_alive(node) && 2 * heard > members.voters.len()
@@ -304,9 +305,10 @@ pub(crate) fn check_remove(members: &Members, node: NodeId) -> Result<(), Member
     }
 }
 
-/// Whether the voters that remain without a node have all sent a message since it was asked. Without that a voter that
-/// answers stays, unless its removal is forced: each such step brings the site nearer to having no majority, and often
-/// it is another one that was meant. Earlier words do not count: one that died a moment ago is missed soon.
+/// Whether the voters that remain without a node have all sent a message since it was asked.
+/// Without that a voter that answers stays, unless its removal is forced: each such step brings the
+/// site nearer to having no majority, and often it is another one that was meant. Earlier words do
+/// not count: one that died a moment ago is missed soon.
 fn remaining(
     context: &Context<'_>,
     node: NodeId,

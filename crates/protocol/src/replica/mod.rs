@@ -1,18 +1,19 @@
-//! A site's replica at one node, beside the state: consensus, requests on their way through it, members,
-//! time, and the right to read.
+//! A site's replica at one node, beside the state: consensus, requests on their way through it,
+//! members, time, and the right to read.
 //!
 //! - [`raft`]: the consensus, behind a façade;
 //! - [`writes`], [`reads`]: requests of this node's clients, batched;
 //! - [`forwarding`]: what this node hands to the leader;
 //! - [`gate`]: which reads are answered from the state, on any thread;
-//! - [`membership`], [`changing`], [`leader_transfer`]: the members of the site, and which is to lead it;
+//! - [`membership`], [`changing`], [`leader_transfer`]: the members of the site, and which is to
+//!   lead it;
 //! - [`heard`], [`lives`]: which members respond, and which life of a node a message is of;
 //! - [`log_clock`], [`moments`]: log time, and the moments that people name;
 //! - [`snapshots`]: for a log that is long and for nodes that lag;
 //! - [`recovery`]: what a replica does with its disk before it starts.
 //!
-//! The replica names no mode: it orders commands, and reads what they do to the state, whatever they
-//! are. `cargo xtask verify` proves that nothing here names a mode or the site above.
+//! The replica names no mode: it orders commands, and reads what they do to the state, whatever
+//! they are. `cargo xtask verify` proves that nothing here names a mode or the site above.
 //!
 //! Left out on purpose: what one of these asks of another, and what leaves the node, is composed in
 //! [`crate::site`].
@@ -162,7 +163,8 @@ impl<R: LogReader> Replica<R> {
         self.applied >= self.raft.committed_index() || options.planted.is(Bug::LeaseBehindCommit)
     }
 
-    /// A node below its reserve of room still takes entries: it is stuck only where none of them arrives.
+    /// A node below its reserve of room still takes entries: it is stuck only where none of them
+    /// arrives.
     pub(crate) fn count_stuck_ticks(&mut self) {
         let lacks = self.disk_full.is_some() && self.applied < self.raft.committed_index();
         let is_stuck = lacks && self.stuck_at == self.applied;

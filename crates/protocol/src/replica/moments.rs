@@ -1,9 +1,10 @@
 //! Moments that people name, by wall clocks, and the log's, by log time.
 //!
-//! An absolute expiry comes in as a moment by the wall clock. The leader turns it into log time when it
-//! proposes the write, by the difference of the two clocks then; so what is left of it counts as
-//! elapsed time from there on, like any other expiry, and a clock that jumps later changes nothing.
-//! A query for it returns the moment by the wall clock again, and how much is left.
+//! An absolute expiry comes in as a moment by the wall clock. The leader turns it into log time
+//! when it proposes the write, by the difference of the two clocks then; so what is left of it
+//! counts as elapsed time from there on, like any other expiry, and a clock that jumps later
+//! changes nothing. A query for it returns the moment by the wall clock again, and how much is
+//! left.
 
 use model::{Answer, Command, Expiring, Expiry, Step, Write};
 

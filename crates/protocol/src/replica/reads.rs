@@ -9,9 +9,9 @@
 //! node for an election timeout after the heartbeats it was made of were sent. Keyspaces with lease
 //! reads may read by it, less [`LEASE_MARGIN`] for clocks that run at different rates; others never
 //! do. A lease proves leadership, not how far the leader's own state is: entries are committed by
-//! the followers' acknowledgements while the leader's disk still writes them, the leader applies only
-//! what its own disk has, and a follower that is ahead may have answered already. So a read by lease
-//! waits, as any other, until the commit index of its arrival is applied here.
+//! the followers' acknowledgements while the leader's disk still writes them, the leader applies
+//! only what its own disk has, and a follower that is ahead may have answered already. So a read by
+//! lease waits, as any other, until the commit index of its arrival is applied here.
 //!
 //! A read that meets a key which is *due* (its time has come by the leader's clock, and no entry
 //! has removed it yet) waits for the entry that does: once the key was gone for one read it must be
@@ -20,9 +20,10 @@
 //! that tick by itself; a follower receives the time together with the read index, so it is never
 //! too early.
 //!
-//! A request that goes to another site takes a read index of this site beside it ([`Reads::want_index`]):
-//! all that leave until the next round begins share that round's index, with reads of this site's own if
-//! there are any, so that it costs a message for each of its round trips and not for each request.
+//! A request that goes to another site takes a read index of this site beside it
+//! ([`Reads::want_index`]): all that leave until the next round begins share that round's index,
+//! with reads of this site's own if there are any, so that it costs a message for each of its round
+//! trips and not for each request.
 //!
 //! Two more things keep a lease true. A node that has just started grants no vote for an election
 //! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun

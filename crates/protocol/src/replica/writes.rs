@@ -181,8 +181,8 @@ impl Writes {
     }
 
     /// An entry was applied. If it is one of ours its writes are settled by `answers`, one a
-    /// command; those that ours of other terms carry at this index wait again. A write of a client of
-    /// this node whose slot was not here any more is given to `moved`, to go where the slot is.
+    /// command; those that ours of other terms carry at this index wait again. A write of a client
+    /// of this node whose slot was not here any more is given to `moved`, to go where the slot is.
     pub(crate) fn applied(
         &mut self,
         index: u64,

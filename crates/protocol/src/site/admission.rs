@@ -69,8 +69,8 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Whether the site has committed what this node's disk has had no room for since an election timeout: the
-    /// others have.
+    /// Whether the site has committed what this node's disk has had no room for since an election
+    /// timeout: the others have.
     pub(super) fn is_behind_by_full_disk(&self) -> bool {
         self.replica.stuck_ticks >= self.options.ticks.election
     }

@@ -1,8 +1,9 @@
 //! Slots go to where they belong.
 //!
-//! A slot belongs to its preferred owner ([`crate::global::preferred_owners`]) unless an operator has moved it. A site that is to
-//! leave hands all of its slots over, to where they would be without it; what it does then is the next
-//! job ([`super::leaving`]). This job begins handovers, and [`crate::global::handover`] carries them out.
+//! A slot belongs to its preferred owner ([`crate::global::preferred_owners`]) unless an operator
+//! has moved it. A site that is to leave hands all of its slots over, to where they would be
+//! without it; what it does then is the next job ([`super::leaving`]). This job begins handovers,
+//! and [`crate::global::handover`] carries them out.
 
 use super::machine::Machine;
 use super::machine::global::tokens::Token;
@@ -17,7 +18,8 @@ const OWN_MOVES_MAX: usize = 4;
 /// What is known of the slots' balance.
 #[derive(Debug, Default)]
 pub(super) struct Balancing {
-    /// The version of the registry by which nothing is to be handed over; `None`: tokens have changed since.
+    /// The version of the registry by which nothing is to be handed over; `None`: tokens have
+    /// changed since.
     balanced: Option<Ballot>,
 }
 
@@ -29,8 +31,9 @@ impl Balancing {
 }
 
 impl<S: State> Job<S> for Balancing {
-    /// Begins to hand over what does not belong here. A preferred owner that cannot be reached is waited for; a site
-    /// that leaves waits for none, and hands its slots to where they would be without such sites.
+    /// Begins to hand over what does not belong here. A preferred owner that cannot be reached is
+    /// waited for; a site that leaves waits for none, and hands its slots to where they would be
+    /// without such sites.
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let (machine, mut effects) = (view.machine, Vec::new());
         let Some(member) = machine.membership() else { return effects };

@@ -1,15 +1,18 @@
 //! Causal keys at a node: the parts of [`crate::causal`] put to work.
 //!
-//! - The site's leader runs the jobs of causal keys, which are in the table of [`crate::site::jobs`].
-//! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
-//!   carried is sent again there, as any message that was lost.
-//! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
-//!   ([`crate::causal::admission`]). A request without a token is a session of its own.
+//! - The site's leader runs the jobs of causal keys, which are in the table of
+//!   [`crate::site::jobs`].
+//! - A message for a leader that reaches another node is answered with the leader, if that is
+//!   known; what it carried is sent again there, as any message that was lost.
+//! - A request of a causal keyspace is served here or waits here, whatever the site: by the token
+//!   of its session ([`crate::causal::admission`]). A request without a token is a session of its
+//!   own.
 //!
-//! A read of a session that has a token is answered from this node's state: that the state has what the token
-//! names is all that it needs. The first read of a session takes a read index of its site, so that a client that
-//! comes to another node finds what it was answered before. A write that was admitted at one node is carried out
-//! through the log, where all that the node has applied comes before it.
+//! A read of a session that has a token is answered from this node's state: that the state has what
+//! the token names is all that it needs. The first read of a session takes a read index of its
+//! site, so that a client that comes to another node finds what it was answered before. A write
+//! that was admitted at one node is carried out through the log, where all that the node has
+//! applied comes before it.
 //!
 //! | file | what is in it |
 //! | --- | --- |
@@ -115,7 +118,8 @@ impl Causal {
     }
 }
 
-/// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has the order.
+/// The region of a site; `None`: it has no causal keyspace. `standby_has`: how far the standby has
+/// the order.
 fn region_of<S: State>(
     machine: &Machine<S>,
     standby_has: Position,
@@ -239,7 +243,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         .find(|one| u32::from(one.id.0) == question.region)?
                         .rebuilt
                 });
-                // Of another region's site its own root is asked, too; of its lost order all answer.
+                // Of another region's site its own root is asked, too; of its lost order all
+                // answer.
                 let is_lost = match question.region {
                     0 => has_left && orders,
                     _ => rebuilt.is_some_and(|rebuilt| rebuilt.lacks(Position(question.seen))),

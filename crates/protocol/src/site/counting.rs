@@ -1,15 +1,17 @@
 //! Accesses of the keys that this site owns, counted at its leader.
 //!
-//! Each second every node takes what its threads have noted ([`crate::global::accesses`]). The leader counts it in
-//! profiles, together with what the other nodes have sent it since: at which sites a name was in a second is known of
-//! all of them together only. A new leader begins with nothing counted: profiles are volatile, and wrong without harm.
+//! Each second every node takes what its threads have noted ([`crate::global::accesses`]). The
+//! leader counts it in profiles, together with what the other nodes have sent it since: at which
+//! sites a name was in a second is known of all of them together only. A new leader begins with
+//! nothing counted: profiles are volatile, and wrong without harm.
 //!
-//! By the number of accesses, a client weighs what it asks, whatever names it has: its names decide only what moves
-//! when it does. Where clients weigh alike ([`crate::Options::equal_clients`]), a client is a user, as names can
-//! be made up: all of one user's are one vote.
+//! By the number of accesses, a client weighs what it asks, whatever names it has: its names decide
+//! only what moves when it does. Where clients weigh alike ([`crate::Options::equal_clients`]), a
+//! client is a user, as names can be made up: all of one user's are one vote.
 //!
-//! A group that leaves the site for the third time within 80 s counts by site there until that time is over: it
-//! follows a name that is at several sites in turn, and each time its profile began anew.
+//! A group that leaves the site for the third time within 80 s counts by site there until that time
+//! is over: it follows a name that is at several sites in turn, and each time its profile began
+//! anew.
 
 use super::Site;
 use crate::global::accesses::{Access, Accesses, Caller, Entry, accessed, merged};
@@ -50,14 +52,16 @@ pub(super) struct Counting {
     left: BTreeMap<GroupKey, (Duration, u32)>,
     /// Accesses that were noted and not counted.
     dropped: u64,
-    /// Of what is counted: the sum of what each access stands for, and of the squares of that. Both fade as counts do.
+    /// Of what is counted: the sum of what each access stands for, and of the squares of that. Both
+    /// fade as counts do.
     sampled: (f32, f32),
     /// Whether each client of a group counts as much as any other.
     has_votes: bool,
 }
 
 impl Counting {
-    /// Nothing is counted. `groups`: the number of profiles to keep. `has_votes`: each client counts alike.
+    /// Nothing is counted. `groups`: the number of profiles to keep. `has_votes`: each client
+    /// counts alike.
     pub(super) fn new(seed: u64, groups: usize, has_votes: bool) -> Counting {
         Counting {
             sampler: Sampler::new(seed),
@@ -132,7 +136,8 @@ impl Counting {
         self.sampled = (self.sampled.0 * fades, self.sampled.1 * fades);
     }
 
-    /// Of how many accesses one was counted, on average over what is counted. A vote is a client, and is whole.
+    /// Of how many accesses one was counted, on average over what is counted. A vote is a client,
+    /// and is whole.
     pub(super) fn one_of(&self) -> f32 {
         let (sum, squares) = self.sampled;
         if self.has_votes || sum < 1.0 { 1.0 } else { (squares / sum).max(1.0) }
@@ -168,8 +173,8 @@ impl Counting {
         users.rates
     }
 
-    /// The clients with a name that access a group, by their numbers here: where each was last, and how often it
-    /// does in a second. Empty where they are too many to be counted one by one.
+    /// The clients with a name that access a group, by their numbers here: where each was last, and
+    /// how often it does in a second. Empty where they are too many to be counted one by one.
     pub(super) fn clients(&mut self, now: Duration, group: GroupKey) -> Vec<(u32, SiteId, f32)> {
         let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
         let clients = profile.into_iter().flat_map(|profile| {
@@ -181,7 +186,8 @@ impl Counting {
         clients
     }
 
-    /// From which sites groups are accessed that may be lent by themselves; without those that only `but` accesses.
+    /// From which sites groups are accessed that may be lent by themselves; without those that only
+    /// `but` accesses.
     pub(super) fn lendable(
         &self,
         now: Duration,
@@ -267,7 +273,8 @@ fn tick(now: Duration) -> Tick {
     Tick::from_ms(now.as_millis() as u64)
 }
 
-/// Sites as profiles have them, numbered as they are seen first: after a recovery of the registry ids are high.
+/// Sites as profiles have them, numbered as they are seen first: after a recovery of the registry
+/// ids are high.
 #[derive(Clone, Debug, Default)]
 struct Sites {
     all: Vec<SiteId>,
@@ -439,8 +446,8 @@ mod tests {
         );
     }
 
-    /// From where a group is accessed after one access each second at home by a client, for a while, and then one
-    /// by another client elsewhere.
+    /// From where a group is accessed after one access each second at home by a client, for a
+    /// while, and then one by another client elsewhere.
     fn users_of(clients: [ClientName; 2], has_votes: bool) -> BTreeMap<SiteId, f32> {
         let group = GroupKey::new(7, 99 << 20);
         let mut counting = Counting::new(1, 16, has_votes);

@@ -1,10 +1,10 @@
 //! The jobs of a site's leader ([`crate::job`]): when they are polled, and how their effects are
 //! performed.
 //!
-//! A node that does not lead stops its jobs instead. An operator can pause a job at the leader: it begins
-//! nothing more until it is resumed, while answers to what it has asked are still taken in. The switch is
-//! volatile: whenever leadership changes all jobs go on. Every effect of every job goes through
-//! [`Site::perform`], every outcome through [`Site::job_answered`].
+//! A node that does not lead stops its jobs instead. An operator can pause a job at the leader: it
+//! begins nothing more until it is resumed, while answers to what it has asked are still taken in.
+//! The switch is volatile: whenever leadership changes all jobs go on. Every effect of every job
+//! goes through [`Site::perform`], every outcome through [`Site::job_answered`].
 
 use super::balancing::Balancing;
 use super::confirming::Confirming;
@@ -125,7 +125,8 @@ macro_rules! jobs {
     };
 }
 
-// When the job is polled, its name, its field, and how it begins. Of one moment they are polled in this order.
+// When the job is polled, its name, its field, and how it begins. Of one moment they are polled in
+// this order.
 jobs! { options;
     Input: Handover, handover: Handovers = Handovers::new(options.handover_bytes_per_s_max, options.planted);
     Input: Mirror, mirror: MirrorDriver = MirrorDriver::new(options.handover_bytes_per_s_max);

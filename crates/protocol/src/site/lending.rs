@@ -1,13 +1,16 @@
-//! The job that brings loans of groups to their borrowers, and what borrowers write back to the owners.
+//! The job that brings loans of groups to their borrowers, and what borrowers write back to the
+//! owners.
 //!
-//! Everything that it does is a question that may be asked again. At the owner of slots it offers groups with a
-//! row to their borrowers until these have answered; at a borrower it reports the parts that the owners do not
-//! have yet: with writes since the last report, frozen ones, and those whose row the owner has to confirm. What
-//! comes back is a command of this site. At most [`limits::LOANS_INFLIGHT_MAX`] commands are on their way to a
-//! site, each for up to [`limits::LOANS_PER_COMMAND_MAX`] groups.
+//! Everything that it does is a question that may be asked again. At the owner of slots it offers
+//! groups with a row to their borrowers until these have answered; at a borrower it reports the
+//! parts that the owners do not have yet: with writes since the last report, frozen ones, and those
+//! whose row the owner has to confirm. What comes back is a command of this site. At most
+//! [`limits::LOANS_INFLIGHT_MAX`] commands are on their way to a site, each for up to
+//! [`limits::LOANS_PER_COMMAND_MAX`] groups.
 //!
-//! Groups of a keyspace that is not adaptive any more go home, so do those that this site may not have by the rules of
-//! their keyspace or their home's failure domain ([`crate::global::borrowers`]), and everything of a site that leaves.
+//! Groups of a keyspace that is not adaptive any more go home, so do those that this site may not
+//! have by the rules of their keyspace or their home's failure domain
+//! ([`crate::global::borrowers`]), and everything of a site that leaves.
 //!
 //! Left out: which group is lent to whom is not decided here, but by [`super::placing`].
 
@@ -180,9 +183,10 @@ impl Loans {
 }
 
 impl Loans {
-    /// What goes home whatever its users do: everything at a site that leaves; elsewhere groups of keyspaces that are
-    /// not adaptive any more, and those that this site may not have, to owners that have sent something lately. A group
-    /// on its way to one that does not answer would be served nowhere.
+    /// What goes home whatever its users do: everything at a site that leaves; elsewhere groups of
+    /// keyspaces that are not adaptive any more, and those that this site may not have, to owners
+    /// that have sent something lately. A group on its way to one that does not answer would be
+    /// served nowhere.
     fn give_back<S: State>(&mut self, view: &View<'_, S>, leaves: bool) -> Vec<Effect> {
         let machine = view.machine;
         let Some(member) = machine.membership() else { return Vec::new() };
@@ -318,7 +322,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether the rules of placement let this site have a group that it has borrowed, by this replica's state.
+    /// Whether the rules of placement let this site have a group that it has borrowed, by this
+    /// replica's state.
     pub fn may_have(&self, group: &Group) -> bool {
         let machine = &self.machine;
         let (Some(member), Some(part)) = (machine.membership(), machine.part(group)) else {
@@ -329,7 +334,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         !spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own))
     }
 
-    /// How often this node has seen a row or a part come, go or change hands. It begins with 0 at each start.
+    /// How often this node has seen a row or a part come, go or change hands. It begins with 0 at
+    /// each start.
     pub fn loan_changes(&self) -> u64 {
         self.jobs.lend.changes
     }

@@ -189,7 +189,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         answer.filter(|_| !self.options.planted.is(Bug::MapsUncompared))
     }
 
-    /// A planted bug: a site gets only those slots of an operator's order that are its own by this node's map.
+    /// A planted bug: a site gets only those slots of an operator's order that are its own by this
+    /// node's map.
     pub(super) fn narrow_order(&self, site: SiteId, command: &mut Command) {
         if let Command::Global(GlobalCommand::Source {
             step: SourceStep::Order { slots, .. }, ..
@@ -202,7 +203,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- what is shown ---------------------------------------------------------------------------
+    // ---- what is shown
+    // ---------------------------------------------------------------------------
 
     /// Where slots are and which sites answer.
     pub fn map_view(&self) -> MapView {

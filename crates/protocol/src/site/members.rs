@@ -19,8 +19,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.hand_over();
     }
 
-    /// The tick that it is now, and the one by which it is known that a member is lost, `times` over; before a request's
-    /// deadline, so that its sender receives the reason.
+    /// The tick that it is now, and the one by which it is known that a member is lost, `times`
+    /// over; before a request's deadline, so that its sender receives the reason.
     pub(super) fn patience(&self, times: u64, deadline: Duration) -> (u64, u64) {
         let ticks = self.replica.heard.ticks();
         let left = deadline.saturating_sub(self.now.monotonic);

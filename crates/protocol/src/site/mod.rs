@@ -1,25 +1,29 @@
 //! A site at one node: the state, and all that decides about it.
 //!
 //! [`Site`] is the core that `server` runs on a thread with clocks, sockets and disks, and the lab
-//! in virtual time. It holds the state with its machine, the [`replica`](crate::replica) and its snapshots, the node's part in
-//! the deployment, the volatile halves of [`crate::global`] and [`crate::causal`], the leader's jobs and the sessions of requests.
-//! Here they are composed:
+//! in virtual time. It holds the state with its machine, the [`replica`](crate::replica) and its
+//! snapshots, the node's part in the deployment, the volatile halves of [`crate::global`] and
+//! [`crate::causal`], the leader's jobs and the sessions of requests. Here they are composed:
 //!
-//! - `requests`, `peers`, `inter_site`: what comes in from clients, nodes and other sites; `reads`, `members`,
-//!   `answers`, `advance`: what follows from it; `admission`: what the core sees when it decides where a request goes
-//!   ([`crate::admission`]);
+//! - `requests`, `peers`, `inter_site`: what comes in from clients, nodes and other sites; `reads`,
+//!   `members`, `answers`, `advance`: what follows from it; `admission`: what the core sees when it
+//!   decides where a request goes ([`crate::admission`]);
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
-//! - `deployment`, `ring`, `failure_detector`, `registrars`, `versions`: this site's part in its deployment;
+//! - `deployment`, `ring`, `failure_detector`, `registrars`, `versions`: this site's part in its
+//!   deployment;
 //! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
-//! - `causal`, `interest`, `region`, `sessions`: the order of causal keys, and the requests of their sessions;
-//! - `counting`, `placing`: which sites access the keys that are here, and where slots would be better;
-//! - `jobs`: what the leader runs beside requests ([`crate::job`]): `balancing`, `confirming`, `leaving`, `lending`, `registering`,
-//!   `release`, `standby`, `stranded` are its jobs that see more of the site than one mode;
+//! - `causal`, `interest`, `region`, `sessions`: the order of causal keys, and the requests of
+//!   their sessions;
+//! - `counting`, `placing`: which sites access the keys that are here, and where slots would be
+//!   better;
+//! - `jobs`: what the leader runs beside requests ([`crate::job`]): `balancing`, `confirming`,
+//!   `leaving`, `lending`, `registering`, `release`, `standby`, `stranded` are its jobs that see
+//!   more of the site than one mode;
 //! - [`status`](Status): what can be seen of it.
 //!
-//! Still here, though they are no composition: the machine, which has the tables of the modes, and the
-//! files of the deployment and of global keys, which act on all of the site at once.
+//! Still here, though they are no composition: the machine, which has the tables of the modes, and
+//! the files of the deployment and of global keys, which act on all of the site at once.
 //!
 //! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next
 //! entry. A client's answer is given when its entry is applied, and an entry is applied when a
@@ -179,8 +183,8 @@ pub enum Output<V> {
         own: SiteId,
         /// The registry, with the addresses of all sites.
         registry: Arc<Registry>,
-        /// Whether it belongs to it no more. A site that joined beyond the end of a term is not listed
-        /// until it has handed that in, and has not left.
+        /// Whether it belongs to it no more. A site that joined beyond the end of a term is not
+        /// listed until it has handed that in, and has not left.
         has_left: bool,
     },
     /// The site holds these slots, at these epochs, from here on (or did when it was last asked).

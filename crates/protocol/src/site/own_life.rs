@@ -50,8 +50,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Fails if the members list a later life of this node than the one that was a member so far. A new
-    /// life has not been one before: it may read of earlier lives in the entries that it catches up on.
+    /// Fails if the members list a later life of this node than the one that was a member so far. A
+    /// new life has not been one before: it may read of earlier lives in the entries that it
+    /// catches up on.
     pub(super) fn check_own_life(&mut self) -> Result<(), String> {
         let node = self.options.node;
         let Some(listed) = find(&self.replica.members, node) else { return Ok(()) };

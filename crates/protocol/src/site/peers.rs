@@ -100,8 +100,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
         let deadline = self.now.monotonic + deadline;
-        // A witness has no keyspaces, and so not the site of a write. A node that has no state yet has none
-        // either, and did not look at the token of a session.
+        // A witness has no keyspaces, and so not the site of a write. A node that has no state yet
+        // has none either, and did not look at the token of a session.
         let is_write = matches!(request.body, Body::Write(_));
         match is_witness && is_write || self.is_of_session(origin, &request.body) {
             true => self.take_any(origin, request.body, deadline),

@@ -1,5 +1,5 @@
-//! What can be seen of a region's order from outside, at one of its nodes: for simulations, which judge by
-//! it what clients were answered.
+//! What can be seen of a region's order from outside, at one of its nodes: for simulations, which
+//! judge by it what clients were answered.
 
 use super::Site;
 use model::{CausalWrite, HeldSize, Position, RegionId, Revision, SiteId};
@@ -62,7 +62,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.machine.ordered(after, usize::MAX).unwrap_or_default()
     }
 
-    /// This site's own causal writes after a revision, with and without a place, of what it still has.
+    /// This site's own causal writes after a revision, with and without a place, of what it still
+    /// has.
     pub fn region_own(&self, after: Revision) -> Vec<CausalWrite> {
         if self.machine.causal().last_revision() <= after {
             return Vec::new();

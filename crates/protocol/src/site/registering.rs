@@ -1,11 +1,11 @@
-//! Slots that are not at their preferred owner: their owner registers them, so that a lookup on the ring finds
-//! them.
+//! Slots that are not at their preferred owner: their owner registers them, so that a lookup on the
+//! ring finds them.
 //!
-//! A lookup ends at the ring's successor of a slot ([`PreferredOwners::registrar`]), which redirects to the
-//! slot's preferred owner, unless another owner is registered. The owner of a slot that an operator has
-//! moved registers it there, when that changes and now and then: a message may be lost, and the
-//! registrar of a slot changes with the registry. A slot that is not registered yet is found by
-//! asking one site after the other.
+//! A lookup ends at the ring's successor of a slot ([`PreferredOwners::registrar`]), which
+//! redirects to the slot's preferred owner, unless another owner is registered. The owner of a slot
+//! that an operator has moved registers it there, when that changes and now and then: a message may
+//! be lost, and the registrar of a slot changes with the registry. A slot that is not registered
+//! yet is found by asking one site after the other.
 //!
 //! [`PreferredOwners::registrar`]: crate::global::preferred_owners::PreferredOwners::registrar
 

@@ -1,9 +1,9 @@
 //! Changes of the registry, as this site's leader makes them, and what is seen of its registrars.
 //!
 //! Any site can be asked for a change; the leader of the asked one makes it
-//! ([`crate::deployment::registry::Driver`]). A step of another registrar is a request to its site, one of
-//! this site's own a command, and an outcome is returned when this site's copy has it. By itself a
-//! leader
+//! ([`crate::deployment::registry::Driver`]). A step of another registrar is a request to its site,
+//! one of this site's own a command, and an outcome is returned when this site's copy has it. By
+//! itself a leader
 //! - offers its site as a registrar where one is missing;
 //! - hands in what its site has kept of another term;
 //! - finishes what its site has accepted and no site makes known: its proposer may be gone;
@@ -414,8 +414,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Repeats a recovery that blocks all changes, without excluding a site: all must answer, so no change is
-    /// lost that was chosen in the last term.
+    /// Repeats a recovery that blocks all changes, without excluding a site: all must answer, so no
+    /// change is lost that was chosen in the last term.
     fn repeat_recovery(&mut self, own: SiteId, registry: &Arc<Registry>) {
         let now = self.now.monotonic;
         let changes = &mut self.deployment.changes;
@@ -451,7 +451,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- what people see and ask ---------------------------------------------------------------------
+    // ---- what people see and ask
+    // ---------------------------------------------------------------------
 
     pub(super) fn take_view(
         &mut self,
@@ -507,8 +508,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether the registry goes on without these sites already, by a recovery: the operator's command is
-    /// repeated if its outcome was lost.
+    /// Whether the registry goes on without these sites already, by a recovery: the operator's
+    /// command is repeated if its outcome was lost.
     fn is_recovered(&self, without: &[SiteId], view: &RegistryView) -> bool {
         let Some(registry) = self.machine.registry() else { return false };
         let set = registry.registrars.set;
@@ -556,7 +557,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let set = registry.registrars.set;
         let registrars = set.sites().iter();
         let listed = registry.sites.iter().map(|site| site.id);
-        // A value that was accepted here and is not known as chosen may list more that a recovery must ask.
+        // A value that was accepted here and is not known as chosen may list more that a recovery
+        // must ask.
         let accepted = self.machine.acceptor().map(|acceptor| acceptor.accepted());
         let wanted = accepted.map(|accepted| to_answer(accepted, registry, without));
         let unlisted = wanted.into_iter().flatten().filter(|site| registry.site(*site).is_none());
@@ -617,7 +619,8 @@ mod tests {
         let mut numbers = Numbers::new(ClientId(1));
         let deadline = Duration::from_secs(10);
         numbers.next(Duration::ZERO, deadline);
-        // The first one was given to the next leader, which made it and was lost; this one leads again.
+        // The first one was given to the next leader, which made it and was lost; this one leads
+        // again.
         let second = numbers.next(Duration::from_secs(1), deadline);
         assert_eq!((second.sequence, second.acknowledged_below), (2, 1));
         let later = deadline + limits::REQUEST_DEADLINE;

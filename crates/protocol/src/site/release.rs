@@ -1,11 +1,11 @@
 //! Copies that are void go.
 //!
-//! A site that has a copy which no stream feeds, or only the stream to a former backup, asks the slot's
-//! owner, if that is known, whether the copy may go. The owner answers for the slots that its backup has acknowledged, complete,
-//! with the tag and the position of those copies; the rules ([`crate::global::ownership`]) decide
-//! whether that is enough. A site that does not own a slot any more answers with the owner. Now and then any site
-//! is asked: a record of an owner ends nowhere if the site that it leads to has left. Nothing
-//! of this is kept: it is asked for again.
+//! A site that has a copy which no stream feeds, or only the stream to a former backup, asks the
+//! slot's owner, if that is known, whether the copy may go. The owner answers for the slots that
+//! its backup has acknowledged, complete, with the tag and the position of those copies; the rules
+//! ([`crate::global::ownership`]) decide whether that is enough. A site that does not own a slot
+//! any more answers with the owner. Now and then any site is asked: a record of an owner ends
+//! nowhere if the site that it leads to has left. Nothing of this is kept: it is asked for again.
 
 use super::Site;
 use super::machine::global::tokens::Token;
@@ -26,15 +26,16 @@ use wire::inter_site::{CopiesMessage, InterSite};
 const SLOTS_MAX: usize = 4_096;
 /// One time in so many any site is asked instead of the owner.
 const ANY_EVERY: usize = 4;
-/// The generation of an owner that has no backup, as an operator chose it or there is no other site: it
-/// does without copies.
+/// The generation of an owner that has no backup, as an operator chose it or there is no other
+/// site: it does without copies.
 const NO_BACKUP: u64 = u64::MAX - 1;
 
 const ASKED: u32 = 0;
 const SAFE: u32 = 1;
 const OWNED: u32 = 2;
 
-/// The slots to ask about next: those behind where the last share ended, and from the beginning again.
+/// The slots to ask about next: those behind where the last share ended, and from the beginning
+/// again.
 fn share(slots: &SlotSet, ended_at: Option<Slot>) -> Vec<Slot> {
     let is_before = |slot: &Slot| ended_at.is_some_and(|ended_at| *slot <= ended_at);
     let behind = slots.iter().filter(|slot| !is_before(slot));
@@ -46,8 +47,8 @@ fn share(slots: &SlotSet, ended_at: Option<Slot>) -> Vec<Slot> {
 pub(super) struct Release {
     /// The site to ask next about slots without a known owner.
     turn: usize,
-    /// The last slots that others were asked about: of those with a copy here, of those with parts that are
-    /// over, and of frozen ones.
+    /// The last slots that others were asked about: of those with a copy here, of those with parts
+    /// that are over, and of frozen ones.
     asked_to: Option<Slot>,
     parts_asked_to: Option<Slot>,
     frozen_asked_to: Option<Slot>,
@@ -70,7 +71,8 @@ impl<S: State> Job<S> for Release {
         let others: Vec<SiteId> = others.collect();
         self.turn = self.turn.wrapping_add(1);
         let turn = others.get(self.turn % others.len().max(1)).copied();
-        // The owner that is known may only know a next one that has left; another site may know one that is there.
+        // The owner that is known may only know a next one that has left; another site may know one
+        // that is there.
         let instead = self.turn.is_multiple_of(ANY_EVERY).then(|| {
             let any = self.turn / ANY_EVERY;
             others.get(any % others.len().max(1)).copied()
@@ -87,8 +89,8 @@ impl<S: State> Job<S> for Release {
                 by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
             }
         }
-        // What was borrowed is given up when the owner's mirror has it. Of a slot whose owner has left, any
-        // site may know the next one.
+        // What was borrowed is given up when the owner's mirror has it. Of a slot whose owner has
+        // left, any site may know the next one.
         let without_copy = retained.iter().filter(|slot| !spare.contains(*slot)).collect();
         let asked = share(&without_copy, self.parts_asked_to);
         self.parts_asked_to = asked.last().copied();
@@ -110,7 +112,8 @@ impl<S: State> Job<S> for Release {
             let slots = entry::encode_slots(&SlotEpochs::gather(slots));
             let message =
                 InterSite::Copies(CopiesMessage { slots, kind: ASKED, ..CopiesMessage::default() });
-            // Whether an owner can be reached decides what becomes of the copies of a site that leaves.
+            // Whether an owner can be reached decides what becomes of the copies of a site that
+            // leaves.
             Effect::Send { to, message, awaited: is_leaving && to != own }
         };
         by_owner.into_iter().map(ask).collect()
@@ -143,8 +146,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         Some((held, NO_BACKUP, u64::MAX))
     }
 
-    /// Whether an operator wants no backup for this site, or there is no other site that could be one,
-    /// or there is nothing to mirror. A site that could be one and is lost may come back.
+    /// Whether an operator wants no backup for this site, or there is no other site that could be
+    /// one, or there is nothing to mirror. A site that could be one and is lost may come back.
     fn does_without_backup(&self) -> bool {
         let Some(member) = self.machine.membership() else { return false };
         let registry = &member.registry;
@@ -173,7 +176,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     position,
                 }));
             }
-            // Who has left owns nothing any more, and its slots may be served again where they came from.
+            // Who has left owns nothing any more, and its slots may be served again where they came
+            // from.
             OWNED if member.registry.has_left(SiteId(message.owner)) => {}
             OWNED => {
                 let news =

@@ -64,7 +64,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.deployment.ring.changes
     }
 
-    /// Whether this node leads, and its pointers count: others have taken the site in since it leads.
+    /// Whether this node leads, and its pointers count: others have taken the site in since it
+    /// leads.
     pub fn is_on_ring(&self) -> bool {
         self.deployment.ring.driver.as_ref().is_some_and(Driver::is_confirmed)
     }
@@ -207,7 +208,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.deployment.hops =
                         (self.deployment.hops.0 + 1, self.deployment.hops.1 + u64::from(hops));
                     let Some(slot) = self.deployment.ring.wanted.remove(&id) else { continue };
-                    // This site registers the slot and has no other owner: the slot is at its preferred one.
+                    // This site registers the slot and has no other owner: the slot is at its
+                    // preferred one.
                     let site = if Some(site) == own {
                         self.global.preferred_owners.of(slot)
                     } else {

@@ -1,11 +1,12 @@
 //! The tokens of clients' sessions, beside the requests and answers that they belong to.
 //!
-//! Requests are kept in many places on their way: among the writes, the reads, what is forwarded, what is
-//! routed. None of them looks at a token, so it stands here from the request's arrival to its answer, under
-//! the origin of both. A request of no session has no place here, and costs nothing.
+//! Requests are kept in many places on their way: among the writes, the reads, what is forwarded,
+//! what is routed. None of them looks at a token, so it stands here from the request's arrival to
+//! its answer, under the origin of both. A request of no session has no place here, and costs
+//! nothing.
 //!
-//! Left out on purpose: what a token means. A mode finds that of a request by [`Sessions::asked`], and gives
-//! that of its answer by [`Sessions::answered`].
+//! Left out on purpose: what a token means. A mode finds that of a request by [`Sessions::asked`],
+//! and gives that of its answer by [`Sessions::answered`].
 //!
 //! There is no limit of its own: each place belongs to a request that waits, and those are limited.
 

@@ -1,5 +1,5 @@
-//! The job of a region's standby ([`crate::causal::standby`]): at the root, which has it in sync, and at the standby, which takes
-//! over.
+//! The job of a region's standby ([`crate::causal::standby`]): at the root, which has it in sync,
+//! and at the standby, which takes over.
 
 use super::causal::{CHANGE_HAS, CausalJob, Seen, Shown, region_in, sent};
 use crate::causal::standby::{Context, Standbys, Step};
@@ -43,7 +43,8 @@ impl CausalJob for Standbys {
         self.waits_for(view.now, &region_in(view)?).map(str::to_owned)
     }
 
-    /// Writes wait at the root while the standby is silent. A standby that is paused does not take over.
+    /// Writes wait at the root while the standby is silent. A standby that is paused does not take
+    /// over.
     fn is_awaited<S: State>(view: &View<'_, S>) -> bool {
         region_in(view).is_some_and(|region| region.orders())
     }
@@ -56,8 +57,8 @@ fn has_registrars<S: State>(view: &View<'_, S>, lost: &BTreeSet<SiteId>) -> bool
     2 * set.iter().filter(|site| !lost.contains(site)).count() > set.len()
 }
 
-/// The best standby of this site beside the present one: the site that answers soonest, of those in other failure domains
-/// if there are any.
+/// The best standby of this site beside the present one: the site that answers soonest, of those in
+/// other failure domains if there are any.
 fn nearest<S: State>(view: &View<'_, S>, present: Option<SiteId>) -> Option<SiteId> {
     let (member, region) = (view.machine.membership()?, view.machine.region()?);
     if member.registry.staying_of(region).count() < SITES_MIN {

@@ -40,8 +40,8 @@ pub struct Status {
     pub snapshot_index: u64,
     /// The first entry its log still holds.
     pub first_index: u64,
-    /// The members and what they are. A leader shows a new voter as a learner until a majority of the voters
-    /// counts it, too.
+    /// The members and what they are. A leader shows a new voter as a learner until a majority of
+    /// the voters counts it, too.
     pub members: peer::Members,
     /// For a leader: how far each other member holds the log, and whether it has answered lately.
     pub progress: Vec<(NodeId, u64, bool)>,
@@ -55,7 +55,8 @@ pub struct Status {
     pub forwarded: usize,
     /// Requests that wait for other sites, or for slots on their way.
     pub routed: usize,
-    /// Of those that ended: how many went to their slot's owner at once, and how many were redirected.
+    /// Of those that ended: how many went to their slot's owner at once, and how many were
+    /// redirected.
     pub routed_direct: (u64, u64),
     /// Requests with the token of a session that are not answered.
     pub sessions: usize,
@@ -67,7 +68,8 @@ pub struct Status {
     pub ring_pointers: usize,
     /// This site's place in its deployment, with the sites and keyspaces of it.
     pub deployment: Option<machine::deployment::DeploymentMember>,
-    /// Which sites are known to have each failover that was decided, by the version that decided it.
+    /// Which sites are known to have each failover that was decided, by the version that decided
+    /// it.
     pub failovers_known: Vec<(Ballot, Vec<SiteId>)>,
     /// How many slots each site owns, by this node's map, and whether the sites answer.
     pub shares: Vec<Share>,

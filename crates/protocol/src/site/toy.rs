@@ -1,9 +1,9 @@
-//! A toy mode, as a test of the house: a counter with a table, a command, what readers see, a token, and a
-//! job.
+//! A toy mode, as a test of the house: a counter with a table, a command, what readers see, a
+//! token, and a job.
 //!
-//! It is added the way that CONTRIBUTING lists, and nothing outside of the modes had to change for it. Its
-//! command borrows a variant of the global family, as [`Command`] is closed. A read in a session waits until
-//! the counter is where the session has seen it.
+//! It is added the way that CONTRIBUTING lists, and nothing outside of the modes had to change for
+//! it. Its command borrows a variant of the global family, as [`Command`] is closed. A read in a
+//! session waits until the counter is where the session has seen it.
 
 use super::Origin;
 use super::sessions::Sessions;

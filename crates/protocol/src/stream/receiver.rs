@@ -1,8 +1,8 @@
 //! The numbers of a stream's chunks at its destination.
 //!
-//! The destination takes the chunk of the number that it has counted up to, once. A leader of the source that
-//! asks what has come sends the rest, and from then on chunks are numbered anew: so none of an earlier leader,
-//! which may have cut its chunks elsewhere, is taken among them.
+//! The destination takes the chunk of the number that it has counted up to, once. A leader of the
+//! source that asks what has come sends the rest, and from then on chunks are numbered anew: so
+//! none of an earlier leader, which may have cut its chunks elsewhere, is taken among them.
 
 /// How far the numbers jump: more than one leader sends.
 const ANEW: u64 = 1 << 32;

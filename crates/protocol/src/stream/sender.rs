@@ -1,7 +1,7 @@
 //! The sending side of a stream.
 //!
-//! Volatile: a sender that is lost begins anew with the question what the destination has. Pure: time
-//! comes in as a number.
+//! Volatile: a sender that is lost begins anew with the question what the destination has. Pure:
+//! time comes in as a number.
 
 use crate::job::Effect;
 use model::{Command, SiteId, limits};
@@ -72,7 +72,8 @@ pub(crate) enum Event {
     Nothing,
 }
 
-/// One stream, at its source. `M` is what its user remembers of each chunk until that is acknowledged.
+/// One stream, at its source. `M` is what its user remembers of each chunk until that is
+/// acknowledged.
 #[derive(Debug)]
 pub(crate) struct Sender<M> {
     stage: Stage,
@@ -200,8 +201,8 @@ impl<M> Sender<M> {
         self.stage = Stage::Ask;
     }
 
-    /// The destination has answered that it has so many chunks. Also returns the mark of a chunk that is
-    /// taken in.
+    /// The destination has answered that it has so many chunks. Also returns the mark of a chunk
+    /// that is taken in.
     pub(crate) fn acknowledged(
         &mut self,
         id: u64,
@@ -229,16 +230,16 @@ impl<M> Sender<M> {
         (event, is_taken.then_some(mark))
     }
 
-    /// A request has failed: what the destination has is unknown. Whether it was one that comes behind all
-    /// chunks.
+    /// A request has failed: what the destination has is unknown. Whether it was one that comes
+    /// behind all chunks.
     pub(crate) fn failed(&mut self, id: u64, now: Duration) -> bool {
         let is_other = matches!(self.requests.remove(&id), Some(Request::Other));
         self.restart(now + TIMEOUT);
         is_other
     }
 
-    /// Sends what there is, as far as the window and the throttle let it (`bytes_per_s_max`; 0: as much as
-    /// goes). Returns whether there is nothing more to send now.
+    /// Sends what there is, as far as the window and the throttle let it (`bytes_per_s_max`; 0: as
+    /// much as goes). Returns whether there is nothing more to send now.
     ///
     /// # Errors
     /// Those of `next`, which makes the chunk of a number.
@@ -445,7 +446,8 @@ mod tests {
         assert!(world.has_all(), "{:?}", world.taken);
     }
 
-    /// Another leader of the source has asked the destination, which numbers chunks anew since then.
+    /// Another leader of the source has asked the destination, which numbers chunks anew since
+    /// then.
     #[test]
     fn a_sender_that_another_one_has_followed_asks_again() {
         let mut world = World::new(10);

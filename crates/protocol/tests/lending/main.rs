@@ -1,12 +1,14 @@
 //! Every order of steps, crashes and returns, over the real rules for a slot with lent groups.
 //!
-//! Three sites: writes to the groups, moves of the slot, failovers with any set of fenced sites, loans,
-//! groups given back, changes of backups, sites that leave; one group, or two. In every state: at most
-//! one site serves a group, apart from stale owners that a failover names; what was acknowledged is
-//! where it is served or named as lost; when all sites come together one of them serves, with all of
-//! it; and when any one is lost, the others have every write that two sites had.
+//! Three sites: writes to the groups, moves of the slot, failovers with any set of fenced sites,
+//! loans, groups given back, changes of backups, sites that leave; one group, or two. In every
+//! state: at most one site serves a group, apart from stale owners that a failover names; what was
+//! acknowledged is where it is served or named as lost; when all sites come together one of them
+//! serves, with all of it; and when any one is lost, the others have every write that two sites
+//! had.
 //!
-//! Not modelled: several messages of one stream, nodes of one site that lag, recoveries of the registry.
+//! Not modelled: several messages of one stream, nodes of one site that lag, recoveries of the
+//! registry.
 //!
 //! Searches that take long are `#[ignore]`d; run them by
 //! `cargo test -p protocol --features trial --release --test lending -- --ignored --nocapture`.
@@ -56,8 +58,8 @@ fn finds(bug: Bug, bounds: Bounds) {
     assert!(report.fault.is_some(), "{bug:?} is not found: {report:?}");
 }
 
-/// These steps end in a fault with the bug, and do not without it: the last one is not offered, or does
-/// no harm.
+/// These steps end in a fault with the bug, and do not without it: the last one is not offered, or
+/// does no harm.
 fn shows(bug: Bug, bounds: Bounds, steps: &[&str]) {
     let (last, before) = steps.split_last().expect("there are steps");
     let end = |planted: Planted| {
@@ -91,7 +93,8 @@ fn forms_leave_nothing_out(bounds: Bounds) {
     assert!(all == forms && fewer < states, "{} and {} forms", all.len(), forms.len());
 }
 
-// ---- what holds ------------------------------------------------------------------------------------
+// ---- what holds
+// ------------------------------------------------------------------------------------
 
 #[test]
 fn loans_and_moves() {
@@ -172,7 +175,8 @@ fn a_loan_a_failover_and_a_change_of_backups() {
     holds(Bounds { backups: 1, ..bounds([1, 0, 1, 1, 1]) });
 }
 
-// ---- planted bugs ----------------------------------------------------------------------------------
+// ---- planted bugs
+// ----------------------------------------------------------------------------------
 
 #[test]
 fn bugs_of_rows_and_numbers_are_found() {
@@ -180,8 +184,8 @@ fn bugs_of_rows_and_numbers_are_found() {
     finds(Bug::LentUnderOldEpoch, bounds([0, 1, 1, 1, 0]));
     let steps = ["backup a=c", "learn a", "sync a>c", "lend a>b", "freeze a>b", "suspend a+b"];
     let taken = ["learn c", "inventory c", "decide", "learn c", "lend c>b"];
-    // b has refused the later loan when the slot arrives with a row of the earlier one. The later loan's offer
-    // comes again.
+    // b has refused the later loan when the slot arrives with a row of the earlier one. The later
+    // loan's offer comes again.
     let late = ["refuse loan b", "clear c", "install b", "learn b", "install loan b"];
     let bounds = Bounds { backups: 1, ..bounds([0, 1, 1, 2, 0]) };
     shows(Bug::NumberLowered, bounds, &[&steps[..], &taken, &late].concat());

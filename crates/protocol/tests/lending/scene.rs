@@ -2,7 +2,8 @@
 //!
 //! The rules are the real ones (`protocol::global::ownership`). Writes go to the groups only: a bit
 //! each. A site's copy of the registry is the count of decided failovers that it has, the open
-//! failover, the backups and the sites that left; the version of a decision is its place among them.
+//! failover, the backups and the sites that left; the version of a decision is its place among
+//! them.
 
 use model::{Ballot, Epoch, OpenFailover, SiteId, SlotCopy, Tag};
 use protocol::global::ownership::lending::{Borrowed, Claim, Lent, Offer, Part, Row};
@@ -139,7 +140,8 @@ pub(crate) struct Decision {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Global {
     pub(crate) open: Option<Open>,
-    /// The count of decided failovers, and of each: the failed site, all fenced sites, what it takes.
+    /// The count of decided failovers, and of each: the failed site, all fenced sites, what it
+    /// takes.
     pub(crate) decided: u8,
     pub(crate) failed: [u8; FAILOVERS_MAX],
     pub(crate) masks: [u8; FAILOVERS_MAX],
@@ -437,8 +439,8 @@ impl Rules {
         global.mirrored &= !global.lost;
     }
 
-    /// What the taker goes on from: the writes of its records, or of a borrower that these name or have
-    /// not seen. Stated apart from the rule that is checked.
+    /// What the taker goes on from: the writes of its records, or of a borrower that these name or
+    /// have not seen. Stated apart from the rule that is checked.
     fn had(x: &Scene, group: usize, slot: &Slot, copied: Ballot, claim: Option<Claim>) -> u8 {
         match Self::borrower(group, slot, copied, claim) {
             Some((at, true)) => x.sites[at].writes,
@@ -465,7 +467,8 @@ impl Rules {
         }
     }
 
-    /// The records of the slot's owner, and the borrower by them. A taker may have to learn of that yet.
+    /// The records of the slot's owner, and the borrower by them. A taker may have to learn of that
+    /// yet.
     fn served(x: &Scene, group: usize) -> Option<(Slot, Option<usize>)> {
         let own = x.sites.iter().filter(|site| site.holding.token.is_own());
         let owner = own.max_by_key(|site| site.holding.token.epoch());

@@ -1,7 +1,7 @@
 //! Every step that can come next.
 //!
-//! Being away is taking no step. Offers and installs are kept for ever and come at any time, late or
-//! again; every other message brings a fact that stays true.
+//! Being away is taking no step. Offers and installs are kept for ever and come at any time, late
+//! or again; every other message brings a fact that stays true.
 
 use super::scene::{
     ALL, GROUPS, INSTALLS_MAX, Install, OFFERS_MAX, Rules, SITES, Scene, Sent, Site, has, id,

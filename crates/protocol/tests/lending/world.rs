@@ -1,7 +1,7 @@
 //! States as they are kept: numbers of sites, of messages and of what no site has.
 //!
-//! States that come to the same are brought into one form: what is cleared here can no longer matter,
-//! whatever comes next. That is checked, too (`forms_leave_no_state_out`).
+//! States that come to the same are brought into one form: what is cleared here can no longer
+//! matter, whatever comes next. That is checked, too (`forms_leave_no_state_out`).
 
 use super::scene::{FAILOVERS_MAX, Global, INSTALLS_MAX, Install, OFFERS_MAX, Rules, SITES, Scene};
 use super::scene::{Sent, Site, has, place};

@@ -82,8 +82,8 @@ impl World {
         }
     }
 
-    /// After a recovery the taker of a failover may lack what the decision names: it serves nothing, and is
-    /// promoted itself.
+    /// After a recovery the taker of a failover may lack what the decision names: it serves
+    /// nothing, and is promoted itself.
     fn promote_an_empty_taker(&self, scene: &mut Scene, up: &[usize]) {
         let is_empty = |at: &&usize| matches!(scene.sites[**at].holding.token, Token::Gone { to, .. } if place(to) == **at);
         let Some(taker) = up.iter().find(is_empty).copied() else { return };

@@ -1,14 +1,15 @@
 //! Every order of steps, crashes and returns, over the real rules for the owner of a slot.
 //!
-//! One slot, three sites (or four): writes, moves, failovers with any set of fenced sites, changes of
-//! backups, sites that leave. In every state: at most one site serves, apart from stale owners that a
-//! failover names; what was acknowledged is at the owner or named as lost; when all sites come together
-//! one of them serves, with all of it; and when any one is lost, the others have every mirrored write.
+//! One slot, three sites (or four): writes, moves, failovers with any set of fenced sites, changes
+//! of backups, sites that leave. In every state: at most one site serves, apart from stale owners
+//! that a failover names; what was acknowledged is at the owner or named as lost; when all sites
+//! come together one of them serves, with all of it; and when any one is lost, the others have
+//! every mirrored write.
 //!
-//! With a recovery of the registry (without changes of backups, and without leaving) some sites begin a new
-//! term, and the others may go on in the one before. An owner that a failover of the other side has
-//! overruled counts as stale, until that decision is handed in; and what is promised of one lost site holds
-//! again once all are in one term and have handed in what they had.
+//! With a recovery of the registry (without changes of backups, and without leaving) some sites
+//! begin a new term, and the others may go on in the one before. An owner that a failover of the
+//! other side has overruled counts as stale, until that decision is handed in; and what is promised
+//! of one lost site holds again once all are in one term and have handed in what they had.
 //!
 //! States are brought into forms (see [`settle`]), and searched by the hashes of those.
 //!
@@ -88,7 +89,8 @@ fn forms_leave_nothing_out(bounds: Bounds) {
     assert!(all == forms && fewer < states, "{} and {} forms", all.len(), forms.len());
 }
 
-// ---- what holds ------------------------------------------------------------------------------------
+// ---- what holds
+// ------------------------------------------------------------------------------------
 
 #[test]
 fn a_move_and_a_failover() {
@@ -205,7 +207,8 @@ fn four_sites_and_a_leave() {
     holds(Bounds { sites: 4, ..bounds([1, 1, 1, 0, 1]) });
 }
 
-// ---- what is found ---------------------------------------------------------------------------------
+// ---- what is found
+// ---------------------------------------------------------------------------------
 
 #[test]
 fn bugs_of_failovers_are_found() {
@@ -263,7 +266,8 @@ fn every_bug_is_looked_for() {
     assert_eq!(Bug::ALL.len(), 6 + 1 + 5 + 1 + 4);
 }
 
-// ---- counterexamples -------------------------------------------------------------------------------
+// ---- counterexamples
+// -------------------------------------------------------------------------------
 
 /// What played out, and the state that it came to.
 fn play(bounds: Bounds, steps: &[&str]) -> (World, world::State) {
@@ -325,8 +329,8 @@ fn a_former_backup_is_fed_until_the_new_one_has_everything() {
 
 #[test]
 fn what_an_earlier_owner_reported_as_safe_frees_no_copy() {
-    // b, which has been failed over, has the slot from a, and its mirror is at c. Then c takes the slot with
-    // what was that mirror.
+    // b, which has been failed over, has the slot from a, and its mirror is at c. Then c takes the
+    // slot with what was that mirror.
     let taken_back = ["write a", "freeze a>b", "suspend b+c", "learn a", "inventory a"];
     let stale = ["install b", "sync b>c", "safe b", "decide", "learn b", "handon b>c", "leave b"];
     let taken = ["suspend a", "learn c", "inventory c", "decide", "learn c"];

@@ -1,4 +1,5 @@
-//! A recovery of the registry: some sites begin a new term of it, and the others may go on in the one before.
+//! A recovery of the registry: some sites begin a new term of it, and the others may go on in the
+//! one before.
 
 use super::scene::{Chain, Global, Registry, Scene, bit, has, id};
 use super::world::{OF_ENDED, Verb, World};
@@ -11,7 +12,8 @@ fn recovered(by: usize) -> Ballot {
 }
 
 impl Global {
-    /// Exchanges the terms: what comes next is of the one that a recovery ended. `None`: there is none.
+    /// Exchanges the terms: what comes next is of the one that a recovery ended. `None`: there is
+    /// none.
     fn exchanged(mut self) -> Option<Global> {
         let (ended, promised) = (*self.ended?).clone();
         self.ended = Some(Rc::new((std::mem::replace(&mut self.chain, ended), promised)));
@@ -26,7 +28,8 @@ impl Scene {
         self.sites[at].registry.version.term != self.newest().version.term
     }
 
-    /// Whether all sites but these are in one term, and have handed in what they had of the one before.
+    /// Whether all sites but these are in one term, and have handed in what they had of the one
+    /// before.
     pub(crate) fn has_met(&self, without: u8) -> bool {
         let away = without | self.global.chain.registry.left;
         let mut listed = (0..self.sites.len()).filter(|at| !has(away, *at));
@@ -40,8 +43,8 @@ impl Scene {
         other.filter(|other| other.version > own.version).unwrap_or(own)
     }
 
-    /// Some sites, which hear nothing of the others, begin a new term of the registry. It goes on from the
-    /// latest version that one of them has, or has accepted.
+    /// Some sites, which hear nothing of the others, begin a new term of the registry. It goes on
+    /// from the latest version that one of them has, or has accepted.
     pub(crate) fn recover(&mut self, mask: u8, has_accepted: bool) {
         let by = (0..self.sites.len()).find(|at| has(mask, *at)).expect("there is one");
         let latest = (0..self.sites.len()).filter(|at| has(mask, *at));

@@ -1,6 +1,7 @@
 //! One slot among a few sites, the registry, and what has gone wrong so far.
 //!
-//! The rules are the real ones (`protocol::global::ownership`); records are sets of writes, a bit each.
+//! The rules are the real ones (`protocol::global::ownership`); records are sets of writes, a bit
+//! each.
 
 use model::{Ballot, DecidedFailover, Epoch, Failovers, OpenFailover, SiteId, SlotSet, Tag, Taken};
 use protocol::global::ownership::trial::{Bug, Planted};
@@ -240,8 +241,8 @@ impl Scene {
         }
     }
 
-    /// Whether a site is a stale owner that a failover names, or, after a recovery of the registry, that one of
-    /// the other side has overruled.
+    /// Whether a site is a stale owner that a failover names, or, after a recovery of the registry,
+    /// that one of the other side has overruled.
     pub(crate) fn is_stale(&self, at: usize) -> bool {
         let site = &self.sites[at];
         let version = site.registry.version;
@@ -299,8 +300,8 @@ impl Scene {
             let is_news = taken_before.token.epoch() < decided;
             if taker == id(at)
                 && is_news
-                // One without it takes nothing, and reports that: a recovery may have closed the failover
-                // for some of the sites before its decision is handed in.
+                // One without it takes nothing, and reports that: a recovery may have closed the
+                // failover for some of the sites before its decision is handed in.
                 && (self.global.recoveries == 0
                     || matches!(self.sites[at].holding.token, Token::Held(_)))
                 && self.global.truth.iter().flatten().any(|(latest, _, had)| {

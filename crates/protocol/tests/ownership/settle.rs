@@ -1,9 +1,9 @@
 //! States that come to the same, brought into one form.
 //!
-//! What is cleared here can no longer matter, whatever comes next: a state and its form offer the same
-//! steps and have the same faults, apart from steps that change nothing but what is cleared. That is
-//! checked, too: a search without forms comes to the same states, each brought into its form
-//! (`forms_leave_no_state_out`).
+//! What is cleared here can no longer matter, whatever comes next: a state and its form offer the
+//! same steps and have the same faults, apart from steps that change nothing but what is cleared.
+//! That is checked, too: a search without forms comes to the same states, each brought into its
+//! form (`forms_leave_no_state_out`).
 
 use super::scene::{Copied, Scene, Site, bit, has, place};
 use model::{Ballot, DecidedFailover, Epoch, SiteId};
@@ -64,8 +64,8 @@ impl Scene {
         });
     }
 
-    /// Of a decision, what it fenced and what opened it is of no use any more; and once the taker has it,
-    /// neither is what that goes on from. So it is wherever there is a list of them.
+    /// Of a decision, what it fenced and what opened it is of no use any more; and once the taker
+    /// has it, neither is what that goes on from. So it is wherever there is a list of them.
     fn settle_decisions(&mut self) {
         let left = self.global.chain.registry.left;
         let epochs: Vec<Epoch> = self.sites.iter().map(|site| site.holding.token.epoch()).collect();
@@ -103,7 +103,8 @@ impl Scene {
         }
     }
 
-    /// Decisions in a site's copy are of use if a recovery may go on from it, or the site hands them in.
+    /// Decisions in a site's copy are of use if a recovery may go on from it, or the site hands
+    /// them in.
     fn settle_copies(&mut self, recoveries: u8) {
         let is_due = self.global.recoveries < recoveries;
         for at in 0..self.sites.len() {
@@ -121,7 +122,8 @@ impl Scene {
         }
     }
 
-    /// The last decision of a term matters while a site is a stale owner by it, or its taker has not got it.
+    /// The last decision of a term matters while a site is a stale owner by it, or its taker has
+    /// not got it.
     fn settle_truth(&mut self) {
         let registries = self.global.ended.iter().map(|ended| &ended.0.registry);
         let known = registries
@@ -147,8 +149,8 @@ impl Scene {
         });
     }
 
-    /// A site that would learn nothing from the registry but its version has that. Of an earlier version
-    /// it matters only which of those it has passed that it is still compared with.
+    /// A site that would learn nothing from the registry but its version has that. Of an earlier
+    /// version it matters only which of those it has passed that it is still compared with.
     fn settle_versions(&mut self) {
         let registry = self.global.chain.registry.clone();
         let there = || (0..self.sites.len()).filter(|at| !has(registry.left, *at));

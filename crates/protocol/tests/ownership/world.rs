@@ -1,7 +1,7 @@
 //! Every step that can come next.
 //!
-//! Being away is taking no step. Installs are kept for ever and come at any time, late or again; every
-//! other message brings a fact that stays true.
+//! Being away is taking no step. Installs are kept for ever and come at any time, late or again;
+//! every other message brings a fact that stays true.
 
 use super::scene::{Chain, Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id, place};
 use super::search::{Explore, Fast, hash};

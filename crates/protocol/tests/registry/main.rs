@@ -1,8 +1,8 @@
 //! Every order of messages, crashes and lost answers, over the real cores of the registry.
 //!
-//! The bounds are those of the design: three ballots of three registrars, changes of the registrars, and
-//! recoveries. Those that take long are `#[ignore]`d; run them by
-//! `cargo test -p protocol --features trial --release --test registry -- --ignored --nocapture`.
+//! The bounds are those of the design: three ballots of three registrars, changes of the
+//! registrars, and recoveries. Those that take long are `#[ignore]`d; run them by `cargo test -p
+//! protocol --features trial --release --test registry -- --ignored --nocapture`.
 
 mod search;
 mod small;
@@ -151,7 +151,8 @@ fn finds_slip(slip: Slip, scene: &Scene, much: (usize, u64, usize), commands: &[
     assert!(report.fault.is_some(), "{slip:?} is not found: {report:?}");
 }
 
-// ---- what holds ------------------------------------------------------------------------------------
+// ---- what holds
+// ------------------------------------------------------------------------------------
 
 #[test]
 fn two_ballots_of_three_registrars() {
@@ -235,7 +236,8 @@ fn a_recovery_while_one_registrar_takes_anothers_place() {
     holds(&run(&BACK, (3, 2, 1), &[1, 2], &[1, 4, 5], NONE));
 }
 
-// ---- what is found ---------------------------------------------------------------------------------
+// ---- what is found
+// ---------------------------------------------------------------------------------
 
 #[test]
 fn bugs_of_changes_are_found() {

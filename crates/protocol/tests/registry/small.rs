@@ -1,7 +1,8 @@
 //! The real registry, numbered, beside the commands that were applied to it.
 //!
-//! A [`Small`] is a number; what it stands for lies in a table of the thread. So a state of the search is
-//! a few numbers. What commands, recoveries and hand-ins do is done by [`model::Registry`].
+//! A [`Small`] is a number; what it stands for lies in a table of the thread. So a state of the
+//! search is a few numbers. What commands, recoveries and hand-ins do is done by
+//! [`model::Registry`].
 
 use model::{
     Ballot, DecidedFailover, DeploymentId, Epoch, KeyspaceId, KeyspaceSpec, OpenFailover,

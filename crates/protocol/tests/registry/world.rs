@@ -1,8 +1,8 @@
 //! Sites and attempts, and every step that can come next.
 //!
-//! A message may be late, lost or repeated: any acceptor may take what any attempt asks for at any time,
-//! and its answer is read or lost. An attempt that never goes on has crashed. Any site may learn at any
-//! time what any site has learned (R1).
+//! A message may be late, lost or repeated: any acceptor may take what any attempt asks for at any
+//! time, and its answer is read or lost. An attempt that never goes on has crashed. Any site may
+//! learn at any time what any site has learned (R1).
 
 use super::search::{Explore, Fast, hash};
 use super::small::{self, Fact, Number, Small};
@@ -96,7 +96,8 @@ fn bit(site: SiteId) -> u8 {
 /// What a proposer may begin with, and what it then asks: numbers of interned states.
 type Starts = Rc<Vec<(u32, u32)>>;
 
-/// A step's kind, its acceptor, its attempt, and the acceptor of the attempt's site if that matters.
+/// A step's kind, its acceptor, its attempt, and the acceptor of the attempt's site if that
+/// matters.
 type Met = (u8, u32, u32, u32);
 
 pub(crate) struct World {
@@ -222,7 +223,8 @@ impl World {
         (0..self.bounds.sites as usize).map(|at| (at, SiteId(at as u32 + 1)))
     }
 
-    // ---- steps -------------------------------------------------------------------------------------
+    // ---- steps
+    // -------------------------------------------------------------------------------------
 
     /// Calls `emit` with every state that can come next, and what happened.
     fn steps(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
@@ -448,7 +450,8 @@ impl World {
         Some((self.keep_acceptor(acceptor), self.keep_attempt(attempt_now)))
     }
 
-    // ---- what can no longer matter -----------------------------------------------------------------
+    // ---- what can no longer matter
+    // -----------------------------------------------------------------
 
     /// Clears attempts that can get no majority any more, and orders the rest.
     fn clear(&mut self, state: &mut State) {
@@ -506,7 +509,8 @@ impl World {
         text
     }
 
-    // ---- what must hold ----------------------------------------------------------------------------
+    // ---- what must hold
+    // ----------------------------------------------------------------------------
 
     /// What is wrong with a state.
     fn fault_in(&mut self, state: &State) -> Option<&'static str> {

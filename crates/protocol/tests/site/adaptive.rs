@@ -97,7 +97,8 @@ fn a_group_follows_its_users_there_and_back() {
     }
 }
 
-/// Whether a group is lent to the site where its client has been for three seconds, after half a minute at home.
+/// Whether a group is lent to the site where its client has been for three seconds, after half a
+/// minute at home.
 fn is_lent_to_new_place(name: &str, answer_at_front: bool) -> bool {
     let mut sites = sites(2, answer_at_front);
     sites.client = ClientName::of(None, name.as_bytes());
@@ -175,8 +176,8 @@ fn a_name_that_is_elsewhere_now_and_then_moves_its_group_a_few_times_only() {
     }
 }
 
-/// Whether groups stay with their honest client, which reads each ten times in ten seconds or so, when a liar at the other
-/// site reads them ten times as often, each time under another name.
+/// Whether groups stay with their honest client, which reads each ten times in ten seconds or so,
+/// when a liar at the other site reads them ten times as often, each time under another name.
 fn stay_with_honest(groups: usize, equal_clients: bool) -> bool {
     let spec = KeyspaceSpec::linearizable_global("cars", "car:");
     let settings = Settings { answer_at_front: true, equal_clients, ..Settings::default() };

@@ -1,8 +1,8 @@
 //! Causal keys: three sites, clients that move with their tokens, and what may happen on the way.
 //!
-//! Each key has one writer, which counts up, and each value has all that its writer had seen of every key. So a
-//! read is right if no key is behind what its session has seen or done, or what the writers of what it has
-//! seen had seen. A client with a write of unknown outcome gives its key up.
+//! Each key has one writer, which counts up, and each value has all that its writer had seen of
+//! every key. So a read is right if no key is behind what its session has seen or done, or what the
+//! writers of what it has seen had seen. A client with a write of unknown outcome gives its key up.
 
 mod interest;
 mod rebuilds;
@@ -368,8 +368,8 @@ impl World {
 const SCRATCH: u64 = 9_000;
 const SCRATCHES: u64 = 6;
 
-/// A site is away until the order is trimmed past it, comes back while all kinds of faults happen, and another
-/// one joins.
+/// A site is away until the order is trimmed past it, comes back while all kinds of faults happen,
+/// and another one joins.
 fn run_away(seed: u64, nodes: u64, settings: Settings) -> Result<(u64, usize), String> {
     let small = Settings { causal_kept_bytes_max: 1_000, causal_resync_bytes_max: 60, ..settings };
     let mut world = World::new(seed, nodes, small);

@@ -27,8 +27,9 @@ fn taken_by_b() -> (Sites, Vec<String>) {
     (sites, keys)
 }
 
-/// The owner applies a write and the freeze behind it together, and answers when both are applied. The answer names
-/// the failover by which it owned the slot, so that it is not taken for one of an owner that was failed over.
+/// The owner applies a write and the freeze behind it together, and answers when both are applied.
+/// The answer names the failover by which it owned the slot, so that it is not taken for one of an
+/// owner that was failed over.
 #[test]
 fn a_write_just_before_its_slot_is_frozen_is_answered_after_a_failover_too() {
     let (mut sites, keys) = taken_by_b();

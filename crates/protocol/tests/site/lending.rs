@@ -139,7 +139,8 @@ fn a_loan_goes_on_after_a_crash_of_either_side() {
     }
 }
 
-/// What a write waits as its group is lent, and as it comes back: nothing else is done at either site.
+/// What a write waits as its group is lent, and as it comes back: nothing else is done at either
+/// site.
 #[test]
 fn a_group_changes_hands_within_a_round_trip_and_two_commits() {
     let mut sites = sites(true);

@@ -1,6 +1,6 @@
 //! A site's replicas together, in the lab's virtual time: elections to snapshots as scripts one can
-//! read, and a crash between any two outputs. Random runs with every kind of fault are the lab's own
-//! tests (`crates/lab/tests`).
+//! read, and a crash between any two outputs. Random runs with every kind of fault are the lab's
+//! own tests (`crates/lab/tests`).
 
 mod adaptive;
 mod causal;

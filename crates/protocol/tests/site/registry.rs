@@ -1,5 +1,6 @@
-//! The registry of several sites in the lab's virtual time: changed with a site away, by several at once,
-//! asked for again; recovered; and what a site is asked under a registry that it does not have yet.
+//! The registry of several sites in the lab's virtual time: changed with a site away, by several at
+//! once, asked for again; recovered; and what a site is asked under a registry that it does not
+//! have yet.
 
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
@@ -422,7 +423,8 @@ fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
     let write = Command::Write { keyspace: made.id, write, request: None };
     let before = sites.lab.now();
     assert_eq!(sites.ask(0, Body::Write(write)), Ok(Answer::Integer(1)));
-    // There, for the registry, back with it, and the write's own way back; and two entries of the log.
+    // There, for the registry, back with it, and the write's own way back; and two entries of the
+    // log.
     assert!(sites.lab.now() - before < MS * 60, "{:?}", sites.lab.now() - before);
     assert_eq!(sites.registry(1).keyspaces, [made]);
 }

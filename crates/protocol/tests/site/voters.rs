@@ -1,5 +1,5 @@
-//! A leader that has just made a node a voter, and is cut off before another node has that committed: the script
-//! `a_voter_that_only_the_leader_knows`.
+//! A leader that has just made a node a voter, and is cut off before another node has that
+//! committed: the script `a_voter_that_only_the_leader_knows`.
 
 use crate::world::World;
 use protocol::bugs::{Bug, Planted};

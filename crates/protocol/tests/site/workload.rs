@@ -4,8 +4,8 @@
 //!
 //! - adds 1 to a counter of its own, under a request id, and repeats that until it is answered: the
 //!   answer must be one more than the last, so a lost or a doubled addition is seen at once;
-//! - adds 1 to a counter that all share, without an id and without repeating: what was answered must
-//!   have happened, what failed must not, and what is unknown may have;
+//! - adds 1 to a counter that all share, without an id and without repeating: what was answered
+//!   must have happened, what failed must not, and what is unknown may have;
 //! - puts a number that grows into a register of its own, with padding to make the log long;
 //! - reads any of these: the answer must lie between what was acknowledged before the read began
 //!   and what was begun before it ended.

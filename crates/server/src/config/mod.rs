@@ -6,9 +6,9 @@
 //! pure function: the same layers give the same configuration or the same error. Certificates and
 //! the data directory are opened later, by the parts that use them.
 //!
-//! Each setting is defined once, as a field of the file's form ([`mod@file`]). A table of the file is a
-//! part of [`Config`] itself, with its defaults; layers are TOML tables, so that no source needs a
-//! list of the settings, and [`Config::to_toml`] serialises the same form.
+//! Each setting is defined once, as a field of the file's form ([`mod@file`]). A table of the file
+//! is a part of [`Config`] itself, with its defaults; layers are TOML tables, so that no source
+//! needs a list of the settings, and [`Config::to_toml`] serialises the same form.
 //!
 //! [`check`] contains the main safety rule: a port that can be reached from another machine does
 //! not open without credentials unless the operator allows it explicitly.
@@ -54,10 +54,11 @@ pub struct Config {
     pub site: SiteName,
     /// The site's share of the deployment's slots, relative to other sites; hundredths.
     pub capacity_percent: u32,
-    /// What the site can fail together with: all sites of that name; `none`: it fails alone. `None`: as the registry has it.
+    /// What the site can fail together with: all sites of that name; `none`: it fails alone.
+    /// `None`: as the registry has it.
     pub failure_domain: Option<SiteName>,
-    /// The region that the site is of from when it joins or founds; `none`: that without a name. `None`: the same then, and
-    /// as the registry has it later.
+    /// The region that the site is of from when it joins or founds; `none`: that without a name.
+    /// `None`: the same then, and as the registry has it later.
     pub region: Option<SiteName>,
     /// Bytes per second that handovers to other sites may use; 0: unlimited.
     pub handover_bytes_per_s_max: u64,
@@ -65,9 +66,9 @@ pub struct Config {
     pub node: NodeId,
     /// The directory that holds its log, state and snapshots. Made if absent.
     pub data: PathBuf,
-    /// Peer addresses (`host:port`) of nodes of the site to join, or of any site of the deployment to
-    /// join. Empty: the first start of an empty data directory makes a new site of one node, and a
-    /// deployment of that site.
+    /// Peer addresses (`host:port`) of nodes of the site to join, or of any site of the deployment
+    /// to join. Empty: the first start of an empty data directory makes a new site of one node, and
+    /// a deployment of that site.
     pub join: Vec<String>,
     /// Whether the node votes and keeps the log's order but no data.
     pub witness: bool,
@@ -85,8 +86,8 @@ pub struct Config {
     pub insecure: bool,
     /// Keyspaces to create when the site does not have them yet.
     pub keyspaces: Vec<KeyspaceSpec>,
-    /// The sites that groups of some of them may be lent to, by the keyspaces' names. Such a keyspace is created when these
-    /// sites have joined.
+    /// The sites that groups of some of them may be lent to, by the keyspaces' names. Such a
+    /// keyspace is created when these sites have joined.
     pub lend_to: BTreeMap<String, Vec<SiteName>>,
     /// Timeouts of the site's consensus.
     pub raft: RaftConfig,
@@ -180,7 +181,8 @@ pub enum ClusterView {
     /// The slot's owner, until a keyspace is adaptive; then the asked site.
     #[default]
     Auto,
-    /// The slot's owner. Clients are redirected there (MOVED), and to the borrower of a lent group (ASK).
+    /// The slot's owner. Clients are redirected there (MOVED), and to the borrower of a lent group
+    /// (ASK).
     Owners,
     /// The asked site, which sends requests where their keys are.
     Site,

@@ -1,5 +1,5 @@
-//! `[placement]`: what placement goes by at this site: how accesses are weighed, and how the latencies to other
-//! sites are measured.
+//! `[placement]`: what placement goes by at this site: how accesses are weighed, and how the
+//! latencies to other sites are measured.
 
 use super::ConfigError;
 use protocol::placement::probing::Rule;

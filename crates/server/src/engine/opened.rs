@@ -22,8 +22,9 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
-    /// Opens the engine of the configuration. For etcd this waits until the process owns the site, whose
-    /// identity there replaces `own`. `process` identifies this process among those of the site.
+    /// Opens the engine of the configuration. For etcd this waits until the process owns the site,
+    /// whose identity there replaces `own`. `process` identifies this process among those of the
+    /// site.
     pub(crate) fn open(
         config: &Config,
         own: &mut Identity,

@@ -1,7 +1,8 @@
-//! A site's engine while its core runs: what passes between the core and the node's threads at once, and
-//! what waits until it is durable elsewhere.
+//! A site's engine while its core runs: what passes between the core and the node's threads at
+//! once, and what waits until it is durable elsewhere.
 //!
-//! With the embedded engine everything passes: the disk's thread reports durability to the core itself.
+//! With the embedded engine everything passes: the disk's thread reports durability to the core
+//! itself.
 
 use super::output_buffer::{self, Released};
 use super::takeover::Running;
@@ -63,8 +64,8 @@ impl Shell {
         }
     }
 
-    /// Whether messages of other sites are dropped, because too much waits already. Their senders repeat
-    /// them.
+    /// Whether messages of other sites are dropped, because too much waits already. Their senders
+    /// repeat them.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Shell::Embedded => false,

@@ -1,5 +1,5 @@
-//! Links from incarnations of nodes that are not the members: an old disk that came back, or a machine
-//! with a number that is in use. They must not replace the member's link.
+//! Links from incarnations of nodes that are not the members: an old disk that came back, or a
+//! machine with a number that is in use. They must not replace the member's link.
 //!
 //! Such a node may only request to join; answers go back over its own connection. Any other message
 //! ends the connection: if this node has merely not received that incarnation yet, it dials again.
@@ -37,7 +37,8 @@ impl Incarnations {
         lives::replaced(&lock(&self.members), node, life)
     }
 
-    /// Passes answers on to the incarnations of a node that requested to join: each request carries its own.
+    /// Passes answers on to the incarnations of a node that requested to join: each request carries
+    /// its own.
     pub(super) fn answer(&self, to: NodeId, message: &Message) {
         let Some(Content::Answered(answered)) = &message.content else { return };
         for ((_, incarnation), link) in lock(&self.joiners).range((to, 0)..=(to, u64::MAX)) {

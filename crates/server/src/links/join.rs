@@ -13,8 +13,8 @@ use wire::peer::{ForwardedRequest, Member, Members};
 
 /// The pause before the request is repeated, and before all addresses are tried again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
-/// For so long a node of this one's own id answers, at another address, before this one gives up: it may be an
-/// earlier process of this one that stops.
+/// For so long a node of this one's own id answers, at another address, before this one gives up:
+/// it may be an earlier process of this one that stops.
 const IN_USE_FOR: Duration = Duration::from_secs(3);
 /// The most addresses of one round.
 const ADDRESSES_MAX: usize = 4 * limits::NODES_MAX;

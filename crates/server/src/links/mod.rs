@@ -3,10 +3,10 @@
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
-//! `inter_site` has the connections to nodes of other sites; `join` and `enter` let a node join a site
-//! and a site join a deployment, at the other end of which `join_service` answers. `peers` is the border
-//! to the rest of the node. Where proof is required, `prove` runs before any of this; `unproved` limits the
-//! number of connections that are not proved yet.
+//! `inter_site` has the connections to nodes of other sites; `join` and `enter` let a node join a
+//! site and a site join a deployment, at the other end of which `join_service` answers. `peers` is
+//! the border to the rest of the node. Where proof is required, `prove` runs before any of this;
+//! `unproved` limits the number of connections that are not proved yet.
 //!
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
 //! matters, and every waiting request has a deadline.

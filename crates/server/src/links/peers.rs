@@ -1,9 +1,9 @@
-//! What the links are to the rest of a node: it sends through [`Peers`], and takes what other nodes send as
-//! an [`Inbound`].
+//! What the links are to the rest of a node: it sends through [`Peers`], and takes what other nodes
+//! send as an [`Inbound`].
 //!
-//! Most messages are events for the site's thread. What need not pass that thread, the links give to the
-//! node's [`Inbound`] on their own threads. So the links know neither the handle nor the reads that pass the
-//! core.
+//! Most messages are events for the site's thread. What need not pass that thread, the links give
+//! to the node's [`Inbound`] on their own threads. So the links know neither the handle nor the
+//! reads that pass the core.
 
 use super::Links;
 use super::inter_site::Remote;

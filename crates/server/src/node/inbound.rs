@@ -1,5 +1,5 @@
-//! What a node does on the links' threads: it answers reads of other sites, hands out the answers to its
-//! own, and lets sites join.
+//! What a node does on the links' threads: it answers reads of other sites, hands out the answers
+//! to its own, and lets sites join.
 
 use crate::batcher::Outcome;
 use crate::handle::Handle;

@@ -1,5 +1,5 @@
-//! How a node with an empty data directory becomes a member: of a new site, of an existing one, or, as
-//! the first node of its site, of a deployment.
+//! How a node with an empty data directory becomes a member: of a new site, of an existing one, or,
+//! as the first node of its site, of a deployment.
 
 use super::StartError;
 use super::files::Files;

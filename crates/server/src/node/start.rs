@@ -1,8 +1,8 @@
 //! From a configuration to running threads, step by step.
 //!
-//! The order matters: the data directory is locked before anything is read, an etcd cluster's site is
-//! owned before its rows are, the peer port is open before a site adds this node, and the node is a
-//! member, durably, before its core runs.
+//! The order matters: the data directory is locked before anything is read, an etcd cluster's site
+//! is owned before its rows are, the peer port is open before a site adds this node, and the node
+//! is a member, durably, before its core runs.
 
 use super::error::system;
 use super::files::Files;

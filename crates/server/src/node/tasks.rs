@@ -42,8 +42,8 @@ pub(super) async fn enter_deployment(
     }
 }
 
-/// Reports that this node states another region than its site is of, as soon as that is known: the first start of a node
-/// in a site cannot know it before.
+/// Reports that this node states another region than its site is of, as soon as that is known: the
+/// first start of a node in a site cannot know it before.
 pub(super) async fn report_other_region(handle: Handle, stated: SiteName) {
     const LOOK_AGAIN: Duration = Duration::from_millis(500);
     loop {
@@ -58,13 +58,13 @@ pub(super) async fn report_other_region(handle: Handle, stated: SiteName) {
     }
 }
 
-/// Learns which keyspaces there are, and creates those that the configuration names and the site does not
-/// have; existing keyspaces are not changed.
+/// Learns which keyspaces there are, and creates those that the configuration names and the site
+/// does not have; existing keyspaces are not changed.
 ///
-/// The node counts as current once it has caught up and has asked once for each keyspace that needs no
-/// deployment. If its site `enters` a deployment, it must have that one's keyspaces first: until then a key of
-/// theirs would be one of `default`. What fails then is repeated beside the requests of clients: a full disk must
-/// not keep them from what they have.
+/// The node counts as current once it has caught up and has asked once for each keyspace that needs
+/// no deployment. If its site `enters` a deployment, it must have that one's keyspaces first: until
+/// then a key of theirs would be one of `default`. What fails then is repeated beside the requests
+/// of clients: a full disk must not keep them from what they have.
 pub(super) async fn learn_keyspaces(handle: Handle, wanted: Wanted, enters: bool) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -115,7 +115,8 @@ pub(super) struct Wanted {
     pub(super) lend_to: BTreeMap<String, Vec<SiteName>>,
 }
 
-/// By the names of keyspaces: the sites that their groups may be lent to, and those that were reported as absent.
+/// By the names of keyspaces: the sites that their groups may be lent to, and those that were
+/// reported as absent.
 type LendTo = BTreeMap<String, (Vec<SiteName>, Vec<SiteName>)>;
 
 /// The ids of sites, or those names that no site has (yet).
@@ -131,8 +132,8 @@ fn ids_of(registry: &Registry, names: &[SiteName]) -> Result<Vec<SiteId>, Vec<Si
     Ok(ids)
 }
 
-/// The same for a keyspace. `None`: this site is in no deployment, or some sites have not joined, which is logged when
-/// their names have changed.
+/// The same for a keyspace. `None`: this site is in no deployment, or some sites have not joined,
+/// which is logged when their names have changed.
 fn lend_to_of(handle: &Handle, name: &str, wanted: &mut LendTo) -> Option<Vec<SiteId>> {
     let Some((names, reported)) = wanted.get_mut(name) else { return Some(Vec::new()) };
     let deployment = handle.status().deployment.clone()?;

@@ -1,15 +1,16 @@
-//! Sessions' tokens as clients carry them: sealed, so that a client can neither read what a site has written
-//! nor ask for what no site has given.
+//! Sessions' tokens as clients carry them: sealed, so that a client can neither read what a site
+//! has written nor ask for what no site has given.
 //!
 //! ```text
 //! sealed = key id (1 byte) ‖ nonce (12) ‖ token, encrypted (24 for causal keys) ‖ tag (16)
 //! ```
 //!
-//! AES-256-GCM-SIV (RFC 8452): many nodes draw nonces for one key, and one that is drawn twice shows no more
-//! than whether two tokens are equal. The key is derived from the deployment's secret and its id, so all nodes
-//! of the deployment open what one has sealed, and no other deployment does. Of two secrets the first seals
-//! and both open, as for proofs. A deployment without a secret has a key of its id alone, under key id 0: it
-//! trusts every program that reaches its nodes anyway.
+//! AES-256-GCM-SIV (RFC 8452): many nodes draw nonces for one key, and one that is drawn twice
+//! shows no more than whether two tokens are equal. The key is derived from the deployment's secret
+//! and its id, so all nodes of the deployment open what one has sealed, and no other deployment
+//! does. Of two secrets the first seals and both open, as for proofs. A deployment without a secret
+//! has a key of its id alone, under key id 0: it trusts every program that reaches its nodes
+//! anyway.
 //!
 //! The key id is no secret: it finds the key, and the tag decides.
 

@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// A shared disk.
 pub type AnyDisk = Arc<dyn Disk>;
 
-/// An open file. Clones of the handle are the same file; it stays readable after a rename or removal.
+/// An open file. Clones of the handle are the same file; it stays readable after a rename or
+/// removal.
 pub type AnyFile = Arc<dyn File>;
 
 /// Why a disk operation failed.

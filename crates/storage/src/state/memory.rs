@@ -3,8 +3,8 @@
 //! It behaves like the real one at its worst: batches committed since the last
 //! [`MemoryState::persist`] are lost in a [`MemoryState::crash`], and [`MemoryState::damage`] makes
 //! every call fail until the owner clears it for a rebuild. Views share the map until the next
-//! commit, which then copies it: simple, and fast enough for what fits in a test. What a crash undoes is
-//! kept apart, so that making the state durable costs nothing.
+//! commit, which then copies it: simple, and fast enough for what fits in a test. What a crash
+//! undoes is kept apart, so that making the state durable costs nothing.
 
 use super::{Batch, Read, State, StateError};
 use model::Bytes;

@@ -21,7 +21,8 @@ pub trait Code: Sized {
     /// Reads what [`Code::put`] wrote.
     fn take(from: &mut Input) -> Result<Self, EntryError>;
 
-    /// The same of an item of a list; `None`: a newer version wrote it, and this one can do without it.
+    /// The same of an item of a list; `None`: a newer version wrote it, and this one can do without
+    /// it.
     fn take_known(from: &mut Input) -> Result<Option<Self>, EntryError> {
         Self::take(from).map(Some)
     }
@@ -105,8 +106,8 @@ pub fn varint_bytes(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads a number from the beginning of `bytes` and returns how many bytes it took. `None`: there is
-/// no whole number, or none of the shortest form.
+/// Reads a number from the beginning of `bytes` and returns how many bytes it took. `None`: there
+/// is no whole number, or none of the shortest form.
 pub fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0u64;
     for (i, &byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
@@ -303,8 +304,8 @@ impl<A: Code, B: Code> Code for (A, B) {
 }
 
 /// The codec of an enum: each variant's byte, and its fields in the order they are written. A byte
-/// once given to a variant is never given to another. Behind `else` stand variants that are families: their
-/// commands keep bytes of their own, and nothing is written for the family.
+/// once given to a variant is never given to another. Behind `else` stand variants that are
+/// families: their commands keep bytes of their own, and nothing is written for the family.
 macro_rules! code_enum {
     ($type:ident as $what:literal {
         $( $tag:literal => $variant:ident $( { $($field:ident),+ } )? $( ( $($item:ident),+ ) )? ),+ $(,)?

@@ -13,8 +13,8 @@ code_struct!(MoveId { from, number });
 code_struct!(Pin { keyspace, tag, site });
 code_struct!(NodeEntry { node, peer, cluster });
 
-/// A site has several forms, so that what was written before there were failure domains and regions is read, and a site
-/// without them is as it was:
+/// A site has several forms, so that what was written before there were failure domains and regions
+/// is read, and a site without them is as it was:
 ///
 /// ```text
 /// site = id ‖ name ‖ incarnation ‖ capacity ‖ form ‖ nodes ‖ failure domain, if any ‖ region, if any

@@ -1,9 +1,9 @@
 //! Phrases that failures carry.
 //!
-//! A failure names its cause by a phrase that is known at compile time, so that failures are small and are compared. Across
-//! nodes it travels as text, and what is not in this list arrives as a pointer to a log. A refusal's phrase must be here
-//! for another reason, too: replicas remember refusals, and all must remember the same. A rule of `verify` holds the list against
-//! the sources.
+//! A failure names its cause by a phrase that is known at compile time, so that failures are small
+//! and are compared. Across nodes it travels as text, and what is not in this list arrives as a
+//! pointer to a log. A refusal's phrase must be here for another reason, too: replicas remember
+//! refusals, and all must remember the same. A rule of `verify` holds the list against the sources.
 
 /// All of them, sorted.
 pub(super) const PHRASES: [&str; 64] = [

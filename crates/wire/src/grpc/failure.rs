@@ -7,10 +7,11 @@ use tonic::{Code, Status};
 pub const FAILURE_KEY: &str = "portolan-failure";
 /// The metadata key of a session's token, in requests and in answers.
 pub const SESSION_KEY: &str = "portolan-session-bin";
-/// The metadata key of the name of the client: the same wherever it is attached. Placement follows it.
+/// The metadata key of the name of the client: the same wherever it is attached. Placement follows
+/// it.
 pub const CLIENT_KEY: &str = "portolan-client";
-/// The metadata key of the site at which a numbered put of a session is tried first, of a put that may be sent to several.
-/// Empty: the asked one.
+/// The metadata key of the site at which a numbered put of a session is tried first, of a put that
+/// may be sent to several. Empty: the asked one.
 pub const TRIED_KEY: &str = "portolan-tried";
 /// The metadata key, beside that, of an attempt behind one that may have been made.
 pub const AGAIN_KEY: &str = "portolan-again";
@@ -98,7 +99,8 @@ impl Reason {
     }
 }
 
-/// What a session lacks at a site, for programs: the word under [`LACK_KEY`], beside the [`Reason`].
+/// What a session lacks at a site, for programs: the word under [`LACK_KEY`], beside the
+/// [`Reason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// The site has the order up to a lower position than the session has seen.

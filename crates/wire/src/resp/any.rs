@@ -7,8 +7,8 @@ use bytes::BytesMut;
 /// The arguments of one command after the other.
 pub(super) type Commands = Vec<Vec<Vec<u8>>>;
 
-/// Whatever arrives, and in whatever pieces, must not bring a parser down, and must be read as if it
-/// had arrived in one. For fuzzing.
+/// Whatever arrives, and in whatever pieces, must not bring a parser down, and must be read as if
+/// it had arrived in one. For fuzzing.
 pub fn check_any(pieces: &[&[u8]]) {
     let whole = pieces.concat();
     for authenticated in [false, true] {

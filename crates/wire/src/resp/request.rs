@@ -314,8 +314,9 @@ fn header(buffer: &[u8], at: usize) -> Header<'_> {
     }
 }
 
-/// Whether a line begins as a line of HTTP does. A web page can have a browser send one to a port of its own machine, with
-/// commands of Redis in the body; as with Redis, the connection ends before they are read.
+/// Whether a line begins as a line of HTTP does. A web page can have a browser send one to a port
+/// of its own machine, with commands of Redis in the body; as with Redis, the connection ends
+/// before they are read.
 fn is_http(word: &[u8]) -> bool {
     [&b"POST"[..], b"Host:"].into_iter().any(|begin| word.eq_ignore_ascii_case(begin))
 }

@@ -35,14 +35,17 @@ const HANDOVER_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Handover {
     pub(super) keys: u64,
     pub(super) value_bytes: usize,
-    /// From the command's start until the destination answers for the slots itself, as a client sees it.
+    /// From the command's start until the destination answers for the slots itself, as a client
+    /// sees it.
     pub(super) seen_s: f64,
     /// From begin to release, as the source reports.
     pub(super) took_s: f64,
-    /// From the freeze until the source has received that the destination serves, as the source reports.
+    /// From the freeze until the source has received that the destination serves, as the source
+    /// reports.
     pub(super) paused_us: f64,
     pub(super) sent_bytes: f64,
-    /// What making a batch durable took on average meanwhile: at the source, and at the destination.
+    /// What making a batch durable took on average meanwhile: at the source, and at the
+    /// destination.
     pub(super) fsync_us: [f64; 2],
 }
 
@@ -183,8 +186,8 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
     })
 }
 
-/// Asks a node of a Redis Cluster for a key of the moving slots until it answers for it itself. So both
-/// stores are looked at alike, from outside.
+/// Asks a node of a Redis Cluster for a key of the moving slots until it answers for it itself. So
+/// both stores are looked at alike, from outside.
 pub(super) struct Prober {
     client: Client,
     key: String,

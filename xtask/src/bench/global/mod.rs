@@ -1,9 +1,10 @@
-//! `cargo xtask bench global`: global keys, which sites hand to each other and answer for each other.
+//! `cargo xtask bench global`: global keys, which sites hand to each other and answer for each
+//! other.
 //!
-//! The rules are those of `bench site`: real processes with their defaults, every acknowledged write
-//! on disk, one machine and disk, five repetitions on fresh folders, medians with the smallest and
-//! the largest. All sites are on loopback, so nothing here is about distance: a round trip takes tens
-//! of microseconds, and what is measured is what the programs themselves cost.
+//! The rules are those of `bench site`: real processes with their defaults, every acknowledged
+//! write on disk, one machine and disk, five repetitions on fresh folders, medians with the
+//! smallest and the largest. All sites are on loopback, so nothing here is about distance: a round
+//! trip takes tens of microseconds, and what is measured is what the programs themselves cost.
 //!
 //! | row | what |
 //! | --- | --- |

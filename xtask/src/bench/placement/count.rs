@@ -1,8 +1,8 @@
 //! GETs of keys whose accesses are counted, and of keys whose are not.
 //!
-//! One site of one node for each placement, all at the same time, asked in turn and in short runs: what the machine
-//! does meanwhile meets all alike. Each run of three is compared by itself. Sites that are not asked have next to
-//! nothing to do: they decide each second about nothing.
+//! One site of one node for each placement, all at the same time, asked in turn and in short runs:
+//! what the machine does meanwhile meets all alike. Each run of three is compared by itself. Sites
+//! that are not asked have next to nothing to do: they decide each second about nothing.
 
 use serde::{Deserialize, Serialize};
 

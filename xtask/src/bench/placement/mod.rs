@@ -1,7 +1,8 @@
-//! `cargo xtask bench placement`: what it costs to count accesses, and the bars that the lab measures.
+//! `cargo xtask bench placement`: what it costs to count accesses, and the bars that the lab
+//! measures.
 //!
-//! The rules are those of `bench site`: real processes with their defaults on one machine and disk, five repetitions on
-//! fresh folders, medians with the smallest and the largest.
+//! The rules are those of `bench site`: real processes with their defaults on one machine and disk,
+//! five repetitions on fresh folders, medians with the smallest and the largest.
 //!
 //! | row | what |
 //! | --- | --- |
@@ -9,8 +10,8 @@
 //! | `lab` | the bars of `portolan lab paper portkey`, once, in virtual time |
 //! | `solver` | the solver's speed, with 1 and 10 million groups |
 //!
-//! Left out: how fast groups are lent between processes. On loopback no site is nearer than another, so nothing moves; the lab has
-//! whole sites for it.
+//! Left out: how fast groups are lent between processes. On loopback no site is nearer than
+//! another, so nothing moves; the lab has whole sites for it.
 
 mod count;
 mod lab;
@@ -31,7 +32,8 @@ pub(crate) struct PlacementOptions {
     #[command(flatten)]
     common: super::Options,
 
-    /// Recorded cabs for the lab's goal about them (CSV: cab,t_s,lat,lon; may be gzipped); without it that one is left out.
+    /// Recorded cabs for the lab's goal about them (CSV: cab,t_s,lat,lon; may be gzipped); without
+    /// it that one is left out.
     #[arg(long, value_name = "FILE")]
     cabs: Option<PathBuf>,
 }

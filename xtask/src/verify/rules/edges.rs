@@ -25,8 +25,8 @@ const ALLOWED: &[Row] = &[
     // Its decisions are those of `protocol::placement`; nothing else of the crate concerns it.
     ("place", &["model", "protocol", "wire"], &[]),
     ("portolan", &["client", "front", "lab", "model", "place", "server", "wire"], &["portolan"]),
-    // Programs for ourselves. `field` starts the binary as a user does and links none of it; tests of other
-    // crates have its certificates.
+    // Programs for ourselves. `field` starts the binary as a user does and links none of it; tests
+    // of other crates have its certificates.
     ("load", &[], &[]),
     ("field", &[], &[]),
     ("xtask", &["field"], &[]),

@@ -1,11 +1,12 @@
 //! No function of these crates is too long to be read at once.
 //!
-//! This relies on the format, which is checked before the rules: the brace that ends a function stands alone,
-//! below the first letter of its declaration.
+//! This relies on the format, which is checked before the rules: the brace that ends a function
+//! stands alone, below the first letter of its declaration.
 
 use super::tree::Files;
 
-/// A function longer than this has more than one idea. Counted from its declaration to its last brace.
+/// A function longer than this has more than one idea. Counted from its declaration to its last
+/// brace.
 const LINES_MAX: usize = 100;
 
 const FOLDERS: [&str; 6] = [

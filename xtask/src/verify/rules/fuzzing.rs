@@ -27,7 +27,8 @@ const PARSERS: [&str; 13] = [
 const MANIFEST: &str = "fuzz/Cargo.toml";
 const FOLDER: &str = "fuzz/fuzz_targets/";
 
-/// Parsers without a target, targets of no parser that is listed, targets without a file, files that no target names.
+/// Parsers without a target, targets of no parser that is listed, targets without a file, files
+/// that no target names.
 pub(super) fn check(files: &Files) -> Vec<String> {
     let manifest = files.get(MANIFEST).map_or("", String::as_str);
     let declared: BTreeSet<&str> = manifest

@@ -1,9 +1,9 @@
 //! Nothing above the I/O line reaches a runtime, a socket, a clock or a thread.
 //!
 //! Three proofs. No crate that brings such things is among the dependencies, however indirect, of
-//! the crates above the line. The root's `clippy.toml` disallows the standard library's own; a crate
-//! below the line is excused by a `clippy.toml` of its own, and none above has one. And the places
-//! above the line that allow themselves an exception are the ones listed here.
+//! the crates above the line. The root's `clippy.toml` disallows the standard library's own; a
+//! crate below the line is excused by a `clippy.toml` of its own, and none above has one. And the
+//! places above the line that allow themselves an exception are the ones listed here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,8 +32,8 @@ const FORBIDDEN: [&str; 12] = [
 ];
 
 /// Sources above the line that touch what clippy.toml disallows, with a reason beside it: the
-/// engines that are files, one with a thread, and tables whose hashing must not be foreseen. Tests and examples are
-/// not looked at: they may.
+/// engines that are files, one with a thread, and tables whose hashing must not be foreseen. Tests
+/// and examples are not looked at: they may.
 const EXCEPTIONS: [&str; 5] = [
     "crates/storage/src/disk/real.rs",
     "crates/storage/src/state/batch.rs",

@@ -1,5 +1,5 @@
-//! The project's own rules, which no other tool checks. Each is a function from what it reads to what
-//! is wrong with it, and has a test that plants a violation.
+//! The project's own rules, which no other tool checks. Each is a function from what it reads to
+//! what is wrong with it, and has a test that plants a violation.
 //!
 //! | module | its rule |
 //! | --- | --- |

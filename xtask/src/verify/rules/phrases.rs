@@ -1,7 +1,8 @@
 //! Every phrase that a failure carries can be sent.
 //!
-//! Failures name their causes by phrases, of which the wire format has a list (`wire::entry`). One that is missing there would
-//! arrive at another node without its cause, and one that nothing uses would stay for ever.
+//! Failures name their causes by phrases, of which the wire format has a list (`wire::entry`). One
+//! that is missing there would arrive at another node without its cause, and one that nothing uses
+//! would stay for ever.
 
 use std::collections::BTreeSet;
 

@@ -1,14 +1,14 @@
 //! Which room of `protocol` may name which, and what the links of `server` may name.
 //!
-//! A room is a folder, or a file, of a crate that is to know nothing of what is above it or beside it: the
-//! machine and the replica name no mode, no mode names another, a protocol that could be a crate of its own
-//! names nothing of the site, and links name nothing of what is done with their messages. Each has a line in
-//! [`PROTOCOL`] or [`SERVER`] with the modules of the crate that it may name, tests included; its own it
-//! always may. What a line allows must be used.
+//! A room is a folder, or a file, of a crate that is to know nothing of what is above it or beside
+//! it: the machine and the replica name no mode, no mode names another, a protocol that could be a
+//! crate of its own names nothing of the site, and links name nothing of what is done with their
+//! messages. Each has a line in [`PROTOCOL`] or [`SERVER`] with the modules of the crate that it
+//! may name, tests included; its own it always may. What a line allows must be used.
 //!
-//! This reads paths as the compiler does (`use` groups, `super`, `self`), and follows a name through the
-//! re-exports on its way (`pub use crate::…`): a room must be allowed each step. A name that comes in by a
-//! glob passes.
+//! This reads paths as the compiler does (`use` groups, `super`, `self`), and follows a name
+//! through the re-exports on its way (`pub use crate::…`): a room must be allowed each step. A name
+//! that comes in by a glob passes.
 
 use super::tree::Files;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,8 @@ const ROOMS: &[Room] = &[
     ("origin", &["admission", "placement"]),
     ("placement", &["trial"]),
     ("replica", &["admission", "bugs", "machine", "options", "origin"]),
-    // The state with all modes names nothing of the node around it, and one mode's tables nothing of another's.
+    // The state with all modes names nothing of the node around it, and one mode's tables nothing
+    // of another's.
     (
         "site/machine",
         &[

@@ -7,9 +7,10 @@
 //! this module publishes the map ([`map`]), and checks what the site cannot: which keys a command
 //! may combine, and which this port serves ([`place`]).
 //!
-//! A client caches where a slot is, and never where a group of its keys was lent to, so each request for such a group
-//! would go to the slot's owner first. So a site can show itself for all slots and send requests where their keys
-//! are, in one hop ([`ClusterView`]); it does that by itself as soon as a keyspace is adaptive.
+//! A client caches where a slot is, and never where a group of its keys was lent to, so each
+//! request for such a group would go to the slot's owner first. So a site can show itself for all
+//! slots and send requests where their keys are, in one hop ([`ClusterView`]); it does that by
+//! itself as soon as a keyspace is adaptive.
 //!
 //! A site without nodes that have such a port is in no map. Its slots are shown as this site's, and
 //! requests for them are not redirected but forwarded, as on the other port.

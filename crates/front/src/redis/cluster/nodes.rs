@@ -5,9 +5,9 @@
 //! ```
 //!
 //! There are no pings, so both times are 0, which for Redis means that no ping is waited for.
-//! A site that does not answer this one has failed as a whole: its nodes are flagged `fail?` while it is
-//! silent and `fail` when it cannot be reached, and links to them are disconnected. It keeps its slots, as
-//! a Redis Cluster's failed master does, until another site takes over.
+//! A site that does not answer this one has failed as a whole: its nodes are flagged `fail?` while
+//! it is silent and `fail` when it cannot be reached, and links to them are disconnected. It keeps
+//! its slots, as a Redis Cluster's failed master does, until another site takes over.
 
 use super::map::{Health, Map, Member, Shard};
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! PORTOLAN.TOKEN and PORTOLAN.ATTACH: how a client takes its session with causal keyspaces to another
-//! connection, node or site. [`crate::causal`] is the session.
+//! PORTOLAN.TOKEN and PORTOLAN.ATTACH: how a client takes its session with causal keyspaces to
+//! another connection, node or site. [`crate::causal`] is the session.
 
 use crate::causal::CausalSession;
 use crate::redis::args::is;

@@ -1,5 +1,5 @@
-//! Chord as EdgeKV's gateways use it: one point each, a finger at every doubling of the distance, and
-//! no list of successors (Stoica and others, 2001, without their §6).
+//! Chord as EdgeKV's gateways use it: one point each, a finger at every doubling of the distance,
+//! and no list of successors (Stoica and others, 2001, without their §6).
 //!
 //! Positions are the numbers of 64 bits in a circle. A gateway answers for what lies after the one
 //! before it, up to itself. The fingers here are those of a ring left in peace.

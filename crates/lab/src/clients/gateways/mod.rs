@@ -1,5 +1,5 @@
-//! The way that EdgeKV sends a request about a global key (Sonbol and others, 2020, §3.2 and §5.4; its
-//! program where the paper leaves it open), as an option of a run: something to compare with.
+//! The way that EdgeKV sends a request about a global key (Sonbol and others, 2020, §3.2 and §5.4;
+//! its program where the paper leaves it open), as an option of a run: something to compare with.
 //!
 //! Each site has a gateway beside it, and the gateways form a [`chord`]. A client's request goes
 //!
@@ -16,9 +16,9 @@
 //! Each leg takes its link's delay. A link between two ends is one connection: what enters it waits
 //! until what is before it has entered, so gateways have the queues that bandwidth makes.
 //!
-//! Left out: gateways that fail, that join, or work on a request for any time. Which site holds a key
-//! is not Chord's decision but that of the deployment which the lab has formed, so that both ways
-//! find the same keys at the same sites.
+//! Left out: gateways that fail, that join, or work on a request for any time. Which site holds a
+//! key is not Chord's decision but that of the deployment which the lab has formed, so that both
+//! ways find the same keys at the same sites.
 
 pub mod chord;
 

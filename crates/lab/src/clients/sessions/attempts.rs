@@ -1,4 +1,5 @@
-//! A put that may be sent to several sites: as one of them is asked for it, and what failures mean for it.
+//! A put that may be sent to several sites: as one of them is asked for it, and what failures mean
+//! for it.
 
 use model::{
     Body, Bytes, CausalCommand, Command, Condition, Expiry, KeyspaceId, Position, RequestId,
@@ -50,7 +51,8 @@ impl Numbered {
         self.first.get_or_insert(site);
     }
 
-    /// The attempt was certainly not made. If no other one was, either, any site can be the first one.
+    /// The attempt was certainly not made. If no other one was, either, any site can be the first
+    /// one.
     pub(super) fn was_not_made(&mut self) {
         if !self.is_unsure {
             self.first = None;

@@ -1,11 +1,12 @@
 //! Clients of causal keys in virtual time: sessions that take their token along from site to site.
 //!
-//! A session asks one thing after the other at the site where it is, with the token of its last answer, as a
-//! program does with our client or over a connection to a front. It goes to another site in between, by
-//! its workload or as it moves on the map, and asks there with the same token. What certainly was not done it asks
-//! again, at one node of the site after the other, until [`super::OPERATION_MAX`] has passed. A
-//! write without an answer it does not repeat, as its outcome is unknown: but for puts of whole strings under a number, which it
-//! sends to any site again.
+//! A session asks one thing after the other at the site where it is, with the token of its last
+//! answer, as a program does with our client or over a connection to a front. It goes to another
+//! site in between, by its workload or as it moves on the map, and asks there with the same token.
+//! What certainly was not done it asks again, at one node of the site after the other, until
+//! [`super::OPERATION_MAX`] has passed. A write without an answer it does not repeat, as its
+//! outcome is unknown: but for puts of whole strings under a number, which it sends to any site
+//! again.
 //!
 //! | file | its one idea |
 //! | --- | --- |
@@ -278,7 +279,8 @@ impl<'w> Sessions<'w> {
     fn ask(&mut self, lab: &mut Lab, session: usize) {
         let one = &mut self.sessions[session];
         let Some(doing) = &one.doing else { return };
-        // What may have been done is not asked again, or may be asked again anywhere: so it may go elsewhere at any time.
+        // What may have been done is not asked again, or may be asked again anywhere: so it may go
+        // elsewhere at any time.
         one.client.go_where_it_can(self.world, |site| lab.is_open(site));
         let (now, attempt) = (lab.now(), one.client.attempt);
         let left = doing.deadline.saturating_sub(now);

@@ -184,7 +184,8 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
     [Card::Chart(chart), tables]
 }
 
-/// Operations a second that machines came to: below what was asked for, what waits grows without end.
+/// Operations a second that machines came to: below what was asked for, what waits grows without
+/// end.
 fn rates_table(figure: Figure, results: &Results, size: Size) -> Table {
     let settings = figure.settings();
     let columns = settings.iter().map(|setting| format!("{}, reached", setting.word()));

@@ -14,8 +14,8 @@ use crate::baselines::play::{Load, Measured, play};
 use crate::baselines::saturn::Saturn;
 use crate::baselines::{Layout, Modelled, Store};
 
-/// The figures of the paper that come of its evaluation; 0 is metadata against the number of sites, 1 Portolan's own
-/// causal keys.
+/// The figures of the paper that come of its evaluation; 0 is metadata against the number of sites,
+/// 1 Portolan's own causal keys.
 pub const FIGURES: [u8; 8] = [2, 3, 4, 5, 6, 7, 0, NUMBER];
 /// Access patterns: reads before a write of a key that is everywhere.
 pub const PATTERNS: [u32; 5] = [1, 9, 45, 90, 180];

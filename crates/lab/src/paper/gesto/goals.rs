@@ -1,8 +1,9 @@
 //! What Portolan's own causal keys are to reach in the scenes of the paper, beside the models.
 //!
-//! The models have no disks. So that durability is equal, *eventual* and *Saturn* are taken with their commits: one at the site of a
-//! write, one at the site that takes it in. Only the wait for a commit that is under way is not added to it: disks here are busy with
-//! the writes of other sites, which eventual consistency would have to commit as well.
+//! The models have no disks. So that durability is equal, *eventual* and *Saturn* are taken with
+//! their commits: one at the site of a write, one at the site that takes it in. Only the wait for a
+//! commit that is under way is not added to it: disks here are busy with the writes of other sites,
+//! which eventual consistency would have to commit as well.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ use crate::simulation::{Down, Settings};
 pub const NUMBER: u8 = 1;
 /// What is shown beside them.
 const BESIDE: [System; 4] = [System::Eventual, System::Saturn, System::Gesto, System::Portolan];
-/// The root is on the way between two sites where the way over it is at most so many percent longer.
+/// The root is on the way between two sites where the way over it is at most so many percent
+/// longer.
 const DETOUR_PERCENT_MAX: u64 = 5;
 
 /// All bars that these results have something for.
@@ -118,8 +120,9 @@ fn of_visibility(own: &Measured, eventual: &Measured) -> Option<Bar> {
     Some(Bar::at_most(what, (100.0 * (above - 1.0), 10.0), " %").with(&more))
 }
 
-/// What all but one in a hundred moves take above the way to the site and back is to be at most a round trip of it to the root, or the way
-/// from the site before over the root, and the commits of the session's last write: its own, the root's, the importing site's.
+/// What all but one in a hundred moves take above the way to the site and back is to be at most a
+/// round trip of it to the root, or the way from the site before over the root, and the commits of
+/// the session's last write: its own, the root's, the importing site's.
 fn of_moves(own: &Measured, eventual: &Measured) -> [Bar; 2] {
     let layout = Layout::table_one(1);
     let half = |one: &Measured| ms(quantile(&one.moves_us, 0.5));
@@ -143,8 +146,8 @@ fn of_moves(own: &Measured, eventual: &Measured) -> [Bar; 2] {
     [of_half, Bar::at_most(what, (percent, 1.0), " %").with(&more)]
 }
 
-/// For how long no write gets a place in the order after the leader of the root's three nodes was killed. Another site writes each
-/// millisecond.
+/// For how long no write gets a place in the order after the leader of the root's three nodes was
+/// killed. Another site writes each millisecond.
 ///
 /// # Panics
 /// If the sites do not come up.

@@ -1,13 +1,16 @@
-//! Portolan's own causal keys as one more store: whole sites, of one node each, over the same delays.
+//! Portolan's own causal keys as one more store: whole sites, of one node each, over the same
+//! delays.
 //!
-//! Cores, logs and jobs are the ones that `serve` runs. A commit takes [`COMMIT`] at the site of a write, at the root, and at
-//! the site that imports, where the models' stores have no disk. A read, a write, a move, and to order, to import and to apply a write of another
-//! site take what the models' processors take for it ([`Costs`](crate::baselines::Costs)), but nothing waits for a
+//! Cores, logs and jobs are the ones that `serve` runs. A commit takes [`COMMIT`] at the site of a
+//! write, at the root, and at the site that imports, where the models' stores have no disk. A read,
+//! a write, a move, and to order, to import and to apply a write of another site take what the
+//! models' processors take for it ([`Costs`](crate::baselines::Costs)), but nothing waits for a
 //! processor: so there is no rate to compare, and no processor time.
 //!
-//! A keyspace stands for the keys that are everywhere, and one for each group of sites that hold the others. Two sites
-//! have to hold all causal keys, so the one nearest to the root holds those of other groups, too; nothing is measured of that, and there is
-//! no standby. A client has a session; going to another site, it asks there for what it has seen and written.
+//! A keyspace stands for the keys that are everywhere, and one for each group of sites that hold
+//! the others. Two sites have to hold all causal keys, so the one nearest to the root holds those
+//! of other groups, too; nothing is measured of that, and there is no standby. A client has a
+//! session; going to another site, it asks there for what it has seen and written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The figures: what came out, beside what was published, and whether that is the same.
 //!
-//! The text of the paper has few numbers. Where it has one, a statement comes out *in value* if the number
-//! here is within a fifth of it, or on the stated side of it; *in shape* if the order or the trend that it
-//! states is here too.
+//! The text of the paper has few numbers. Where it has one, a statement comes out *in value* if the
+//! number here is within a fifth of it, or on the stated side of it; *in shape* if the order or the
+//! trend that it states is here too.
 
 use super::experiment::{CLIENTS, PATTERN, PATTERNS, Point, Results, SITES, Scene, System, scenes};
 use super::{Size, goals};

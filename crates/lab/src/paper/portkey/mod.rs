@@ -1,16 +1,18 @@
-//! The evaluation of Portkey (Noor, Srivastava, Netravali: *Portkey: Adaptive Key-Value Placement over Dynamic
-//! Edge Networks*, `SoCC` 2021, §6), run again in virtual time, with ours among its strategies.
+//! The evaluation of Portkey (Noor, Srivastava, Netravali: *Portkey: Adaptive Key-Value Placement
+//! over Dynamic Edge Networks*, `SoCC` 2021, §6), run again in virtual time, with ours among its
+//! strategies.
 //!
-//! *What is modelled.* 25 access points with a site each in a grid, latencies drawn from the paper's three
-//! tiers, 32 clients that move as its taxis do (in 72 % of the windows of 10 s one of them changes its access
-//! point), its six workloads at fixed rates, links of limited bandwidth, and the time that accesses wait while
-//! their key moves. All strategies see the same accesses in the same world. Before the measurement they run for
-//! a minute, but where the cold start is what is shown.
+//! *What is modelled.* 25 access points with a site each in a grid, latencies drawn from the
+//! paper's three tiers, 32 clients that move as its taxis do (in 72 % of the windows of 10 s one of
+//! them changes its access point), its six workloads at fixed rates, links of limited bandwidth,
+//! and the time that accesses wait while their key moves. All strategies see the same accesses in
+//! the same world. Before the measurement they run for a minute, but where the cold start is what
+//! is shown.
 //!
-//! *What is not.* Servers that are busy, lost messages, consensus inside a site (a commit takes a constant
-//! millisecond), and how a request finds the owner of its key. Reads and writes are alike, so *all-R* differs
-//! from *all-RW* by its draws only. The paper's regions are not described: here one is an access point's
-//! surroundings for keys, and the 3 × 3 around it for latencies.
+//! *What is not.* Servers that are busy, lost messages, consensus inside a site (a commit takes a
+//! constant millisecond), and how a request finds the owner of its key. Reads and writes are alike,
+//! so *all-R* differs from *all-RW* by its draws only. The paper's regions are not described: here
+//! one is an access point's surroundings for keys, and the 3 × 3 around it for latencies.
 //!
 //! | part | its one idea |
 //! | --- | --- |

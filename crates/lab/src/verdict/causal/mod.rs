@@ -2,8 +2,8 @@
 //!
 //! A read is caused by the write whose value it found; an operation of a session is caused by all
 //! that the session did before. **Judged** is *causal consistency* in the sense of Bouajjani, Enea,
-//! Guerraoui and Hamza (*On verifying causal consistency*, 2017): each read can be explained by some
-//! order of the writes that caused it. They show that for histories with distinct values this
+//! Guerraoui and Hamza (*On verifying causal consistency*, 2017): each read can be explained by
+//! some order of the writes that caused it. They show that for histories with distinct values this
 //! is so if and only if none of four patterns is there:
 //!
 //! | pattern | what is seen |
@@ -13,9 +13,9 @@
 //! | lost cause | nothing is found, though a write of the key is among the causes |
 //! | old cause | a value is found, though a write of the key that was itself caused by that value's write is among the causes |
 //!
-//! Where all acknowledged writes carry versions, what converges is judged as well: versions must not
-//! contradict causes. A write's version is later than those of all writes of its key that caused it,
-//! and a read finds none that is older than one of its causes. With
+//! Where all acknowledged writes carry versions, what converges is judged as well: versions must
+//! not contradict causes. A write's version is later than those of all writes of its key that
+//! caused it, and a read finds none that is older than one of its causes. With
 //! [`Options::causal_convergence`], a history without versions is searched for their fifth pattern,
 //! cyclic conflicts: no order at all of each key's writes could be that of all replicas. (The paper
 //! calls that CCv instead of CC.)
@@ -28,8 +28,8 @@
 //! - An *unanswered* write that no operation read is left out. One that was read happened after its
 //!   call, at an unknown time: it is caused by its session and causes only the operations that read
 //!   it.
-//! - A *delete* is a write. Which delete a read found that found nothing is known from its version, or
-//!   not: then it is enough that some delete, or the beginning, can explain it.
+//! - A *delete* is a write. Which delete a read found that found nothing is known from its version,
+//!   or not: then it is enough that some delete, or the beginning, can explain it.
 //! - A *compare-and-set* that succeeded is a read and a write; one that found something else is
 //!   passed over.
 //! - Keys that were added to, and keys to which one value was written twice, are passed over, and

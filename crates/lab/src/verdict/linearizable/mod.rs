@@ -1,24 +1,25 @@
 //! Each key behaves as one copy, in real time.
 //!
-//! **Judged**: for each key there is an order of its operations such that each returned what a single
-//! copy would have returned, taking them one after the other in this order, and an operation that
-//! returned before another was called comes before it (Herlihy and Wing, *Linearizability: a
-//! correctness condition for concurrent objects*, 1990). A history is linearizable if and only if each
-//! of its keys is, so each is judged alone. What touches in time (one returns in the microsecond in
-//! which the other is called) overlaps.
+//! **Judged**: for each key there is an order of its operations such that each returned what a
+//! single copy would have returned, taking them one after the other in this order, and an operation
+//! that returned before another was called comes before it (Herlihy and Wing, *Linearizability: a
+//! correctness condition for concurrent objects*, 1990). A history is linearizable if and only if
+//! each of its keys is, so each is judged alone. What touches in time (one returns in the
+//! microsecond in which the other is called) overlaps.
 //!
 //! The copy holds nothing, or a string. An add takes nothing as 0 and leaves a number as text; on
-//! another text it cannot succeed. An operation that `failed` never happened. One that is `unknown`,
-//! or never returned, happened at some time after its call, or never. Stale reads are left out.
+//! another text it cannot succeed. An operation that `failed` never happened. One that is
+//! `unknown`, or never returned, happened at some time after its call, or never. Stale reads are
+//! left out.
 //!
 //! [`model`] defines what operations do, [`search`] looks for the order. If there is none, the
 //! history is cut to the shortest beginning that has none. The operation that returned last in it
 //! is the one that cannot be: without its answer all others can be explained, and the violation
 //! names what it could have found instead.
 //!
-//! Deciding this is NP-complete in general (Gibbons and Korach, *Testing shared memories*, 1997). The
-//! search is quick where values are distinct, and gives up after
-//! [`Options::search_steps_max`] where it is not.
+//! Deciding this is NP-complete in general (Gibbons and Korach, *Testing shared memories*, 1997).
+//! The search is quick where values are distinct, and gives up after [`Options::search_steps_max`]
+//! where it is not.
 
 mod model;
 mod search;
@@ -112,7 +113,8 @@ impl<'h> Key<'h> {
 
     /// Why there is no order.
     fn explain(&self) -> Violation {
-        // Each beginning that is tried is a search again: rather a longer beginning than a long wait.
+        // Each beginning that is tried is a search again: rather a longer beginning than a long
+        // wait.
         let steps_max = self.steps_max.min(2 * self.operations.len() as u64 + 10_000);
         let brief = Key { steps_max, ..*self };
         let broken = |part| brief.decide(part, &mut 0) == Found::NoOrder;

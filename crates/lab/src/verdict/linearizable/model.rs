@@ -247,8 +247,8 @@ impl<'h> KeyHistory<'h> {
     /// in which it did not happen.
     ///
     /// **Certain** becomes an open put or compare-and-set after which the key holds `v`, if nothing
-    /// else can make `v` and some certain operation needs it: in every order it happened, and before
-    /// the first of those returned.
+    /// else can make `v` and some certain operation needs it: in every order it happened, and
+    /// before the first of those returned.
     ///
     /// Each can make way for the other, so both are repeated until nothing changes.
     fn settle_open(&mut self) {

@@ -15,15 +15,16 @@
 //!    on from here it can be moved to the front: it changes nothing.
 //! 2. **A state that is still needed and that nothing left can make again is not left** but by an
 //!    operation that needs it.
-//! 3. **A write that can be finished is not reconsidered**, as long as there are no conflicts and no
-//!    open operations that act on what they find. Let a candidate put or delete lead, by reads and
-//!    compare-and-sets that are candidates then, to a state such that no operation left needs any of
-//!    the states on that way; and let no candidate act on what the key holds now. Take an order that
-//!    goes on from here. By rule 1 it begins with a blind write. Take the operations of that way out
-//!    of it and put them in front. What needs a state of the way is on the way, so what is left needs
-//!    other states, and the operations that made those, and that stood before, are still there;
-//!    whatever follows the gaps writes blindly. So it is an order that explains the same. Where the
-//!    premise fails, the rule still guides the search, and a search without it decides.
+//! 3. **A write that can be finished is not reconsidered**, as long as there are no conflicts and
+//!    no open operations that act on what they find. Let a candidate put or delete lead, by reads
+//!    and compare-and-sets that are candidates then, to a state such that no operation left needs
+//!    any of the states on that way; and let no candidate act on what the key holds now. Take an
+//!    order that goes on from here. By rule 1 it begins with a blind write. Take the operations of
+//!    that way out of it and put them in front. What needs a state of the way is on the way, so
+//!    what is left needs other states, and the operations that made those, and that stood before,
+//!    are still there; whatever follows the gaps writes blindly. So it is an order that explains
+//!    the same. Where the premise fails, the rule still guides the search, and a search without it
+//!    decides.
 //! 4. **Of open operations that do the same, the one called first is taken first**: an order that
 //!    takes another one could exchange the two.
 //!

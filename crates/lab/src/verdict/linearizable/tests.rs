@@ -1,5 +1,5 @@
-//! Hand-made histories, thousands of small ones beside a judge that tries everything, and large ones
-//! that must not take long.
+//! Hand-made histories, thousands of small ones beside a judge that tries everything, and large
+//! ones that must not take long.
 
 use super::*;
 use crate::history::Operation;

@@ -1,5 +1,5 @@
-//! The same promises, judged by trying everything: causes as a table of all requests, and every delete
-//! that nothing found may have been.
+//! The same promises, judged by trying everything: causes as a table of all requests, and every
+//! delete that nothing found may have been.
 
 use super::super::Verdict;
 use crate::history::{Assigned, Got, History, Position, Promise, Register, Request, Seen, WriteId};

@@ -1,9 +1,9 @@
 //! Causes come first, nothing is older than the past, and a request reads one state.
 //!
-//! All that is in a session's past has a position up to the highest that the session has seen, if causes
-//! come first. So a read that finds the last version up to there is right, and no past need be known.
-//! That is nearly every read of a store that shows prefixes of the order. Only if some read fails this
-//! test are exact pasts computed ([`Past`]).
+//! All that is in a session's past has a position up to the highest that the session has seen, if
+//! causes come first. So a read that finds the last version up to there is right, and no past need
+//! be known. That is nearly every read of a store that shows prefixes of the order. Only if some
+//! read fails this test are exact pasts computed ([`Past`]).
 
 use super::facts::{Facts, Found, Rank};
 use super::past::Past;

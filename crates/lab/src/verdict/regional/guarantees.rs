@@ -7,7 +7,8 @@ use super::{Flaw, violation};
 use crate::history::{Promise, Register, Seen};
 use crate::verdict::Violation;
 
-/// What a session had written, or read, of a register up to a place: what counts last, and its request.
+/// What a session had written, or read, of a register up to a place: what counts last, and its
+/// request.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     place: usize,
@@ -32,7 +33,8 @@ struct Judge<'f, 'h> {
     floors: HashMap<(usize, usize), Rank>,
 }
 
-/// What a session has seen of another's writes: the last one, its place there, and by which request.
+/// What a session has seen of another's writes: the last one, its place there, and by which
+/// request.
 #[derive(Debug, Clone, Copy)]
 struct LastSeen {
     place: usize,

@@ -1,21 +1,21 @@
 //! The promises of causal keys, by the order that their region gave to the writes.
 //!
-//! [`causal`](super::causal) and [`session`](super::session) judge operations on single keys by values
-//! and versions. Here a request may read several registers, assign several, or delete whole keys; each
-//! read names the write that it found, and once the region is at rest each write has a position. With a
-//! given order, judging is near-linear. **Judged** is, for the promise `causal`:
+//! [`causal`](super::causal) and [`session`](super::session) judge operations on single keys by
+//! values and versions. Here a request may read several registers, assign several, or delete whole
+//! keys; each read names the write that it found, and once the region is at rest each write has a
+//! position. With a given order, judging is near-linear. **Judged** is, for the promise `causal`:
 //!
-//! - *Causes come first.* A write's position is higher than that of all that its session had read and
-//!   written before.
-//! - *Nothing older than the past.* A read finds, of its register, no version that comes before one in
-//!   its session's past: what the session read and wrote, and transitively what the sessions of those
-//!   writes had read and written before them.
-//! - *One state.* What one request reads belongs together: the past of each version that it found counts
-//!   for all its registers, and so does the rest of the write that made it.
+//! - *Causes come first.* A write's position is higher than that of all that its session had read
+//!   and written before.
+//! - *Nothing older than the past.* A read finds, of its register, no version that comes before one
+//!   in its session's past: what the session read and wrote, and transitively what the sessions of
+//!   those writes had read and written before them.
+//! - *One state.* What one request reads belongs together: the past of each version that it found
+//!   counts for all its registers, and so does the rest of the write that made it.
 //!
-//! This is causal convergence (Bouajjani, Enea, Guerraoui and Hamza, *On verifying causal consistency*,
-//! 2017) with the store's own order as the one that all replicas converge to. For the four guarantees of
-//! sessions (Terry and others, 1994):
+//! This is causal convergence (Bouajjani, Enea, Guerraoui and Hamza, *On verifying causal
+//! consistency*, 2017) with the store's own order as the one that all replicas converge to. For the
+//! four guarantees of sessions (Terry and others, 1994):
 //!
 //! | promise | what must hold |
 //! | --- | --- |
@@ -26,14 +26,16 @@
 //!
 //! # What is done about the rest
 //!
-//! - A write that is *superseded* counts just below the write that superseded it; a write that was *sent
-//!   twice* counts once ([`Instead`](crate::history::Instead)). Causes go by the positions themselves.
+//! - A write that is *superseded* counts just below the write that superseded it; a write that was
+//!   *sent twice* counts once ([`Instead`](crate::history::Instead)). Causes go by the positions
+//!   themselves.
 //! - A *lost* write comes after all that was ordered, in the order of its site.
-//! - Where *nothing* was found and no delete is named, some delete must come after what is in the past.
-//!   The earliest that does is what the session has seen from then on.
-//! - An *unanswered* write that was read, or whose identity is known, happened; it is caused by nothing and
-//!   causes what read it.
-//! - A position or an identity that is missing leaves everything undecided, unless the rest is broken.
+//! - Where *nothing* was found and no delete is named, some delete must come after what is in the
+//!   past. The earliest that does is what the session has seen from then on.
+//! - An *unanswered* write that was read, or whose identity is known, happened; it is caused by
+//!   nothing and causes what read it.
+//! - A position or an identity that is missing leaves everything undecided, unless the rest is
+//!   broken.
 //!
 //! Left out: more regions than one, and an order that was rebuilt after losses.
 //!
@@ -76,8 +78,8 @@ pub fn judge(history: &History, promise: Promise) -> Verdict {
     }
 }
 
-/// The verdict on operations, that on requests, or both joined. Where there are requests, operations are of keys
-/// that are not causal, and of what both promise only durability is asked.
+/// The verdict on operations, that on requests, or both joined. Where there are requests,
+/// operations are of keys that are not causal, and of what both promise only durability is asked.
 pub(super) fn joined(
     history: &History,
     promise: Promise,

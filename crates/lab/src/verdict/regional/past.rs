@@ -1,6 +1,7 @@
 //! What each request was caused by, exactly: for each session, up to which of its requests.
 //!
-//! It takes a number for each write and session, so it is done only where positions alone leave a doubt.
+//! It takes a number for each write and session, so it is done only where positions alone leave a
+//! doubt.
 
 use std::collections::{HashMap, VecDeque};
 

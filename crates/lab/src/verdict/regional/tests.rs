@@ -105,10 +105,12 @@ fn x5_a_deleted_value_comes_back() {
 
 #[test]
 fn x6_a_retried_write_takes_effect_twice() {
-    // Sent to A without an answer, ordered at the root, read and overwritten; then A's own counts as new.
+    // Sent to A without an answer, ordered at the root, read and overwritten; then A's own counts
+    // as new.
     let written = "m@A put x=?\n m@R put x=R1\n o@R get x=R1\n o@R put x=R2\n R1 @ 1\n R2 @ 2\n";
     let end = "o@R get x=A1";
-    // What A offers is a write of its own, at 3; the other's session then reads u again, as the newest.
+    // What A offers is a write of its own, at 3; the other's session then reads u again, as the
+    // newest.
     holds(&format!("{written} A1 @ 3 same 1"));
     broken(&format!("{written} A1 @ 3 same 1\n {end}"), &[CAUSAL, RYW], "older than its past");
 }
@@ -249,8 +251,9 @@ fn operations_beside_requests_are_of_other_keys() {
     assert!(matches!(one(&history), Verdict::Broken(violation) if violation.operations.is_empty()));
 }
 
-/// A region as it should be: sites that show a prefix of one order with their own pending writes on top,
-/// and sessions that wait where they come to. `skips`: of a thousand moves, how many do not wait.
+/// A region as it should be: sites that show a prefix of one order with their own pending writes on
+/// top, and sessions that wait where they come to. `skips`: of a thousand moves, how many do not
+/// wait.
 fn region(seed: u64, count: usize, skips: u64) -> History {
     let mut random = Random::stream(seed, "region", 0);
     let (sites, keys, clients) = (3_usize, 5, 6_usize);
@@ -374,7 +377,8 @@ fn a_region_that_is_right_passes_and_one_that_does_not_wait_fails() {
     assert!(broken >= 35, "{broken} of 40");
 }
 
-/// Ten times the requests take about ten times the steps: what is counted here is looked up, not time.
+/// Ten times the requests take about ten times the steps: what is counted here is looked up, not
+/// time.
 #[test]
 fn long_histories_are_judged() {
     let history = region(1, 20_000, 0);

@@ -5,8 +5,8 @@
 //! | `simulated` | what runs worlds: `run`, `replay`, `explore`, `paper` |
 //! | [`verdict`] | `verdict` |
 //!
-//! `list` and `schema` are here. What runs worlds is compiled with the feature `lab` only, since it takes
-//! long to compile and neither a node nor the demo needs it.
+//! `list` and `schema` are here. What runs worlds is compiled with the feature `lab` only, since it
+//! takes long to compile and neither a node nor the demo needs it.
 
 #[cfg(feature = "lab")]
 mod simulated;

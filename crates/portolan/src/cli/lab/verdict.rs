@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// Judge histories, from the lab or from anywhere
 ///
-/// A history is a file of JSON lines: which client called what, when, and what came back. docs/histories.md
-/// describes it; `portolan lab run --history FILE` and `portolan demo` write some.
+/// A history is a file of JSON lines: which client called what, when, and what came back.
+/// docs/histories.md describes it; `portolan lab run --history FILE` and `portolan demo` write
+/// some.
 #[derive(Args)]
 #[command(after_help = "Example:
   portolan lab run three-sites --faults --history h.jsonl

@@ -56,8 +56,8 @@ pub enum Ended {
     NoMajority,
     /// The deadline passed, and the work may still take effect.
     Unknown,
-    /// The same as [`Ended::NoMajority`], while a recovery that has ended half-way blocks all changes
-    /// ([`Driver::blocked_since`]).
+    /// The same as [`Ended::NoMajority`], while a recovery that has ended half-way blocks all
+    /// changes ([`Driver::blocked_since`]).
     Blocked,
 }
 
@@ -161,8 +161,8 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.above
     }
 
-    /// Since when no change has been possible, as so many registrars have promised a term that has no
-    /// value: the recovery that began it has ended half-way, or is under way elsewhere.
+    /// Since when no change has been possible, as so many registrars have promised a term that has
+    /// no value: the recovery that began it has ended half-way, or is under way elsewhere.
     pub fn blocked_since(&self, copy: &V) -> Option<Duration> {
         let (since, term) = self.blocked?;
         (term > copy.version().term).then_some(since)

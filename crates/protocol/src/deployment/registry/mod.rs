@@ -34,16 +34,18 @@
 //! *Recovery.* If a majority of registrars is lost, an operator names the sites to exclude. A
 //! ballot of the next term (the number above the highest promised here, and the own site's id)
 //! needs the promise and the answer of every other listed site. The value of the highest ballot
-//! continues, with registrars among the sites that answered, and without sites and keyspaces that the
-//! proposer's copy lacks: that value may never have been chosen, and its ids be in use at the excluded
-//! sites. (If none is excluded, whatever was chosen in its term is in that value, and it goes on whole. A site
-//! that only that value lists is not waited for, unless it may be a registrar: it may never have joined.) What only the excluded
-//! sites have chosen is lost until a copy of the new term reaches them: they then keep what they have to hand
-//! in ([`Acceptor::kept`]), decisions and joins beyond the end of their term, and one of their
+//! continues, with registrars among the sites that answered, and without sites and keyspaces that
+//! the proposer's copy lacks: that value may never have been chosen, and its ids be in use at the
+//! excluded sites. (If none is excluded, whatever was chosen in its term is in that value, and it
+//! goes on whole. A site that only that value lists is not waited for, unless it may be a
+//! registrar: it may never have joined.) What only the excluded sites have chosen is lost until a
+//! copy of the new term reaches them: they then keep what they have to hand in
+//! ([`Acceptor::kept`]), decisions and joins beyond the end of their term, and one of their
 //! proposers adds it to the value, unchanged. A recovery that stops half-way leaves promises of a
 //! term that has no value. Changes continue without the sites that made these promises while they
-//! are a minority; otherwise changes wait until the recovery is repeated. A blocked site's leader repeats it
-//! without excluding a site once all listed ones answer; an operator can repeat it with any set of sites up.
+//! are a minority; otherwise changes wait until the recovery is repeated. A blocked site's leader
+//! repeats it without excluding a site once all listed ones answer; an operator can repeat it with
+//! any set of sites up.
 //!
 //! Not here: how messages and commands travel (the site), and what a change means
 //! ([`model::Registry`]).

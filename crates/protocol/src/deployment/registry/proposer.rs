@@ -194,9 +194,9 @@ impl<V: Value> Proposer<V> {
         needs
     }
 
-    /// Records that this site has a newer copy. A recovery keeps more then of what it finds accepted, and
-    /// goes on from no less than what was chosen. It is over if another one has begun a higher term: its own
-    /// ballot is below what it would go on from.
+    /// Records that this site has a newer copy. A recovery keeps more then of what it finds
+    /// accepted, and goes on from no less than what was chosen. It is over if another one has begun
+    /// a higher term: its own ballot is below what it would go on from.
     pub fn learn(&mut self, newer: &V) {
         if matches!(self.stage, Stage::Prepare { .. }) && newer.version() > self.ballot {
             self.stage = Stage::Refused;
@@ -291,7 +291,8 @@ impl<V: Value> Proposer<V> {
                 Outcome::HandedIn
             }
             Work::Recover { without } => {
-                // All registrars have answered if none is excluded: whatever was chosen in its term is in this value.
+                // All registrars have answered if none is excluded: whatever was chosen in its term
+                // is in this value.
                 let known = if without.is_empty() { best } else { copy };
                 value.recover(stamp(best, 1), known);
                 let there = present(&value, without).into_iter();
@@ -334,9 +335,10 @@ impl<V: Value> Proposer<V> {
     }
 }
 
-/// The sites that must answer a recovery which goes on from `best`: those that it lists, except the excluded ones.
-/// One that the proposer's copy does not list may never have joined. It must answer only if it may be a registrar: if
-/// it is one in `best`, or if the excluded sites alone may have made it one since.
+/// The sites that must answer a recovery which goes on from `best`: those that it lists, except the
+/// excluded ones. One that the proposer's copy does not list may never have joined. It must answer
+/// only if it may be a registrar: if it is one in `best`, or if the excluded sites alone may have
+/// made it one since.
 pub fn to_answer<V: Value>(best: &V, copy: &V, without: &[SiteId]) -> Vec<SiteId> {
     let (known, Registrars { set, before, .. }) = (copy.sites(), best.registrars());
     let is_excluded = |site: SiteId| without.contains(&site);

@@ -1,6 +1,7 @@
 //! Failovers that are open too long end, and decisions that every site has are forgotten.
 //!
-//! Any site's leader does this by changes of the registry, not only the one that opened the failover.
+//! Any site's leader does this by changes of the registry, not only the one that opened the
+//! failover.
 
 use crate::global::ownership::takeover;
 use crate::global::ownership::trial::Planted;
@@ -18,8 +19,8 @@ const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     open_since: OpenSince,
-    /// Of each decision of a failover the version of the registry in which this leader first saw it, in
-    /// the term that there is: it may have been handed in long after it was decided.
+    /// Of each decision of a failover the version of the registry in which this leader first saw
+    /// it, in the term that there is: it may have been handed in long after it was decided.
     seen_in: BTreeMap<Ballot, Ballot>,
     next_change: Duration,
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// copy begins empty at `loss.by`, unless a site was not asked: the slot may be there.
 ///
 /// A slot whose owner is in no inventory, or is a site that has left, counts as the lost site's if
-/// that is the only site that was not asked. One that a recovery has excluded may still be there and
-/// hand its join in: its slots are its own.
+/// that is the only site that was not asked. One that a recovery has excluded may still be there
+/// and hand its join in: its slots are its own.
 pub(super) fn plan(
     reported: &BTreeMap<SiteId, Inventory>,
     loss: &mut Loss,

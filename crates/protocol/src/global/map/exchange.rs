@@ -14,8 +14,8 @@
 //! The nodes of a site do the same with their leader; only the leader exchanges facts with other
 //! sites.
 //!
-//! Demers and others (*Epidemic algorithms for replicated database maintenance*, 1987) call the two rumour
-//! mongering and anti-entropy.
+//! Demers and others (*Epidemic algorithms for replicated database maintenance*, 1987) call the two
+//! rumour mongering and anti-entropy.
 
 use super::facts::{BUCKETS, Buckets};
 use super::{Fact, Raised, RunFact, SlotMap, Source, joined};

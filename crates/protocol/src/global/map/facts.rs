@@ -1,12 +1,13 @@
 //! Facts about the owners of slots, and their digests.
 //!
-//! A fact never becomes wrong: at that epoch that site owned those slots. Of two facts about a slot the
-//! one with the higher epoch counts, so the order in which facts are learnt does not matter, and
-//! two sites with the same facts have the same map. Equal neighbours are one run: a map has as many
-//! runs as there are borders between owners, and at most one for each slot.
+//! A fact never becomes wrong: at that epoch that site owned those slots. Of two facts about a slot
+//! the one with the higher epoch counts, so the order in which facts are learnt does not matter,
+//! and two sites with the same facts have the same map. Equal neighbours are one run: a map has as
+//! many runs as there are borders between owners, and at most one for each slot.
 //!
-//! The digest of a bucket is the sum of the hashes of its slots' facts, that of the map the sum of its
-//! buckets. Sums are kept up to date slot by slot: comparing maps costs nothing but the comparison.
+//! The digest of a bucket is the sum of the hashes of its slots' facts, that of the map the sum of
+//! its buckets. Sums are kept up to date slot by slot: comparing maps costs nothing but the
+//! comparison.
 
 use crate::global::ring::mix;
 use model::{Epoch, SiteId, Slot, SlotRun};

@@ -1,4 +1,5 @@
-//! A hundred maps over links that lose one message in ten: how soon they agree, and what that costs.
+//! A hundred maps over links that lose one message in ten: how soon they agree, and what that
+//! costs.
 
 use super::exchange::{COMPARE_INTERVAL, Exchange, compare, handle, push};
 use super::{Fact, RunFact, SlotMap, Source};

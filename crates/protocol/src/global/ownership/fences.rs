@@ -39,7 +39,8 @@ impl<'a> Fences<'a> {
         }
     }
 
-    /// Whether this site is fenced, by a failover or as a restored one: it serves nothing and hands nothing over.
+    /// Whether this site is fenced, by a failover or as a restored one: it serves nothing and hands
+    /// nothing over.
     pub fn covers_own(&self) -> bool {
         self.restored || self.open.is_some_and(|open| open.fences(self.own))
     }

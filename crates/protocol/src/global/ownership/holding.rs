@@ -165,8 +165,8 @@ impl Holding {
         }
     }
 
-    /// Follows the decision of a failover, `decided` being its first epoch. `from`: the epoch and the
-    /// position of what the taker goes on from.
+    /// Follows the decision of a failover, `decided` being its first epoch. `from`: the epoch and
+    /// the position of what the taker goes on from.
     ///
     /// A taker without that copy takes nothing and serves nothing: another site with the records
     /// keeps them as a copy, to be taken when the taker itself is failed over.
@@ -236,8 +236,8 @@ impl Holding {
         // Within one epoch, the copy here may have a later position than the reported one.
         let is_ahead = copy.tag.epoch == tag.epoch && copy.position > position;
         let is_void = is_lower && (!is_ahead || fences.planted().is(Bug::SafeWhileBehind));
-        // What an earlier owner reported may be over: the site that it named may have left, or own the
-        // slot by now with the records that were the copy.
+        // What an earlier owner reported may be over: the site that it named may have left, or own
+        // the slot by now with the records that were the copy.
         let is_over = tag.epoch < self.token.epoch();
         let is_of_owner = !is_over || fences.planted().is(Bug::SafeByEarlierOwner);
         let goes = is_void && is_of_owner && !fences.are_up();
@@ -269,8 +269,8 @@ impl Holding {
     }
 }
 
-/// The revision of a site that had a slot at an epoch, after which the decision of a failover loses its writes. The
-/// slot is taken from a copy of this epoch and position. `None`: it loses none.
+/// The revision of a site that had a slot at an epoch, after which the decision of a failover loses
+/// its writes. The slot is taken from a copy of this epoch and position. `None`: it loses none.
 pub fn lost_after(had: Epoch, decided: Epoch, from: Option<(Epoch, u64)>) -> Option<u64> {
     match from {
         _ if had >= decided => None,

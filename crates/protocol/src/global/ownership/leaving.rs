@@ -45,8 +45,9 @@ pub fn may_receive(own: &Holding, (site, other): (SiteId, &Holding)) -> bool {
     !other.token.is_own() && known_owner(own) != Some(site)
 }
 
-/// Whether a site may go, as far as one slot is concerned: `own` is its own record of it, `others` are
-/// other sites, as many as can be reached. No failover is open, none of them freezes towards it any more.
+/// Whether a site may go, as far as one slot is concerned: `own` is its own record of it, `others`
+/// are other sites, as many as can be reached. No failover is open, none of them freezes towards it
+/// any more.
 pub fn may_leave(
     leaver: SiteId,
     own: &Holding,
@@ -74,12 +75,13 @@ pub fn may_leave(
     own.token == Token::Never || others.iter().any(knows)
 }
 
-/// At which epoch a slot is served again that is frozen here, at `own`, for a site that has left; `None`:
-/// not, or not yet. `reports` are those of all other listed sites, by a registry without the destination.
+/// At which epoch a slot is served again that is frozen here, at `own`, for a site that has left;
+/// `None`: not, or not yet. `reports` are those of all other listed sites, by a registry without
+/// the destination.
 ///
-/// The owner of a slot does not leave, so if the destination took it some listed site has a record of a
-/// later owner that is listed. If the latest owner has left, a failover removed it: no site owns it, unless a
-/// copy of its epoch is left, which is better than what is here.
+/// The owner of a slot does not leave, so if the destination took it some listed site has a record
+/// of a later owner that is listed. If the latest owner has left, a failover removed it: no site
+/// owns it, unless a copy of its epoch is left, which is better than what is here.
 pub fn reclaims(
     own: SiteId,
     frozen: Epoch,
@@ -143,7 +145,8 @@ mod tests {
 
     #[test]
     fn what_the_owner_has_stands_for_no_copy() {
-        // OWNER froze the slot towards LEAVER, which was named with OTHER, and took it in the failover.
+        // OWNER froze the slot towards LEAVER, which was named with OTHER, and took it in the
+        // failover.
         let decided = Epoch::of_failover(model::Ballot { round: 9, ..model::Ballot::FIRST });
         let retained = SlotCopy::retained(Epoch::counted(3), LEAVER);
         let token = Token::Gone { epoch: decided, to: OWNER };

@@ -16,8 +16,8 @@
 //! *Claim.* A failover of the slot's owner adopts the loan of a borrower that its copy has not
 //! seen. Until the taker confirms the row, the borrower does not serve.
 //!
-//! *Several groups.* Each has a row of its own; they share the count. A failover adopts the claims of
-//! all groups by the count of the records that it goes on from, before it raises that.
+//! *Several groups.* Each has a row of its own; they share the count. A failover adopts the claims
+//! of all groups by the count of the records that it goes on from, before it raises that.
 //!
 //! Left out: records, messages and their order, a slot that begins empty.
 
@@ -128,7 +128,8 @@ impl Lent {
         self.row.is_some_and(|row| row.loan == loan && row.to == to)
     }
 
-    /// Removes the row upon the borrower's records, which replace the slot's. Returns whether it did.
+    /// Removes the row upon the borrower's records, which replace the slot's. Returns whether it
+    /// did.
     pub fn take_home(&mut self, token: Token, from: FromBorrower, fences: &Fences<'_>) -> bool {
         let is_returned = matches!(from.borrowed.part, Part::Frozen | Part::Retained);
         let may = is_returned && self.may_stream(token, from, fences);
@@ -160,9 +161,9 @@ impl Lent {
         may
     }
 
-    /// Settles the row by this site's own registry, never by a newer one: in the command that brings
-    /// the slot or the registry. `failed`: the version that decided the last failover of a site, or any
-    /// later one for a site that is not listed.
+    /// Settles the row by this site's own registry, never by a newer one: in the command that
+    /// brings the slot or the registry. `failed`: the version that decided the last failover of a
+    /// site, or any later one for a site that is not listed.
     ///
     /// A frozen source settles nothing: the destination may have the row, and later records.
     pub fn settle(
@@ -215,8 +216,8 @@ impl Lent {
 }
 
 impl Borrowed {
-    /// Takes a loan. `token`: of the slot, here. `failed`: the version that decided the last failover
-    /// of this site. Returns whether it did.
+    /// Takes a loan. `token`: of the slot, here. `failed`: the version that decided the last
+    /// failover of this site. Returns whether it did.
     pub fn install(
         &mut self,
         offer: Offer,
@@ -273,9 +274,10 @@ impl Borrowed {
         self.confirmed = self.confirmed.max(owner.failover);
     }
 
-    /// Handles the report of the slot's owner, at this epoch, that it has no such row. Returns whether
-    /// the part is over. It is, too, where the group is held: the owner has settled the row by a failover that this
-    /// site has not learned of, or one of the two sites was restored to earlier records.
+    /// Handles the report of the slot's owner, at this epoch, that it has no such row. Returns
+    /// whether the part is over. It is, too, where the group is held: the owner has settled the row
+    /// by a failover that this site has not learned of, or one of the two sites was restored to
+    /// earlier records.
     pub fn release(&mut self, (owner, epoch): (&Lent, Epoch), fences: &Fences<'_>) -> bool {
         let is_known = owner.count >= self.loan.count || self.loan.epoch.failover < epoch.failover;
         let may = matches!(self.part, Part::Held | Part::Frozen | Part::Unconfirmed)

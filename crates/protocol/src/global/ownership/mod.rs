@@ -2,8 +2,8 @@
 //!
 //! Pure values, without records: a [`Holding`] is what a site records of one slot; a step changes
 //! it and returns what happens to the slot's records at that site ([`Records`]). The state machine
-//! applies that to real records; the model checkers in `tests/ownership` and `tests/lending` apply it to
-//! sets of bits, for three sites and every order of steps.
+//! applies that to real records; the model checkers in `tests/ownership` and `tests/lending` apply
+//! it to sets of bits, for three sites and every order of steps.
 //!
 //! - [`holding`]: tokens and copies, and every step that changes them;
 //! - [`fences`]: what a site's copy of the registry forbids;

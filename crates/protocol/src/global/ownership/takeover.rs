@@ -19,7 +19,8 @@ pub struct Report {
 }
 
 impl Holding {
-    /// What this site, `own`, reports in a failover. `is_away`: the failed site, and any that has left.
+    /// What this site, `own`, reports in a failover. `is_away`: the failed site, and any that has
+    /// left.
     pub fn report(&self, own: SiteId, is_away: impl Fn(SiteId) -> bool) -> Report {
         let (owner, frozen) = match self.token {
             Token::Never => (None, None),
@@ -61,8 +62,9 @@ pub struct Found {
 impl Found {
     /// Adds what a site reports in a failover of `lost`.
     ///
-    /// Of two owners at one epoch the failed site counts: it refused that epoch, of which another site
-    /// has learned, but the source, where the slot is frozen, has not, and cannot ask any more.
+    /// Of two owners at one epoch the failed site counts: it refused that epoch, of which another
+    /// site has learned, but the source, where the slot is frozen, has not, and cannot ask any
+    /// more.
     pub fn add(&mut self, site: SiteId, report: &Report, lost: SiteId) {
         if let Some((epoch, owner)) = report.owner
             && self.owner.is_none_or(|known| known.0 < epoch || known.0 == epoch && owner == lost)

@@ -1,5 +1,5 @@
-//! A site's pointers as bytes: they are part of its replicated state, so that every node of the site
-//! can take a step of a lookup, and so that a new leader goes on where the last one was.
+//! A site's pointers as bytes: they are part of its replicated state, so that every node of the
+//! site can take a step of a lookup, and so that a new leader goes on where the last one was.
 //!
 //! ```text
 //! ring     = 1 ‖ site ‖ count ‖ virtual*            in the order of their points

@@ -1,7 +1,7 @@
 //! What must hold whatever bytes come: for fuzzing, and the property tests that do the same.
 //!
-//! Sites of a deployment trust each other, but a message may be of another version, and a row of the
-//! state may be damaged. Neither may bring a node down or leave pointers that no ring can have.
+//! Sites of a deployment trust each other, but a message may be of another version, and a row of
+//! the state may be damaged. Neither may bring a node down or leave pointers that no ring can have.
 
 use super::{Driver, Member, Options, Point, Ring, RingOutput, ideal};
 use model::SiteId;
@@ -9,7 +9,8 @@ use prost::Message as _;
 use std::time::Duration;
 use wire::ring::{Content, RingMessage};
 
-/// Any row of pointers is refused, or is one that is written again as the same bytes and can be asked.
+/// Any row of pointers is refused, or is one that is written again as the same bytes and can be
+/// asked.
 pub fn check_any_row(bytes: &[u8]) {
     let Ok(ring) = Ring::decode(bytes) else { return };
     assert_eq!(ring.encode(), bytes);
@@ -20,8 +21,8 @@ pub fn check_any_row(bytes: &[u8]) {
     ring.members().for_each(|member| drop(ring.reported(member.point)));
 }
 
-/// Any message is refused, or leaves a site with pointers that can be kept and read again. The first
-/// byte names the sender.
+/// Any message is refused, or leaves a site with pointers that can be kept and read again. The
+/// first byte names the sender.
 pub fn check_any_message(bytes: &[u8]) {
     let Some((from, bytes)) = bytes.split_first() else { return };
     let Ok(message) = RingMessage::decode(bytes) else { return };

@@ -1,9 +1,10 @@
-//! Lookups of a node: which site is responsible for a point, found by asking one site after another.
+//! Lookups of a node: which site is responsible for a point, found by asking one site after
+//! another.
 //!
 //! Any node of a site can do this, with the pointers in its copy of the site's state. Each question
 //! has a deadline; a site that does not answer is left out and the next best one asked. Lookups of
-//! one point at the same time are one lookup. What is found is a hint, as old as the pointers it was
-//! read from: a caller that acts on it must expect the answer "not here".
+//! one point at the same time are one lookup. What is found is a hint, as old as the pointers it
+//! was read from: a caller that acts on it must expect the answer "not here".
 
 use super::point::Point;
 use super::pointers::Ring;

@@ -7,8 +7,8 @@
 //! some that are farther and farther away, and finds its way in about half of log2 of the number of
 //! sites, less what the lists save.
 //!
-//! It is Chord (Stoica, Morris, Karger, Kaashoek, Balakrishnan 2001) with the maintenance that Pamela
-//! Zave has proved right (2012, 2017); the original could lose its ring. What is where:
+//! It is Chord (Stoica, Morris, Karger, Kaashoek, Balakrishnan 2001) with the maintenance that
+//! Pamela Zave has proved right (2012, 2017); the original could lose its ring. What is where:
 //!
 //! - [`Point`], [`Member`]: the circle and the virtual nodes on it;
 //! - [`Ring`]: all pointers of one site. They are part of its replicated state, so that each of its

@@ -80,8 +80,8 @@ const VIRTUALS: f64 = 8.0;
 
 /// How many virtual nodes a site of this capacity has: its share of the ring is proportional to
 /// it. With eight, one site's share varies by about a third around that; what must be balanced
-/// better is not the ring's (slots have preferred owners, and the ring only finds the site that has registered
-/// the owner).
+/// better is not the ring's (slots have preferred owners, and the ring only finds the site that has
+/// registered the owner).
 pub fn virtual_count(capacity: f64) -> u32 {
     let wanted = (capacity * VIRTUALS).round();
     // A float becomes the nearest integer there is, and no number becomes 0.

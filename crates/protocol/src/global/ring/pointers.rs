@@ -5,15 +5,15 @@
 //!
 //! A **successor list** ends at the next virtual node of the same site. That one is up whenever
 //! the list is read, so nothing after it is needed; and the rest is in *its* list. What others
-//! receive ([`Ring::reported`]) is the lists strung together, since to them the whole site is one that
-//! may crash. Otherwise a list ends with the [`limits::RING_SUCCESSORS`]th other site; it holds
-//! whatever virtual nodes stand between (a list never skips a live member), and at most
+//! receive ([`Ring::reported`]) is the lists strung together, since to them the whole site is one
+//! that may crash. Otherwise a list ends with the [`limits::RING_SUCCESSORS`]th other site; it
+//! holds whatever virtual nodes stand between (a list never skips a live member), and at most
 //! [`limits::RING_LIST_MEMBERS_MAX`] of them, which only rings with very unequal sites reach.
 //!
-//! **Fingers** are kept a virtual node, not a site, and only up to the next virtual node of the same
-//! site, from where that one's own reach on. One table a site would be shorter, but its halving
-//! distances hold from one point only, while a lookup arrives at any of the site's. A table a
-//! virtual node, all of it, would name the same sites many times. So a site of `v` virtual nodes
+//! **Fingers** are kept a virtual node, not a site, and only up to the next virtual node of the
+//! same site, from where that one's own reach on. One table a site would be shorter, but its
+//! halving distances hold from one point only, while a lookup arrives at any of the site's. A table
+//! a virtual node, all of it, would name the same sites many times. So a site of `v` virtual nodes
 //! among `m` sites keeps about `v · (8 + log2(m) − 3)` pointers: the list stands for the three
 //! nearest fingers.
 

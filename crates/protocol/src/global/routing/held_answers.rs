@@ -8,15 +8,15 @@
 //! answer is checked:
 //!
 //! - if the site that gave it is fenced, or gave it under an earlier failover than the last one
-//!   that took the slot, or before one of a borrower that has taken its groups home, as far as this site has
-//!   learned, the answer is void: a read goes again,
-//!   and the outcome of a write is unknown. (Sent again, a write might come to the site that gave
-//!   this answer, once that owns the slot again, and get the remembered answer.)
+//!   that took the slot, or before one of a borrower that has taken its groups home, as far as this
+//!   site has learned, the answer is void: a read goes again, and the outcome of a write is
+//!   unknown. (Sent again, a write might come to the site that gave this answer, once that owns the
+//!   slot again, and get the remembered answer.)
 //! - otherwise it is handed out.
 //!
-//! The index is asked for while the request is on its way, so nothing takes longer in the usual case. One
-//! index does for all requests that leave before it is asked for. A lease is as good as an index, and a site
-//! with one node needs none.
+//! The index is asked for while the request is on its way, so nothing takes longer in the usual
+//! case. One index does for all requests that leave before it is asked for. A lease is as good as
+//! an index, and a site with one node needs none.
 
 use super::{At, Outcome, Routing};
 use crate::admission::Target;
@@ -73,7 +73,8 @@ impl Routing {
         }
     }
 
-    /// Takes another site's answer in, if it is one that waits for an index. Gives it back otherwise.
+    /// Takes another site's answer in, if it is one that waits for an index. Gives it back
+    /// otherwise.
     #[expect(clippy::result_large_err, reason = "an answer, moved once to its next place")]
     pub(crate) fn hold(&mut self, wire_id: u64, held: HeldAnswer) -> Result<(), HeldAnswer> {
         let id = self.id_here(wire_id);

@@ -51,8 +51,9 @@ enum Rule {
     Prices,
 }
 
-/// What a rule comes to after six windows, in each of which 2 % of the groups get other users: by how many
-/// per cent it is above D(λ), and how many per cent of the other groups it moves in a window.
+/// What a rule comes to after six windows, in each of which 2 % of the groups get other users: by
+/// how many per cent it is above D(λ), and how many per cent of the other groups it moves in a
+/// window.
 fn six_windows(rule: Rule, slack: f64, sizes: u32) -> (f64, f64) {
     const COUNT: usize = 4_000;
     let mut dice = Dice::new(9);

@@ -174,8 +174,8 @@ fn sites_with_few_accesses_count_beside_one_with_many() {
     }
 }
 
-/// The votes of each group: honest clients of it make two accesses a second, and liars, elsewhere, claim a
-/// million of each.
+/// The votes of each group: honest clients of it make two accesses a second, and liars, elsewhere,
+/// claim a million of each.
 fn votes_of(honest: usize, liars: usize, named: usize) -> Vec<BTreeMap<u16, f32>> {
     let mut counter = counter(4_096, Planted::none()).with_votes();
     for second in 0..30 {

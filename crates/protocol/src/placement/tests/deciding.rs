@@ -147,7 +147,8 @@ fn a_group_that_loses_nothing_any_more_makes_room_for_others() {
     assert!(waiting.of(other) > 0.0);
 }
 
-/// Groups of the first site with users at the second one and the third, alike in all but their keyspaces.
+/// Groups of the first site with users at the second one and the third, alike in all but their
+/// keyspaces.
 fn of_keyspaces(keyspaces: &[u32], rate: f32) -> Vec<Accessed> {
     let one = |(slot, keyspace): (usize, &u32)| {
         let key = GroupKey::lendable(slot as u16, *keyspace, 7 << 20);

@@ -28,8 +28,8 @@ fn rates(counter: &mut Counter, second: u64) -> BTreeMap<u16, f32> {
     rates
 }
 
-/// In how many of two hundred seconds a profile finds a client, with two accesses each second, at one site alone.
-/// It changes between two sites after so many seconds each.
+/// In how many of two hundred seconds a profile finds a client, with two accesses each second, at
+/// one site alone. It changes between two sites after so many seconds each.
 fn followed(stays_s: [u64; 2]) -> usize {
     let mut counter = counter();
     let period = stays_s[0] + stays_s[1];
@@ -54,9 +54,9 @@ fn a_client_that_moves_is_followed_and_a_name_at_two_places_counts_by_site() {
     }
 }
 
-/// In how many of three hundred seconds most accesses of a group seem to come from elsewhere, and its rates then: so
-/// many honest clients of it ask once a second at home each, and a liar elsewhere so many times, each time under the
-/// next of its names.
+/// In how many of three hundred seconds most accesses of a group seem to come from elsewhere, and
+/// its rates then: so many honest clients of it ask once a second at home each, and a liar
+/// elsewhere so many times, each time under the next of its names.
 fn with_liar(honest: u32, liar_per_s: u32, names: u32) -> (u32, BTreeMap<u16, f32>) {
     let (mut counter, mut number, mut led) = (counter(), 0, 0);
     for second in 0..300 {
@@ -80,7 +80,8 @@ fn a_liar_weighs_what_it_asks_whatever_names_it_makes_up() {
         for names in [1, 5, 5_000] {
             let (led, _) = with_liar(honest, honest / 2, names);
             assert_eq!(led, 0, "half as much: {honest} honest clients, {names} names");
-            // A profile by site is tried by client again each 80 seconds: what has no entry then has no place.
+            // A profile by site is tried by client again each 80 seconds: what has no entry then
+            // has no place.
             let (led, _) = with_liar(honest, honest - 1, names);
             assert!(led <= 30, "less: {honest} honest clients, {names} names: {led} seconds");
         }
@@ -92,9 +93,9 @@ fn a_liar_weighs_what_it_asks_whatever_names_it_makes_up() {
     }
 }
 
-/// The share of two hundred seconds in which most of a group's accesses seem to come from elsewhere: one client asks
-/// at home each second, but in those, each so many, in which a liar elsewhere asks that has taken its name. (What both
-/// ask in one second counts by site.)
+/// The share of two hundred seconds in which most of a group's accesses seem to come from
+/// elsewhere: one client asks at home each second, but in those, each so many, in which a liar
+/// elsewhere asks that has taken its name. (What both ask in one second counts by site.)
 fn taken_name(each_s: u64) -> f32 {
     let mut counter = counter();
     let mut away = 0;

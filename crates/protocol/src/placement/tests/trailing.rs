@@ -148,7 +148,8 @@ fn a_group_that_is_alike_at_the_threshold_goes_where_its_mean_is_less() {
     assert_eq!(solution.site(0), site(1));
 }
 
-/// One server takes 10 ms and one time in ten 110 ms, the other one takes 25 ms: the first one's mean is less.
+/// One server takes 10 ms and one time in ten 110 ms, the other one takes 25 ms: the first one's
+/// mean is less.
 #[test]
 fn a_server_that_stalls_is_far_by_the_quantile_only() {
     let mut latencies = Latencies::unknown(1, 2);

@@ -13,9 +13,9 @@
 //! - **The same inputs give the same outputs.** The library draws its election timeouts from a
 //!   thread's generator; the façade overwrites each with one that is a function of seed, node and
 //!   term.
-//! - **Votes go by term and log alone.** The library also compares priorities with the log's length,
-//!   which can leave two nodes that refuse each other for good. All nodes have one priority here; a
-//!   node that is to stand back waits longer before it stands ([`Raft::stand_back`]).
+//! - **Votes go by term and log alone.** The library also compares priorities with the log's
+//!   length, which can leave two nodes that refuse each other for good. All nodes have one priority
+//!   here; a node that is to stand back waits longer before it stands ([`Raft::stand_back`]).
 //! - **A node without other voters does not stand while it makes entries durable.** It would be
 //!   elected at once, and the library demands that an elected node's log is on disk.
 //!
@@ -209,8 +209,9 @@ impl<R: LogReader> Raft<R> {
         self.fix_election_timeout();
     }
 
-    /// Whether this node would be elected by its own vote, before its log is durable: the others were
-    /// removed while their entries were on the way to its disk. It stands a tick after they are there.
+    /// Whether this node would be elected by its own vote, before its log is durable: the others
+    /// were removed while their entries were on the way to its disk. It stands a tick after they
+    /// are there.
     fn must_not_stand(&self) -> bool {
         let raft = &self.node.raft;
         let is_durable = raft.raft_log.last_index() == raft.raft_log.persisted;
@@ -535,8 +536,8 @@ impl<R: LogReader> Raft<R> {
         self.planted = planted;
     }
 
-    /// This node is to lead only where no other can: it waits longer than all others before it stands
-    /// for election. It votes, and is voted for, like any other.
+    /// This node is to lead only where no other can: it waits longer than all others before it
+    /// stands for election. It votes, and is voted for, like any other.
     pub fn stand_back(&mut self) {
         if self.planted.is(Bug::WitnessPriority) {
             return self.node.set_priority(0);

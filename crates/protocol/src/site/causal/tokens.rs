@@ -33,7 +33,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Of what was applied just now: the answers that may go out. Clears wait until their places are released.
+    /// Of what was applied just now: the answers that may go out. Clears wait until their places
+    /// are released.
     pub(in crate::site) fn keep_clears(&mut self, settled: Vec<Settled>) -> Vec<Settled> {
         let place = |one: &Settled| match one.1 {
             Ok(Answer::Placed(place)) => Some(place),
@@ -58,8 +59,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         rest
     }
 
-    /// Writes were applied just now: their sessions have made them, and have seen what the steps of a
-    /// transaction have read.
+    /// Writes were applied just now: their sessions have made them, and have seen what the steps of
+    /// a transaction have read.
     pub(in crate::site) fn sessions_wrote(&mut self, settled: &[Settled]) {
         for (origin, outcome) in settled {
             if outcome.is_err() || !self.sessions.is_write(*origin) {
@@ -71,7 +72,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // One that names another site was served without its position: by a planted bug.
             token.written = token.written.filter(|(site, _)| *site == point.own);
             let token = match outcome {
-                // A clear has its position at once, and all that its session has written comes before.
+                // A clear has its position at once, and all that its session has written comes
+                // before.
                 Ok(Answer::Placed(place)) => {
                     let seen = token.seen.max(*place);
                     CausalToken { region: point.region, seen, written: None }

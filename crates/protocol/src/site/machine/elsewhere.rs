@@ -1,8 +1,8 @@
 //! Times that come from another site.
 //!
-//! Log times of two sites have nothing to do with each other. What another site sends states first what
-//! its log time was then ([`model::StagedItem::Clock`]); what follows is taken by its distance from
-//! that, so that a key has as much time left here as it had there, and an answer is as old.
+//! Log times of two sites have nothing to do with each other. What another site sends states first
+//! what its log time was then ([`model::StagedItem::Clock`]); what follows is taken by its distance
+//! from that, so that a key has as much time left here as it had there, and an answer is as old.
 
 use super::MachineError;
 use super::records::Record;

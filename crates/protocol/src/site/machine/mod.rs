@@ -1,5 +1,5 @@
-//! What a site has of its modes: the deployment, global keys and causal keys. `Modes` composes it for
-//! the state machine (`crate::machine`), which names none of them.
+//! What a site has of its modes: the deployment, global keys and causal keys. `Modes` composes it
+//! for the state machine (`crate::machine`), which names none of them.
 //!
 //! | file | idea |
 //! | --- | --- |
@@ -11,7 +11,8 @@
 //! | `elsewhere` | times that come from another site |
 //! | `store`, `slot_rows` | where some records lie; rows of values by slot |
 //!
-//! The tables of one mode name nothing of another's. Both use the deployment's: which sites there are, and who is who.
+//! The tables of one mode name nothing of another's. Both use the deployment's: which sites there
+//! are, and who is who.
 
 pub mod causal;
 pub mod deployment;

@@ -1,5 +1,5 @@
-//! The modes of a site as the state machine has them: which family of commands is whose, and where the keys
-//! of slots lie.
+//! The modes of a site as the state machine has them: which family of commands is whose, and where
+//! the keys of slots lie.
 
 use super::causal::{self, Causal, NOT_HELD};
 use super::deployment::{self, Deployment};

@@ -1,4 +1,5 @@
-//! What the machine publishes to its readers with every commit, so that most of them need not look it up.
+//! What the machine publishes to its readers with every commit, so that most of them need not look
+//! it up.
 
 use super::causal::NOT_HELD;
 use super::causal::recency::Recency;

@@ -1,9 +1,9 @@
 //! Reading beside the thread that applies.
 //!
-//! A point read looks at one row of the state as it is, and at what the machine has published beside
-//! it (the log time, the keyspaces' generations). The machine counts up before and after each commit:
-//! a read that saw the same even count before and after itself saw all of that at one moment, and any
-//! other one is done again, with all of it from the state while that stands still.
+//! A point read looks at one row of the state as it is, and at what the machine has published
+//! beside it (the log time, the keyspaces' generations). The machine counts up before and after
+//! each commit: a read that saw the same even count before and after itself saw all of that at one
+//! moment, and any other one is done again, with all of it from the state while that stands still.
 
 use super::causal::{NOT_HELD, is_held};
 use super::global::stores::EMPTY;
@@ -216,8 +216,8 @@ impl<S: State> Reader<S> {
         answer_at(&now, keyspace, query, due_by)
     }
 
-    /// Whether this site can answer a query about keys of a keyspace, by the state that it is answered from: of a causal
-    /// one some of them may be held on demand.
+    /// Whether this site can answer a query about keys of a keyspace, by the state that it is
+    /// answered from: of a causal one some of them may be held on demand.
     ///
     /// # Errors
     /// [`Stopped::Refused`] if it cannot.

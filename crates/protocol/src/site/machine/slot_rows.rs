@@ -1,9 +1,9 @@
 //! What a table has of each slot, in rows of 128 neighbouring slots.
 //!
-//! Neighbours mostly have equal values, as they move together, and a row holds runs of equal values. So a
-//! command about a thousand slots changes a few rows, and a site that starts reads at most 128 rows a table
-//! and not 16,384. What is known in memory is the truth while entries are applied; the rows that differ from
-//! it are written at the end of a batch.
+//! Neighbours mostly have equal values, as they move together, and a row holds runs of equal
+//! values. So a command about a thousand slots changes a few rows, and a site that starts reads at
+//! most 128 rows a table and not 16,384. What is known in memory is the truth while entries are
+//! applied; the rows that differ from it are written at the end of a batch.
 //!
 //! ```text
 //! table bucket → format 1 ‖ (how many slots (varint) ‖ value)*     of all 128 slots of the bucket
@@ -45,7 +45,8 @@ impl Stale {
         self.0.extend(bucket(run.first)..=bucket(run.last));
     }
 
-    /// Brings the rows into the state. `value`: that of a slot, and a slot up to which all have the same.
+    /// Brings the rows into the state. `value`: that of a slot, and a slot up to which all have the
+    /// same.
     pub(super) fn write<V: Value>(
         &mut self,
         overlay: &mut Overlay<'_, impl Read>,

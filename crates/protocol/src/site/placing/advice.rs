@@ -1,7 +1,8 @@
 //! Slots that would be better at another site: advice, where keyspaces ask for it.
 //!
-//! Nothing moves. Instead an imagined owner of each slot is kept, as if the advice had been followed: the ledger
-//! states what that would have cost and saved, and the next decision starts from there.
+//! Nothing moves. Instead an imagined owner of each slot is kept, as if the advice had been
+//! followed: the ledger states what that would have cost and saved, and the next decision starts
+//! from there.
 
 use super::sites::{Picture, Sites};
 use super::{KEY_BYTES, OPERATIONS_MAX, STABILITY, WINDOW, reason, shown, us};

@@ -1,8 +1,9 @@
 //! The rules of keyspaces and failure domains as the solver has them: by kinds of groups.
 //!
-//! A count has the class of a group's keyspace, and not the group. So the stricter rules of all keyspaces of a class
-//! hold for each: the sites that all of them are lent to, and the highest priority. Which sites are beside all other
-//! copies depends on the home. That of the groups which this site has borrowed is known by their names.
+//! A count has the class of a group's keyspace, and not the group. So the stricter rules of all
+//! keyspaces of a class hold for each: the sites that all of them are lent to, and the highest
+//! priority. Which sites are beside all other copies depends on the home. That of the groups which
+//! this site has borrowed is known by their names.
 
 use super::sites::Sites;
 use crate::global::borrowers::Homes;
@@ -57,7 +58,8 @@ impl Stated {
 pub(super) struct Kinds<'a> {
     sites: &'a Sites,
     homes: Homes<'a>,
-    /// Of classes that state anything, and of the others: without a home, and without failure domains.
+    /// Of classes that state anything, and of the others: without a home, and without failure
+    /// domains.
     kinds: BTreeMap<Option<u16>, Kind>,
     has_domains: bool,
 }

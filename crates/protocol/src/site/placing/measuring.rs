@@ -1,12 +1,14 @@
 //! This node's round trips: which are measured by probes, and what other sites have of them.
 //!
-//! Answers to requests measure most of those that matter ([`crate::global::round_trips`]); the rest are probed, by the
-//! rule of [`crate::placement::probing`]. All questions of a site are at most [`QUESTIONS_PER_S_MAX`] a second. What other sites have of them, and
-//! this node's own decisions go by, is a *version*: another one is made when a round trip differs from the published one by more than three
-//! times its error and a fiftieth, or a site has come or gone, with these alone. After as long as a full round the others
-//! come nearer to what is measured by a fourth: that is less noisy than a single measurement, and follows slow change. So sites that are
-//! alike but for noise stay alike for those that decide. A question for round trips that have not changed is answered by their
-//! version alone.
+//! Answers to requests measure most of those that matter ([`crate::global::round_trips`]); the rest
+//! are probed, by the rule of [`crate::placement::probing`]. All questions of a site are at most
+//! [`QUESTIONS_PER_S_MAX`] a second. What other sites have of them, and this node's own decisions
+//! go by, is a *version*: another one is made when a round trip differs from the published one by
+//! more than three times its error and a fiftieth, or a site has come or gone, with these alone.
+//! After as long as a full round the others come nearer to what is measured by a fourth: that is
+//! less noisy than a single measurement, and follows slow change. So sites that are alike but for
+//! noise stay alike for those that decide. A question for round trips that have not changed is
+//! answered by their version alone.
 
 use super::{WINDOW, us};
 use crate::global::round_trips::{RoundTrip, RoundTrips};
@@ -16,11 +18,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::inter_site::LatenciesMessage;
 
-/// Questions of a site in a second: for round trips, and probes. With their answers, and with as many from other sites,
-/// they are less than 2 KB/s, headers of packets included, while round trips are as they were: those of a hundred sites are half a KB.
+/// Questions of a site in a second: for round trips, and probes. With their answers, and with as
+/// many from other sites, they are less than 2 KB/s, headers of packets included, while round trips
+/// are as they were: those of a hundred sites are half a KB.
 pub(super) const QUESTIONS_PER_S_MAX: usize = 3;
 
-/// By so many times its error, and by this share, a round trip differs from the published one for sure.
+/// By so many times its error, and by this share, a round trip differs from the published one for
+/// sure.
 const ERRORS: f32 = 3.0;
 const CHANGE_MIN: f32 = 0.02;
 /// By how much of the difference the others change after as long as a full round.
@@ -114,8 +118,8 @@ impl Measuring {
         LatenciesMessage { sites, round_trips_us, ..answer }
     }
 
-    /// The sites to probe now, of `others`, at most `most`. `was_asked`: a question to it is under way, and measures as
-    /// well.
+    /// The sites to probe now, of `others`, at most `most`. `was_asked`: a question to it is under
+    /// way, and measures as well.
     pub(super) fn probe(
         &mut self,
         now: Duration,
@@ -185,7 +189,8 @@ mod tests {
         measured(3, 50, 1);
         let first = published(&mut one, 1);
         assert_ne!(first, none);
-        // Of few answers it is not known how noisy they are. Then they are followed slowly, after as long as a full round.
+        // Of few answers it is not known how noisy they are. Then they are followed slowly, after
+        // as long as a full round.
         measured(2, 80, 11);
         assert_eq!((published(&mut one, 11), published(&mut one, 299)), (first, first));
         let second = published(&mut one, 300);
@@ -225,7 +230,8 @@ mod tests {
         assert_eq!(one.answer(&probe), LatenciesMessage { asks: false, ..probe });
     }
 
-    /// The bar: 2 KB/s a site. With a thousand others no request measures any, and the nearest move all the time.
+    /// The bar: 2 KB/s a site. With a thousand others no request measures any, and the nearest move
+    /// all the time.
     #[test]
     fn a_site_sends_and_receives_less_than_2_kb_a_second() {
         let bytes = |probes, asks, row: usize| {

@@ -1,13 +1,16 @@
 //! Where keys would be better, and, where their keyspaces ask for it, are brought.
 //!
-//! Each second the leader looks at what its site serves and what is accessed of it ([`super::counting`]): which site
-//! would be the best owner, by the round trips that this node ([`measuring`]) and the sites of the users have measured, and whether that is worth a move ([`crate::placement::stability`]). Of keyspaces
-//! with `placement = advise` it states which slots would be better elsewhere ([`advice`]); groups of keyspaces with
-//! `placement = adaptive` it lends to other sites, and gives back ([`moves`]), by the rules of their keyspaces
-//! ([`kinds`]); what is pinned goes to its pin ([`pins`]). A site with an unknown round trip to
-//! one of the users is no candidate ([`sites`]).
+//! Each second the leader looks at what its site serves and what is accessed of it
+//! ([`super::counting`]): which site would be the best owner, by the round trips that this node
+//! ([`measuring`]) and the sites of the users have measured, and whether that is worth a move
+//! ([`crate::placement::stability`]). Of keyspaces with `placement = advise` it states which slots
+//! would be better elsewhere ([`advice`]); groups of keyspaces with `placement = adaptive` it lends
+//! to other sites, and gives back ([`moves`]), by the rules of their keyspaces ([`kinds`]); what is
+//! pinned goes to its pin ([`pins`]). A site with an unknown round trip to one of the users is no
+//! candidate ([`sites`]).
 //!
-//! All of it is volatile: another leader begins anew, and so does this one when a site joins or leaves.
+//! All of it is volatile: another leader begins anew, and so does this one when a site joins or
+//! leaves.
 
 mod advice;
 mod kinds;
@@ -49,7 +52,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 const OPERATIONS_MAX: u64 = 20_000_000;
 /// The size of a key that was never written while accesses were counted.
 const KEY_BYTES: u64 = 100;
-/// A move costs its users a pause of two commits and the way between the two sites, and 10 ms a megabyte.
+/// A move costs its users a pause of two commits and the way between the two sites, and 10 ms a
+/// megabyte.
 const STABILITY: Stability = Stability {
     margin: 0.1,
     sigmas: 2.0,
@@ -71,8 +75,8 @@ pub(super) struct Placing {
     decided: Option<Duration>,
     /// The sites of users, at the last decision.
     origins: BTreeSet<SiteId>,
-    /// As of the last decision, as a status may be asked for often; none at a node that does not lead, and while
-    /// no keyspace counts accesses.
+    /// As of the last decision, as a status may be asked for often; none at a node that does not
+    /// lead, and while no keyspace counts accesses.
     pub(super) counts: Option<PlacementCounts>,
 }
 
@@ -101,7 +105,8 @@ pub struct PlacementCounts {
     pub moved_bytes: u64,
     /// How long users have waited for them, in ms: an estimate.
     pub paused_ms: f64,
-    /// What borrowed groups saved against their homes at the end of the last window, in ms a second.
+    /// What borrowed groups saved against their homes at the end of the last window, in ms a
+    /// second.
     pub saved_ms_per_s: f64,
 }
 

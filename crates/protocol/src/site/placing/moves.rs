@@ -1,22 +1,25 @@
 //! Groups that follow their users, where keyspaces ask for it (`placement = adaptive`).
 //!
-//! The site that serves a group counts its accesses and decides. The owner of a slot lends a group to the site where
-//! its users wait least; a borrower gives a group back as soon as another site is better, and the owner lends it
-//! there by what it then counts itself: from borrower to borrower it is two moves, each with a reason of its own.
-//! The commands are `Lend` and `GiveBack` of this site; the job `lend` does the rest (`site::lending`).
+//! The site that serves a group counts its accesses and decides. The owner of a slot lends a group
+//! to the site where its users wait least; a borrower gives a group back as soon as another site is
+//! better, and the owner lends it there by what it then counts itself: from borrower to borrower it
+//! is two moves, each with a reason of its own. The commands are `Lend` and `GiveBack` of this
+//! site; the job `lend` does the rest (`site::lending`).
 //!
-//! A group is named in none of the counts, which have a hash of its tag. Its name is found among the records of its
-//! slot, when it is to move. So a group that has no records is not lent, nor one that is too large, nor one of a
-//! slot with too many keys.
+//! A group is named in none of the counts, which have a hash of its tag. Its name is found among
+//! the records of its slot, when it is to move. So a group that has no records is not lent, nor one
+//! that is too large, nor one of a slot with too many keys.
 //!
 //! What is pinned moves before all others, with whatever records it has.
 //!
-//! Nothing moves to a site that leaves, was failed over, or has refused a group lately (nor to another one in its
-//! place), and nothing while a failover is open: a group whose borrower fails waits for it. The other site must have
-//! sent something within two seconds, in both directions: a group on its way to a site that does not answer is served nowhere, and one at a borrower
-//! whose owner is silent is served on.
+//! Nothing moves to a site that leaves, was failed over, or has refused a group lately (nor to
+//! another one in its place), and nothing while a failover is open: a group whose borrower fails
+//! waits for it. The other site must have sent something within two seconds, in both directions: a
+//! group on its way to a site that does not answer is served nowhere, and one at a borrower whose
+//! owner is silent is served on.
 //!
-//! The ledger has the moves that this site has made, and what groups that it has borrowed save against their home.
+//! The ledger has the moves that this site has made, and what groups that it has borrowed save
+//! against their home.
 
 use super::kinds::Kinds;
 use super::pins;
@@ -41,8 +44,8 @@ use storage::state::State;
 
 /// The moves of one window: in number, and in bytes.
 const BUDGET: (u64, u64) = (2_560, 64 << 20);
-/// How long nothing is lent to a site that has refused a group, and a group that is too large, or has too many answers
-/// beside it, is not looked at.
+/// How long nothing is lent to a site that has refused a group, and a group that is too large, or
+/// has too many answers beside it, is not looked at.
 const BACKOFF: Duration = Duration::from_secs(60);
 /// How long ago the other site of a move may have sent its last message.
 const HEARD: Duration = Duration::from_secs(2);
@@ -339,7 +342,8 @@ impl Moves {
             };
             match shown {
                 Shown::Waits => {
-                    // It does not take what it is offered: its disk may be full. It is lent no more meanwhile.
+                    // It does not take what it is offered: its disk may be full. It is lent no more
+                    // meanwhile.
                     if one.is_lent && is_late {
                         refused.insert(one.to, view.now + BACKOFF);
                     }
@@ -363,7 +367,8 @@ impl Moves {
         self.resting.len()
     }
 
-    /// The groups that this site has borrowed, with their users, and what it costs to have them here and at home.
+    /// The groups that this site has borrowed, with their users, and what it costs to have them
+    /// here and at home.
     fn borrowed<S: State>(
         &self,
         view: &View<'_, S>,

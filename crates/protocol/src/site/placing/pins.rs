@@ -1,7 +1,8 @@
 //! Groups that are pinned to a site: they stay there, or go there, whether they are used or not.
 //!
-//! The home lends a pinned group to its pin, and a borrower that is not the pin gives it back. No other rule moves it.
-//! While the pin cannot take it the group stays where it is: nothing is gained by a move that is not the last one.
+//! The home lends a pinned group to its pin, and a borrower that is not the pin gives it back. No
+//! other rule moves it. While the pin cannot take it the group stays where it is: nothing is gained
+//! by a move that is not the last one.
 
 use super::sites::Sites;
 use crate::global::borrowers::Homes;

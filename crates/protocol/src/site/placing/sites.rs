@@ -1,8 +1,10 @@
-//! The sites as the solver numbers them, and the round trips between them, as far as they are known.
+//! The sites as the solver numbers them, and the round trips between them, as far as they are
+//! known.
 //!
-//! This node's own are measured by requests and by probes ([`super::measuring`]); those of a site with users come from
-//! that site, on request, each ten seconds. Where only one of two sites has measured, both go by that. What cannot
-//! be a round trip, and what comes too late to be one, is dropped and counted.
+//! This node's own are measured by requests and by probes ([`super::measuring`]); those of a site
+//! with users come from that site, on request, each ten seconds. Where only one of two sites has
+//! measured, both go by that. What cannot be a round trip, and what comes too late to be one, is
+//! dropped and counted.
 
 use super::measuring::{Measuring, QUESTIONS_PER_S_MAX};
 use super::{INTERVAL, OPERATIONS_MAX, STABILITY};
@@ -224,8 +226,8 @@ impl Sites {
         Effect::Send { to, message: InterSite::Latencies(message), awaited: false }
     }
 
-    /// A site has answered: with its round trips, unless they are as they were or it was only probed. How long the
-    /// answer took, if this is that to the last question and came in time.
+    /// A site has answered: with its round trips, unless they are as they were or it was only
+    /// probed. How long the answer took, if this is that to the last question and came in time.
     pub(super) fn take_answer(
         &mut self,
         site: SiteId,
@@ -282,7 +284,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// This site and two others, of which `FAR` was asked for its round trips, 1 s after the beginning.
+    /// This site and two others, of which `FAR` was asked for its round trips, 1 s after the
+    /// beginning.
     fn asked() -> Sites {
         let mut sites = Sites::new(Measuring::new(Rule::default(), 7));
         sites.listed = vec![OWN, SiteId(2), FAR];

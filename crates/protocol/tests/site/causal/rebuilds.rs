@@ -133,8 +133,8 @@ fn many_seeds_lose_the_root() {
     try_rebuilds(3, 2..100);
 }
 
-/// What the root had ordered and no other site has is gone, and the sessions that have seen it learn of that; when the root
-/// is back, its writes are.
+/// What the root had ordered and no other site has is gone, and the sessions that have seen it
+/// learn of that; when the root is back, its writes are.
 #[test]
 fn what_only_the_lost_root_had_comes_back_with_it() {
     for nodes in [1, 3] {

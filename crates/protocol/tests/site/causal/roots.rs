@@ -41,7 +41,8 @@ impl World {
     }
 }
 
-/// The root moves from site to site while all kinds of faults happen. How many were served, and the epochs.
+/// The root moves from site to site while all kinds of faults happen. How many were served, and the
+/// epochs.
 fn run_roots(seed: u64, nodes: u64, settings: Settings) -> Result<(u64, u16), String> {
     let mut world = World::new(seed, nodes, settings);
     world.run(100, 3, false)?;
@@ -161,8 +162,8 @@ impl World {
         counts(&self.must(site, get(self.keyspace, number)))
     }
 
-    /// The second site is the root of an epoch that the recovered registry has forgotten: the third one knew nothing
-    /// of it, and goes on without the others. All are cut off from each other.
+    /// The second site is the root of an epoch that the recovered registry has forgotten: the third
+    /// one knew nothing of it, and goes on without the others. All are cut off from each other.
     fn with_forgotten_root(is_imported: bool) -> World {
         let mut world = World::new(1, 1, Settings::default());
         world.run(100, 3, false).unwrap();
@@ -203,8 +204,8 @@ impl World {
     }
 }
 
-/// The root of before takes an epoch of its own: what the other one has ordered in its epoch is of no order any more, and gets
-/// other places when that is back.
+/// The root of before takes an epoch of its own: what the other one has ordered in its epoch is of
+/// no order any more, and gets other places when that is back.
 #[test]
 fn a_root_that_its_registry_has_forgotten_shares_no_epoch_with_the_next_one() {
     let mut world = World::with_forgotten_root(false);
@@ -230,7 +231,8 @@ fn a_root_that_its_registry_has_forgotten_shares_no_epoch_with_the_next_one() {
     world.settle(3).unwrap();
 }
 
-/// It is back before the root of before has waited for long enough, or has seen its order: nothing is lost.
+/// It is back before the root of before has waited for long enough, or has seen its order: nothing
+/// is lost.
 #[test]
 fn a_root_that_its_registry_has_forgotten_goes_on() {
     for is_imported in [false, true] {

@@ -1,4 +1,5 @@
-//! The root's site is lost while its standby is in sync: the order goes on by itself, and nothing that was released is lost.
+//! The root's site is lost while its standby is in sync: the order goes on by itself, and nothing
+//! that was released is lost.
 
 use super::rebuilds::{new_session, one};
 use super::roots::change;
@@ -177,7 +178,8 @@ fn a_root_that_releases_early_is_found() {
     if !Planted::is_possible() {
         return;
     }
-    // The others need one order of events each: `lab/tests/golden.rs`, `protocol::causal::exhaustive_standby`.
+    // The others need one order of events each: `lab/tests/golden.rs`,
+    // `protocol::causal::exhaustive_standby`.
     let planted = Planted::of(Bug::ReleasedEarly);
     let settings = Settings { planted, ..Settings::default() };
     let found = (0..10).find(|seed| run_standbys(*seed, 1, settings.clone()).is_err());
@@ -241,13 +243,15 @@ fn a_registry_that_is_recovered_has_no_standby_in_sync() {
     let registry = world.lab.registry(world.lab.sites[1].nodes[0]).unwrap();
     let (region, root) = (*registry.regions.last().unwrap(), world.lab.sites[0].id.unwrap());
     assert_eq!(region.standby.map(|one| (one.site, one.in_sync)), Some((root, false)));
-    // Another standby may have taken over by what is forgotten: the order goes on as without a lost root.
+    // Another standby may have taken over by what is forgotten: the order goes on as without a lost
+    // root.
     let region = world.wait_rebuilt(&[1]).unwrap();
     assert_eq!((region.root, region.epoch), (standby, 1 + model::EPOCHS_FORGOTTEN));
 }
 
-/// A registry that is recovered without the sites of a takeover has nothing of it. No position is of two orders all the
-/// same, sessions that have seen what is gone learn of that, and the sites agree when they meet.
+/// A registry that is recovered without the sites of a takeover has nothing of it. No position is
+/// of two orders all the same, sessions that have seen what is gone learn of that, and the sites
+/// agree when they meet.
 #[test]
 fn a_takeover_that_a_registry_forgets_shares_no_epoch_with_what_comes() {
     let mut world = World::new(1, 1, Settings::default());
@@ -279,7 +283,8 @@ fn a_takeover_that_a_registry_forgets_shares_no_epoch_with_what_comes() {
     world.settle(3).unwrap();
 }
 
-/// Registrars are away, and so is the root for a moment: the standby imports on once the root is back.
+/// Registrars are away, and so is the root for a moment: the standby imports on once the root is
+/// back.
 #[test]
 fn a_standby_without_registrars_does_not_stop_the_order() {
     let mut world = World::new(1, 1, Settings::default());

@@ -49,8 +49,8 @@ pub struct Options {
     /// The size of new changes in memory: before they go to the tree, and again there before they
     /// are written to a sorted file.
     pub memtable_bytes: u64,
-    /// Threads that flush and compact. With one, a flush waits while it compacts; with more, the first
-    /// only flushes, but spins for as long as all the others compact, which takes a core.
+    /// Threads that flush and compact. With one, a flush waits while it compacts; with more, the
+    /// first only flushes, but spins for as long as all the others compact, which takes a core.
     pub workers: usize,
 }
 

@@ -2,8 +2,8 @@
 
 use crate::paper::edgekv::{Measured, Point, Results, Setting, Size};
 
-/// Lengths of values, and whether nearly all operations are reads: the paper's load, one in which copies
-/// stay right for a while, and one at which bytes count.
+/// Lengths of values, and whether nearly all operations are reads: the paper's load, one in which
+/// copies stay right for a while, and one at which bytes count.
 const LOADS: [(usize, bool); 3] = [(100, false), (100, true), (10_000, true)];
 /// What is compared.
 const SETTINGS: [Setting; 3] = [Setting::Ours, Setting::Cached, Setting::Stale];

@@ -196,9 +196,9 @@ mod tests {
         let all: Vec<Figure> = Figure::all().collect();
         let points = crate::paper::edgekv::points(&all, Size::Paper);
         assert!(points.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");
-        // Half of it global, with 100 threads and zipfian keys, is of figures 5, 7 and 11; one thread
-        // alone, and more reads in three settings, are of none.
-        // Two other constants of eight points, one of which is of figures 5 and 11.
+        // Half of it global, with 100 threads and zipfian keys, is of figures 5, 7 and 11; one
+        // thread alone, and more reads in three settings, are of none. Two other constants of eight
+        // points, one of which is of figures 5 and 11.
         assert_eq!(points.len(), 25 + 15 + 10 + 25 + 25 - 2 * 5 + 1 + 6 + 2 * (8 - 1));
     }
 }

@@ -42,9 +42,9 @@ fn alone(size: Size) -> Point {
     Point { global_percent: 100, keys: Keys::Uniform, threads: 1, records, operations, ..usual }
 }
 
-/// What a remote read and a remote update take by their links and disks, in ms: to the client's node
-/// and back; to the node that leads the holder and back; there a round among its nodes, and for an
-/// update an fsync of one of them; and the time that the client's node works on it.
+/// What a remote read and a remote update take by their links and disks, in ms: to the client's
+/// node and back; to the node that leads the owner and back; there a round among its nodes, and
+/// for an update an fsync of one of them; and the time that the client's node works on it.
 fn expected_ms(point: &Point) -> (f64, f64) {
     let world = point.world();
     let client = world.client_link(world.sites[0].at, 0).latency.mean_ms();

@@ -1,11 +1,11 @@
-//! What was published about the figures in words, what the same comparison gives here, and whether the
-//! statement came out.
+//! What was published about the figures in words, what the same comparison gives here, and whether
+//! the statement came out.
 //!
-//! A statement comes out if its number is met within [`APART_MAX`] points of a percentage, or its range;
-//! words have numbers too: "constant" and "minimal" are at most [`CONSTANT_MAX`] percent, "large" is at
-//! least [`LARGE_MIN`], "slightly" at most [`SLIGHTLY_MAX`], "linear" is an R² of at least [`LINEAR_MIN`]
-//! against the rate, and at least [`LINEAR_MIN`] of as many times more as there are clients. Which one
-//! is ahead, with another distance, is listed separately from no.
+//! A statement comes out if its number is met within [`APART_MAX`] points of a percentage, or its
+//! range; words have numbers too: "constant" and "minimal" are at most [`CONSTANT_MAX`] percent,
+//! "large" is at least [`LARGE_MIN`], "slightly" at most [`SLIGHTLY_MAX`], "linear" is an R² of at
+//! least [`LINEAR_MIN`] against the rate, and at least [`LINEAR_MIN`] of as many times more as
+//! there are clients. Which one is ahead, with another distance, is listed separately from no.
 //!
 //! A rate that was not reached is not compared: what waits grows for as long as the run lasts, and
 //! its latency only shows how long that was.
@@ -273,8 +273,8 @@ fn higher(near: &Line, far: &Line, least: f64, most: f64) -> Compared {
     spread(near, far, percent, (least, most), 0.0, |low, high| span(low, high, "higher"))
 }
 
-/// The lowest and the highest of a comparison over all places, beside the published ones. `ahead`: above
-/// it the near one is ahead.
+/// The lowest and the highest of a comparison over all places, beside the published ones. `ahead`:
+/// above it the near one is ahead.
 fn spread(
     near: &Line,
     far: &Line,

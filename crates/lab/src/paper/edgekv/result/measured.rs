@@ -1,8 +1,8 @@
 //! What a run came to, from its history: what clients saw and nothing else.
 //!
-//! As in the paper, latencies are means over all operations of all client machines, and a throughput
-//! is the mean of the machines': each one's operations divided by the time from its first call to its
-//! last answer.
+//! As in the paper, latencies are means over all operations of all client machines, and a
+//! throughput is the mean of the machines': each one's operations divided by the time from its
+//! first call to its last answer.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ pub struct Measured {
     pub operations: u64,
     /// Mean latency of an update, ms.
     pub write_ms: f64,
-    /// The same from when it was due: what an operation of an open loop waits for the one before counts.
+    /// The same from when it was due: what an operation of an open loop waits for the one before
+    /// counts.
     pub write_due_ms: f64,
     /// Mean latency of a read, ms.
     pub read_ms: f64,

@@ -1,11 +1,13 @@
-//! Sites with little room: how far from the optimum keys are, and how many of them move for nothing.
+//! Sites with little room: how far from the optimum keys are, and how many of them move for
+//! nothing.
 //!
-//! At the end of each window an auditor with the places of all clients compares what accesses cost with a
-//! bound that no placement within the capacities is below (the dual value of its own auction). A key moved for
-//! nothing if it moved in a window at whose ends its users were at the same places.
+//! At the end of each window an auditor with the places of all clients compares what accesses cost
+//! with a bound that no placement within the capacities is below (the dual value of its own
+//! auction). A key moved for nothing if it moved in a window at whose ends its users were at the
+//! same places.
 //!
-//! *Convergence*: from hash placement, with a budget of moves a window, until an access costs at most 5 % more
-//! than without a budget.
+//! *Convergence*: from hash placement, with a budget of moves a window, until an access costs at
+//! most 5 % more than without a budget.
 
 use protocol::placement::{Groups, Matrix, Near, Origin, Prices, Rules, Site, Solver, Terms};
 
@@ -28,7 +30,8 @@ pub struct Tight {
     pub strategy: Strategy,
     /// By how much all accesses cost more than the bound, in percent.
     pub excess_percent: f64,
-    /// The same for the best that the auditor's own auction finds: what there is between a bound and a placement.
+    /// The same for the best that the auditor's own auction finds: what there is between a bound
+    /// and a placement.
     pub audit_percent: f64,
     /// Of the keys whose users have not moved, how many percent moved in a window.
     pub churn_percent: f64,

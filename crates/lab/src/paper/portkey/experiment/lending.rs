@@ -1,6 +1,7 @@
 //! How long a group is served nowhere while it is lent or given back, and how many go in a second.
 //!
-//! Two whole sites 20 ms apart by round trip, of a node each whose commits take a millisecond, with nothing else to do.
+//! Two whole sites 20 ms apart by round trip, of a node each whose commits take a millisecond, with
+//! nothing else to do.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Clients that lie about what they access.
 //!
-//! Each key has so many honest clients at one site, where it is, with two accesses a second each; as many liars
-//! sit at another site and claim a million accesses a second, of one key or of thousands. With equal weights of
-//! authenticated clients no key may move there.
+//! Each key has so many honest clients at one site, where it is, with two accesses a second each;
+//! as many liars sit at another site and claim a million accesses a second, of one key or of
+//! thousands. With equal weights of authenticated clients no key may move there.
 
 use super::play::Decide;
 use super::strategy::{Goal, Ours};

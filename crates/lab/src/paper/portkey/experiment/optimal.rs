@@ -1,12 +1,14 @@
 //! Strategies that know the future.
 //!
-//! *Optimal* is given where each client will be and how often it accesses each key, but not the moments: per key
-//! the cheapest way over sites and seconds (Viterbi's algorithm), with the waiting that its moves make. For the
-//! tail it takes the least threshold at which at most 5 % of the accesses are slower, found by bisection; by
-//! latencies of pairs, so that by what single accesses take more or less another can come out lower by a little.
+//! *Optimal* is given where each client will be and how often it accesses each key, but not the
+//! moments: per key the cheapest way over sites and seconds (Viterbi's algorithm), with the waiting
+//! that its moves make. For the tail it takes the least threshold at which at most 5 % of the
+//! accesses are slower, found by bisection; by latencies of pairs, so that by what single accesses
+//! take more or less another can come out lower by a little.
 //!
-//! *Oracle* is the paper's (§3.2): in each second each key is where the accesses of that second, which it is given
-//! one by one, wait least; its moves cost nothing. No strategy that has to move keys can reach it.
+//! *Oracle* is the paper's (§3.2): in each second each key is where the accesses of that second,
+//! which it is given one by one, wait least; its moves cost nothing. No strategy that has to move
+//! keys can reach it.
 
 use super::play::{COMMIT_MS, Decide};
 use super::workload::{Access, Load};
@@ -107,7 +109,8 @@ fn cheapest<'a>(
                 |(origin, rate): &(u16, f32)| rate * cost(world.latency_ms(*origin, to as u16));
             next[to] = least + rates.iter().map(here).sum::<f32>();
         }
-        // Closed sites have no row of their own above; their places are filled so that rows stay aligned.
+        // Closed sites have no row of their own above; their places are filled so that rows stay
+        // aligned.
         let open = world.open.iter().filter(|open| **open).count();
         if open < sites {
             let row = came_from.split_off(came_from.len() - open);

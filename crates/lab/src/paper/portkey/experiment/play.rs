@@ -1,10 +1,10 @@
-//! The substrate: keys at sites, accesses that go to them, and moves, in virtual time. It is the same for each
-//! strategy.
+//! The substrate: keys at sites, accesses that go to them, and moves, in virtual time. It is the
+//! same for each strategy.
 //!
-//! A strategy decides at the beginning of a second and sees the accesses before it. A move takes two commits, a
-//! round trip between the two sites and the key's way over both their links; an access to a key on its way
-//! waits until it has arrived, and counts with its wait. Each site has one link, on which answers and moved keys
-//! follow each other.
+//! A strategy decides at the beginning of a second and sees the accesses before it. A move takes
+//! two commits, a round trip between the two sites and the key's way over both their links; an
+//! access to a key on its way waits until it has arrived, and counts with its wait. Each site has
+//! one link, on which answers and moved keys follow each other.
 //!
 //! *Left out*: how an access finds where its key is. All strategies are taken to find it at once.
 

@@ -49,7 +49,8 @@ pub enum Strategy {
     Portkey,
     /// Ours.
     Ours,
-    /// The same, counted by the site that each client is attached to: what sites do where clients have no names.
+    /// The same, counted by the site that each client is attached to: what sites do where clients
+    /// have no names.
     OursBySite,
     /// Ours, and all clients of a key are counted in place of four.
     OursWhole,
@@ -241,7 +242,8 @@ fn building(seconds: usize, seed: u64) -> World {
     World::new(10, seed, range).with_roaming(10, seconds, 1_000_000, seed, own)
 }
 
-/// Nine small computers on three campuses, and phones that change the campus, or the network, now and then.
+/// Nine small computers on three campuses, and phones that change the campus, or the network, now
+/// and then.
 fn campuses(seconds: usize, seed: u64) -> World {
     let range = |origin: usize, site: usize| match origin / 3 == site / 3 {
         true if origin == site => (5.0, 15.0),

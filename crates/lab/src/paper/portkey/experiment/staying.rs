@@ -1,4 +1,5 @@
-//! Moves that bring nothing: between sites that are alike but for noise, and after a client that jumps. Whole sites.
+//! Moves that bring nothing: between sites that are alike but for noise, and after a client that
+//! jumps. Whole sites.
 
 use std::time::Duration;
 

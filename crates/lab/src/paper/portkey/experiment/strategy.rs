@@ -1,10 +1,10 @@
 //! Strategies that go by what they have seen.
 //!
-//! *Accessing* and *dominant* node and *Portkey* decide at the end of each window of 10 s by the accesses of
-//! that window, as the paper has it (§6.1), with the clients where they were last. They know latencies exactly;
-//! so no probes err. *Ours* decides each second, as owners do: by profiles of four clients or nine sites a
-//! group that fade (τ = 10 s), by latencies that sites publish (the least of six samples), with margin, noise
-//! and regret; under capacities by prices.
+//! *Accessing* and *dominant* node and *Portkey* decide at the end of each window of 10 s by the
+//! accesses of that window, as the paper has it (§6.1), with the clients where they were last. They
+//! know latencies exactly; so no probes err. *Ours* decides each second, as owners do: by profiles
+//! of four clients or nine sites a group that fade (τ = 10 s), by latencies that sites publish (the
+//! least of six samples), with margin, noise and regret; under capacities by prices.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,8 @@ impl Decide for Windowed<'_> {
         self.last.insert(access.client, access.origin);
     }
 
-    /// Each window each client sends 8 bytes for each site and 16 for each key that it has accessed.
+    /// Each window each client sends 8 bytes for each site and 16 for each key that it has
+    /// accessed.
     fn overhead_bytes(&self, seconds: f64, _accesses: u64) -> f64 {
         let windows = seconds / WINDOW_S as f64;
         let all_windows = (self.world.places.first().map_or(0, Vec::len) / WINDOW_S) as f64;
@@ -192,7 +193,8 @@ pub struct Goal {
     pub equal: bool,
     /// All clients of a group are counted, in place of four: what the bounded profile costs.
     pub whole: bool,
-    /// The sites of a group's clients are counted, in place of these, as owners do where clients have no names.
+    /// The sites of a group's clients are counted, in place of these, as owners do where clients
+    /// have no names.
     pub by_site: bool,
 }
 
@@ -275,7 +277,8 @@ impl Ours {
                     let faded = second as f32 - *then as f32 / 1_000.0;
                     (Origin(*at), count * (-faded / TAU_S).exp() / TAU_S)
                 };
-                // As profiles do: bids for what nothing accesses any more would rise by next to nothing each.
+                // As profiles do: bids for what nothing accesses any more would rise by next to
+                // nothing each.
                 let is_used = |(_, rate): &(Origin, f32)| *rate > LEAST / TAU_S;
                 groups.push(
                     Site(*owner),
@@ -354,8 +357,8 @@ impl Decide for Ours {
         self.count(at_ms, key, access.client, access.origin, 1.0);
     }
 
-    /// Nine bytes in each access name its client, if clients are counted; each window each site probes five others (64
-    /// bytes) and publishes its row.
+    /// Nine bytes in each access name its client, if clients are counted; each window each site
+    /// probes five others (64 bytes) and publishes its row.
     fn overhead_bytes(&self, seconds: f64, accesses: u64) -> f64 {
         let windows = seconds / WINDOW_S as f64;
         let sites = self.sites as f64;

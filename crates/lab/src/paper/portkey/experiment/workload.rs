@@ -1,8 +1,9 @@
 //! The paper's six workloads (§2.2) as accesses in the order of time, the same for each strategy.
 //!
-//! Keys and clients are those of [`crate::workload::portkey`]: 16 keys for each client, 128 for the groups of
-//! four clients, 128 for all, and here 5 for the region of each of the 25 access points. Clients access keys
-//! independently of each other, at a fixed rate (a Poisson process); a read and a write are alike.
+//! Keys and clients are those of [`crate::workload::portkey`]: 16 keys for each client, 128 for the
+//! groups of four clients, 128 for all, and here 5 for the region of each of the 25 access points.
+//! Clients access keys independently of each other, at a fixed rate (a Poisson process); a read and
+//! a write are alike.
 
 use super::world::{JITTER, World};
 use crate::random::Random;
@@ -63,8 +64,8 @@ impl Workload {
         }
     }
 
-    /// Accesses a second of a client with which a key has two a second or more: 20,000 in ten minutes, and more
-    /// where they go to all classes.
+    /// Accesses a second of a client with which a key has two a second or more: 20,000 in ten
+    /// minutes, and more where they go to all classes.
     #[must_use]
     pub fn rate_hz(self) -> f64 {
         match self {

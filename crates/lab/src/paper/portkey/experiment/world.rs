@@ -1,8 +1,9 @@
 //! Sites in a grid, how far clients are from them, and where each client is in each second.
 //!
-//! An *origin* is the access point that a client is nearest to; there is one at each site. All clients of an
-//! origin are equally far from a site: the latency between them is drawn once a world from the range of its
-//! tier, as the paper assigns it (§2.2), and each access takes up to 10 % more or less.
+//! An *origin* is the access point that a client is nearest to; there is one at each site. All
+//! clients of an origin are equally far from a site: the latency between them is drawn once a world
+//! from the range of its tier, as the paper assigns it (§2.2), and each access takes up to 10 %
+//! more or less.
 
 use crate::geo::{Grid, Point};
 use crate::mobility::Track;
@@ -47,8 +48,8 @@ impl World {
         World { places: drive(clients, seconds, seed), ..World::empty_grid(tiers, seed) }
     }
 
-    /// The same with recorded clients: those that are longest in the grid, which is laid around the median of
-    /// all reports. A client that is elsewhere makes no accesses.
+    /// The same with recorded clients: those that are longest in the grid, which is laid around the
+    /// median of all reports. A client that is elsewhere makes no accesses.
     #[must_use]
     pub fn recorded(tracks: &[Track], clients: usize, seconds: usize, seed: u64) -> World {
         let mut places = recorded_places(tracks, seconds);
@@ -144,8 +145,9 @@ fn switch_share(places: &[Vec<Option<u16>>]) -> f64 {
     (0..windows).filter(switches).count() as f64 / windows.max(1) as f64
 }
 
-/// Clients that drive straight from one random place to the next, all at the one speed at which their changes
-/// of access points have the paper's share. That is known of 32 clients; others drive as fast as those.
+/// Clients that drive straight from one random place to the next, all at the one speed at which
+/// their changes of access points have the paper's share. That is known of 32 clients; others drive
+/// as fast as those.
 fn drive(clients: usize, seconds: usize, seed: u64) -> Vec<Vec<Option<u16>>> {
     const PAPERS: usize = 32;
     // A share of windows needs many of them.

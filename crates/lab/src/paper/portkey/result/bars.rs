@@ -1,5 +1,5 @@
-//! What has been set as a goal, and what came out. Nothing is fitted to it; a bar that is missed states by how
-//! much.
+//! What has been set as a goal, and what came out. Nothing is fitted to it; a bar that is missed
+//! states by how much.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! The figures: what came out, beside what was published, and whether that is the same.
 //!
-//! A statement comes out *in value* if its number is within a fifth of the published one, or the range here
-//! lies in the published one or overlaps half of it; *in shape* if the order or the trend that it states is here too.
+//! A statement comes out *in value* if its number is within a fifth of the published one, or the
+//! range here lies in the published one or overlaps half of it; *in shape* if the order or the
+//! trend that it states is here too.
 
 pub mod bars;
 

@@ -41,8 +41,9 @@ const TRACE_LINES: usize = 30;
 ///
 /// Every seed is a run of its own, with the world's random faults: crashes, losses of power,
 /// partitions, pauses, clocks that drift, disks that are slow, full, damaged or lie, changes of the
-/// membership, sites that come and go, slots that move. At the first promise that is broken it stops, looks for the fewest faults with which
-/// it still happens, and prints the command that replays it.
+/// membership, sites that come and go, slots that move. At the first promise that is broken it
+/// stops, looks for the fewest faults with which it still happens, and prints the command that
+/// replays it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab explore --seeds 1000

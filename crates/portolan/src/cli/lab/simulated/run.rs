@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Run a world once and judge what clients saw
 ///
-/// The sites are the ones that `serve` runs; links, disks and clocks are the world's. Nothing waits:
-/// a minute of virtual time takes as long as its computing. The same seed gives the same run, to the
-/// byte.
+/// The sites are the ones that `serve` runs; links, disks and clocks are the world's. Nothing
+/// waits: a minute of virtual time takes as long as its computing. The same seed gives the same
+/// run, to the byte.
 #[derive(Args)]
 #[command(after_help = "Example:
   portolan lab run three-sites --faults --report report && open report/report.html
@@ -45,7 +45,8 @@ pub(crate) struct Run {
 
 /// Run a seed again, with all faults or some of them, and show what happened
 ///
-/// `explore` prints the command. The trace has every message, every write to a disk and every answer.
+/// `explore` prints the command. The trace has every message, every write to a disk and every
+/// answer.
 #[derive(Args)]
 #[command(after_help = "Example:
   portolan lab replay three-sites --seed 42 --only 3,17 --trace trace.txt")]

@@ -111,8 +111,8 @@ impl Driver {
         }
     }
 
-    /// Takes a site for dead: all questions to it, and all pointers but those to predecessors, which
-    /// only their successors replace.
+    /// Takes a site for dead: all questions to it, and all pointers but those to predecessors,
+    /// which only their successors replace.
     fn dead(&mut self, now: Duration, site: SiteId) {
         self.silent.insert(site, now + self.options.suspicion);
         self.forget(now, |member| member.site == site);

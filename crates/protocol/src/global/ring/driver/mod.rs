@@ -5,12 +5,13 @@
 //! - **Join**: look up the successor of the new virtual node, go back from there while a nearer one
 //!   is known, and copy that one's whole list. Only then it is a member (`search`).
 //! - **Stabilize**: ask the first of the list for its pointers and take over its list; a dead first
-//!   one is dropped and the next one asked. If the first one's predecessor is nearer, ask *that one*,
-//!   and take its list only if it answers. Then notify the first of the list that one is before it
-//!   (`stabilize`).
+//!   one is dropped and the next one asked. If the first one's predecessor is nearer, ask *that
+//!   one*, and take its list only if it answers. Then notify the first of the list that one is
+//!   before it (`stabilize`).
 //! - **Rectify**: the notified member takes the new predecessor if it is nearer than the old one,
 //!   or if the old one, asked, is dead.
-//! - **Fingers** are refreshed one after another by lookups; they make ways short and nothing right.
+//! - **Fingers** are refreshed one after another by lookups; they make ways short and nothing
+//!   right.
 //!
 //! Beyond Chord there are three things, made of the same two steps: to look up the successor of
 //! one's own virtual node by way of some *other* site, and to take the member that is found if it
@@ -31,12 +32,12 @@
 //!   is alive that one of its virtual nodes points to, it is no member any more and joins again, by
 //!   way of the directory; and only if no member is found there either, for as long, it is a ring
 //!   by itself, as a site is that is cut off.
-//! - **Losing all successors.** More neighbours crashed than a list has. The site's next own virtual
-//!   node takes their place, and a seek finds the true successor.
+//! - **Losing all successors.** More neighbours crashed than a list has. The site's next own
+//!   virtual node takes their place, and a seek finds the true successor.
 //!
-//! What is not promised: at most one ring while sites are wrongly taken for dead. A site is taken for
-//! dead if it leaves a question unanswered so often ([`Options`]) or the shell reports it; if it is
-//! not, it comes back by the next stabilization of its neighbour or by a seek.
+//! What is not promised: at most one ring while sites are wrongly taken for dead. A site is taken
+//! for dead if it leaves a question unanswered so often ([`Options`]) or the shell reports it; if
+//! it is not, it comes back by the next stabilization of its neighbour or by a seek.
 //!
 //! All but the [`Ring`] is dropped when the leader changes, and nothing is lost with it.
 

@@ -1,10 +1,10 @@
-//! An assignment to the record of a key: the one place where effects become records, for own writes and for
-//! those of other sites.
+//! An assignment to the record of a key: the one place where effects become records, for own writes
+//! and for those of other sites.
 //!
-//! A record shows either a string or a hash, as an assignment of the one makes the other absent. What another
-//! site assigns shows on the registers on which no own write is pending; so what is left of it may be less
-//! than all, and a hash may have fields of several writes. The expiry is a register like the others: it may be there
-//! without a key (`expires`).
+//! A record shows either a string or a hash, as an assignment of the one makes the other absent.
+//! What another site assigns shows on the registers on which no own write is pending; so what is
+//! left of it may be less than all, and a hash may have fields of several writes. The expiry is a
+//! register like the others: it may be there without a key (`expires`).
 
 use super::super::Applying;
 use super::super::keys::{Place, check_value};
@@ -31,8 +31,8 @@ pub(super) enum Source<'a> {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// Assigns what a write of a site does. Answers with how many keys or fields there are more or less, as clients
-    /// count them.
+    /// Assigns what a write of a site does. Answers with how many keys or fields there are more or
+    /// less, as clients count them.
     pub(super) fn assign(
         &mut self,
         place: Place,
@@ -120,7 +120,8 @@ impl<S: State> Applying<'_, S> {
         pending.cloned().unwrap_or_default()
     }
 
-    /// Where the keys of a causal keyspace lie, or those that are held on demand; `None`: it was dropped here, or is not held.
+    /// Where the keys of a causal keyspace lie, or those that are held on demand; `None`: it was
+    /// dropped here, or is not held.
     pub(in crate::site::machine) fn causal_place(&self, keyspace: KeyspaceId) -> Option<Place> {
         let keyspaces = &self.known.keyspaces;
         let own = self.member().ok()?.own;
@@ -147,8 +148,8 @@ pub(super) enum Becomes<'a> {
     Record(Kind, Cow<'a, [u8]>, ChangeKind),
 }
 
-/// What an assignment makes of a record, under what is pending on its key. Of what assigns the whole key only
-/// whether there is one is looked at, if nothing is pending.
+/// What an assignment makes of a record, under what is pending on its key. Of what assigns the
+/// whole key only whether there is one is looked at, if nothing is pending.
 pub(super) fn assigned<'a>(
     old: Option<&Record>,
     effect: &'a Effect,

@@ -1,15 +1,18 @@
-//! Regions that are joined: what this site's order has of the orders of other regions, and which of two writes counts.
+//! Regions that are joined: what this site's order has of the orders of other regions, and which of
+//! two writes counts.
 //!
-//! Each root takes the writes that other regions have ordered into its own order ([`model::Bridge`]). A write that comes from
-//! another region may be older than one that has its place here already. So in a deployment of several regions each write has
-//! a [`Stamp`], and of each register the highest stamp counts:
+//! Each root takes the writes that other regions have ordered into its own order
+//! ([`model::Bridge`]). A write that comes from another region may be older than one that has its
+//! place here already. So in a deployment of several regions each write has a [`Stamp`], and of
+//! each register the highest stamp counts:
 //!
 //! > visible(register) = pending ∘ the write with the highest stamp among those that are ordered.
 //!
-//! A region's own write has the highest stamp so far when it gets its place: it is above the clock of the order, and what
-//! is taken from elsewhere moves that clock beyond its stamp. So only a write of another region can have less effect
-//! than its own region gave it: the root has the stamps of the registers that were written lately ([`Recent`]), and
-//! notes with the write which registers stay as they are ([`Mark::Keeps`]). No other site compares stamps.
+//! A region's own write has the highest stamp so far when it gets its place: it is above the clock
+//! of the order, and what is taken from elsewhere moves that clock beyond its stamp. So only a
+//! write of another region can have less effect than its own region gave it: the root has the
+//! stamps of the registers that were written lately ([`Recent`]), and notes with the write which
+//! registers stay as they are ([`Mark::Keeps`]). No other site compares stamps.
 //!
 //! | | where |
 //! | --- | --- |
@@ -18,15 +21,17 @@
 //! | what a key held that expires | beside that ([`Mark::Held`]): a region whose writes were not known there keeps those |
 //! | stamps of registers | the order itself, which all sites that can be the root keep as long as it is needed |
 //!
-//! *How long the order is needed.* A stamp is compared with those of writes that come later from other regions. A region that
-//! has taken a write gives higher stamps only from there on. So a place is needed until every other region's order has it,
-//! as the places of that order show ([`Bridged::Taken`], [`Bridged::Clock`]); the root notes so with the next clock
-//! (`kept_after`), and the sites drop it. The highest stamp of what is dropped is the *floor*: what other regions write later
-//! is above it. While a region is cut off the others keep much of their orders; past
+//! *How long the order is needed.* A stamp is compared with those of writes that come later from
+//! other regions. A region that has taken a write gives higher stamps only from there on. So a
+//! place is needed until every other region's order has it, as the places of that order show
+//! ([`Bridged::Taken`], [`Bridged::Clock`]); the root notes so with the next clock (`kept_after`),
+//! and the sites drop it. The highest stamp of what is dropped is the *floor*: what other regions
+//! write later is above it. While a region is cut off the others keep much of their orders; past
 //! [`limits::CAUSAL_BRIDGED_BYTES_MAX`] no more of the region's own writes are ordered.
 //!
-//! *What is not in the order:* how far a region has come without a write, and what its order has of the others. The root keeps
-//! that beside ([`Other`]), as of its epoch: another root begins anew with it.
+//! *What is not in the order:* how far a region has come without a write, and what its order has of
+//! the others. The root keeps that beside ([`Other`]), as of its epoch: another root begins anew
+//! with it.
 //!
 //! Nothing of this is done while the deployment has one region.
 
@@ -53,7 +58,8 @@ const FREED_MIN: u64 = 1_024;
 /// What an order has of those of other regions. All of it can be read from the state again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bridging {
-    /// The order is kept here whole behind this place. `None`: this site was never in a region beside others.
+    /// The order is kept here whole behind this place. `None`: this site was never in a region
+    /// beside others.
     pub(super) whole_after: Option<Position>,
     clock_ms: u64,
     /// The log time at which that was set.
@@ -182,8 +188,8 @@ impl Causal {
         whole_after.max(self.head.trimmed_upto) <= position
     }
 
-    /// The moment that the clocks of all other regions have passed: what they order later has a higher stamp. `None`: there
-    /// are none.
+    /// The moment that the clocks of all other regions have passed: what they order later has a
+    /// higher stamp. `None`: there are none.
     pub(in crate::site::machine) fn clock_of_others_ms(
         &self,
         registry: &Registry,
@@ -243,7 +249,8 @@ impl<S: State> Applying<'_, S> {
         Cow::Owned(write)
     }
 
-    /// A place that is imported is kept here, if this site can be the root of a region beside others.
+    /// A place that is imported is kept here, if this site can be the root of a region beside
+    /// others.
     pub(super) fn keep_imported(
         &mut self,
         at: Position,

@@ -1,12 +1,13 @@
 //! All keys of a keyspace are removed at once: at the root, at a place of the order.
 //!
-//! A clear is not a write of the site that is asked. There it would lie on top of whatever comes, and be ordered behind
-//! all that others have written since: a site that was cut off for a day would remove what it never saw. So the root
-//! orders it, when it comes, under the token of its session: behind all that the session has seen and written. Of
-//! the root's own site that is what has no place yet, so this gets its places first.
+//! A clear is not a write of the site that is asked. There it would lie on top of whatever comes,
+//! and be ordered behind all that others have written since: a site that was cut off for a day
+//! would remove what it never saw. So the root orders it, when it comes, under the token of its
+//! session: behind all that the session has seen and written. Of the root's own site that is what
+//! has no place yet, so this gets its places first.
 //!
-//! At each site the keyspace's records lie under a new generation from there on. What is left is what is pending
-//! there: its place comes later.
+//! At each site the keyspace's records lie under a new generation from there on. What is left is
+//! what is pending there: its place comes later.
 
 use super::super::Applying;
 use super::super::keys::Place;

@@ -1,10 +1,10 @@
-//! Writes that depend on the value that they overwrite, where the keyspace has `rmw` local: this site decides by
-//! what it shows, and what comes of it is an assignment.
+//! Writes that depend on the value that they overwrite, where the keyspace has `rmw` local: this
+//! site decides by what it shows, and what comes of it is an assignment.
 //!
-//! No other site is asked. Of two sites that do so at the same time one overwrites what the other has made: a
-//! counter misses additions, and a key that was absent is put twice. All sites agree on which one stays. What a
-//! write has read was ordered before it, or is this site's own, so that it is a cause of the write as
-//! any read of its session.
+//! No other site is asked. Of two sites that do so at the same time one overwrites what the other
+//! has made: a counter misses additions, and a key that was absent is put twice. All sites agree on
+//! which one stays. What a write has read was ordered before it, or is this site's own, so that it
+//! is a cause of the write as any read of its session.
 
 use super::super::Applying;
 use super::super::keys::{Place, check_key, check_value};

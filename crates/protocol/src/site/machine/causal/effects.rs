@@ -1,6 +1,6 @@
-//! Which assignments a write is. What depends on what it overwrites is none: another site that orders it
-//! behind other writes would make something else of it. Where the keyspace lets this site decide, see
-//! [`super::decided`].
+//! Which assignments a write is. What depends on what it overwrites is none: another site that
+//! orders it behind other writes would make something else of it. Where the keyspace lets this site
+//! decide, see [`super::decided`].
 
 use crate::machine::keys::{check_key, check_value};
 use model::{Bytes, Condition, Effect, Expiry, ExpiryCondition, Refusal, Write};
@@ -78,7 +78,8 @@ pub(super) fn effects_of(write: &Write, now_ms: u64) -> Result<Vec<Effect>, Refu
     }
 }
 
-/// The moment that an expiry names; `None`: none. Other sites and the root compare it with their own log times.
+/// The moment that an expiry names; `None`: none. Other sites and the root compare it with their
+/// own log times.
 pub(super) fn moment(expiry: Expiry, now_ms: u64) -> Option<u64> {
     match expiry {
         Expiry::Never | Expiry::Keep => None,

@@ -1,17 +1,19 @@
 //! When keys expire: by the root's log time, at a place of the order, and at no site before that.
 //!
-//! A key's expiry is a register: the moment, and the write that has set it. It lies in the key's record, which no clock
-//! removes ([`Agreed`]), and is kept without a key, too: what another site writes to the key next may have been ordered
-//! behind it. `K e` has the moments in order.
+//! A key's expiry is a register: the moment, and the write that has set it. It lies in the key's
+//! record, which no clock removes ([`Agreed`]), and is kept without a key, too: what another site
+//! writes to the key next may have been ordered behind it. `K e` has the moments in order.
 //!
-//! The root looks for what is due as it applies an entry, and orders that it goes ([`Effect::Expire`]), if it is certain
-//! that no other write to the key's expiry comes before that place:
+//! The root looks for what is due as it applies an entry, and orders that it goes
+//! ([`Effect::Expire`]), if it is certain that no other write to the key's expiry comes before that
+//! place:
 //!
-//! - its own writes to the expiry all have positions that are imported, so that the record shows the order;
+//! - its own writes to the expiry all have positions that are imported, so that the record shows
+//!   the order;
 //! - of what is ordered and not imported nothing assigns the expiry.
 //!
-//! Otherwise that is imported soon, with an entry, and the root looks again. So an expiry never removes what a later
-//! write has put or prolonged, and every site can take it as a removal.
+//! Otherwise that is imported soon, with an entry, and the root looks again. So an expiry never
+//! removes what a later write has put or prolonged, and every site can take it as a removal.
 //!
 //! While no root orders, keys stay readable though their moment has passed.
 
@@ -29,7 +31,8 @@ use std::collections::BTreeSet;
 use storage::state::{Read as _, State};
 
 impl super::Causal {
-    /// When this site, as the root, should look for what is due: if nothing that it waits for brings an entry.
+    /// When this site, as the root, should look for what is due: if nothing that it waits for
+    /// brings an entry.
     pub(in crate::site::machine) fn time_due_ms(
         &self,
         region: Option<&Region>,
@@ -171,8 +174,8 @@ impl<S: State> Applying<'_, S> {
         self.give_position(epoch, NO_SITE, &write)
     }
 
-    /// The keys whose expiry is assigned by what is ordered and not imported here; `None`: that is much, or all of a
-    /// keyspace.
+    /// The keys whose expiry is assigned by what is ordered and not imported here; `None`: that is
+    /// much, or all of a keyspace.
     fn assigned_unimported(&self) -> Result<Option<BTreeSet<(KeyspaceId, Bytes)>>, MachineError> {
         let (mut from, mut keys) = (self.modes.causal.head.applied, BTreeSet::new());
         let until = self.modes.causal.head.order_last;

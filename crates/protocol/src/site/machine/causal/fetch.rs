@@ -1,13 +1,15 @@
-//! At the root: what keys hold, for a site that is to hold them on demand, as content of a place of the order.
+//! At the root: what keys hold, for a site that is to hold them on demand, as content of a place of
+//! the order.
 //!
 //! > the item at place s = the order before s, of these registers.
 //!
-//! The root's record shows `pending ∘ ordered` up to what it has imported. All that its own site has written gets its place
-//! first, as before a clear; then the last assignment in the order from what is imported up to s counts, and where there is
-//! none the record has no pending write: it shows the order.
+//! The root's record shows `pending ∘ ordered` up to what it has imported. All that its own site
+//! has written gets its place first, as before a clear; then the last assignment in the order from
+//! what is imported up to s counts, and where there is none the record has no pending write: it
+//! shows the order.
 //!
-//! The place is one of no site, and has no effect elsewhere. As it is in the order, it is kept, released, sent and asked for
-//! like any write.
+//! The place is one of no site, and has no effect elsewhere. As it is in the order, it is kept,
+//! released, sent and asked for like any write.
 
 use super::super::records::Record;
 use super::super::{Applying, tables};
@@ -103,7 +105,8 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
-/// A record with a position that is not before its own: that of an own write without one comes with the rest of the order.
+/// A record with a position that is not before its own: that of an own write without one comes with
+/// the rest of the order.
 pub(super) fn with_position(row: Bytes, applied: Position) -> Result<Bytes, MachineError> {
     let record = Record::decode(row)?;
     let position = match record.position {

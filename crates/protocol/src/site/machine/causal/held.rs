@@ -1,7 +1,8 @@
 //! Keys that this site holds on demand, of keyspaces that other sites hold whole.
 //!
-//! > held(key) ⇒ the key's registers are the order up to `applied` under this site's pending writes, as those of any key
-//! > that every site holds. Not held: its record is what is pending on it, and nothing is answered from that.
+//! > held(key) ⇒ the key's registers are the order up to `applied` under this site's pending
+//! > writes, as those of any key that every site holds. Not held: its record is what is pending on
+//! > it, and nothing is answered from that.
 //!
 //! A key is held from the place on at which the root has ordered what it holds ([`model::Mark::Fetched`], `fetch`), absent or not.
 //! What comes before that place is in it, and what comes behind is imported: so nothing is missing and nothing comes twice,

@@ -1,9 +1,10 @@
 //! The order as it comes to a site, batch by batch: all of a batch, or nothing of it.
 //!
-//! An entry of another site lies under what is pending here. An own one changes no record: its write is a part
-//! of them since it was made, and from now on nothing is pending of it. A site that was restored from a backup may lack an own
-//! write: then that comes with its effects, as one of another site. A write of a keyspace that this site does not hold comes
-//! without effects, and takes its place; so does one that touches no key which it holds on demand (`held`).
+//! An entry of another site lies under what is pending here. An own one changes no record: its
+//! write is a part of them since it was made, and from now on nothing is pending of it. A site that
+//! was restored from a backup may lack an own write: then that comes with its effects, as one of
+//! another site. A write of a keyspace that this site does not hold comes without effects, and
+//! takes its place; so does one that touches no key which it holds on demand (`held`).
 
 use super::super::Applying;
 use super::assign::Source;
@@ -112,7 +113,8 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// What a write of another site assigns here: of a keyspace that is held on demand, to the keys that are held.
+    /// What a write of another site assigns here: of a keyspace that is held on demand, to the keys
+    /// that are held.
     fn import_effects(
         &mut self,
         at: Position,
@@ -150,7 +152,8 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::NotCausal("be imported without the content of its writes"));
             }
             if write.keyspace.0 >= next {
-                // It was made, as a client has written to it: the registry that contains it is on its way.
+                // It was made, as a client has written to it: the registry that contains it is on
+                // its way.
                 return Err(Refusal::NoKeyspace(write.keyspace.to_string()));
             }
         }

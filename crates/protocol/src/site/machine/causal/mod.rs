@@ -2,8 +2,8 @@
 //!
 //! Each register of a key shows
 //!
-//! > visible = pending ∘ ordered: the region's order up to `applied`, under this site's own writes that have
-//! > no position there, in the order of their revisions.
+//! > visible = pending ∘ ordered: the region's order up to `applied`, under this site's own writes
+//! > that have no position there, in the order of their revisions.
 //!
 //! A write of this site changes the records at once and keeps its effects as a row until the site imports its
 //! position. An entry of another site is applied to the registers on which nothing of this site is pending:

@@ -1,8 +1,8 @@
 //! At the region's root: each write of each site gets its position, once, in the order of its site.
 //!
-//! A site offers its writes in chains: each offer names the revision before its first one, so that nothing
-//! between two of them is missing. What has a position is skipped, so that an offer may come twice; after a
-//! gap nothing is done, and the answer states where the next offer must begin.
+//! A site offers its writes in chains: each offer names the revision before its first one, so that
+//! nothing between two of them is missing. What has a position is skipped, so that an offer may
+//! come twice; after a gap nothing is done, and the answer states where the next offer must begin.
 
 use super::super::Applying;
 use super::{Stopped, rows};
@@ -83,7 +83,8 @@ impl<S: State> Applying<'_, S> {
         at
     }
 
-    /// Forgets the order up to a position, or a part of it if that is much: the next time the rest goes.
+    /// Forgets the order up to a position, or a part of it if that is much: the next time the rest
+    /// goes.
     pub(super) fn trim_order(&mut self, upto: Position) -> Result<Answer, Stopped> {
         if self.region()?.is_rebuilding() {
             // The root of the ended epoch may still import what it had ordered.
@@ -101,8 +102,8 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Done(self.known.head.revision))
     }
 
-    /// Goes on when the registry has another root, and begins anew when it has another region: what was of the
-    /// one before has no place in it.
+    /// Goes on when the registry has another root, and begins anew when it has another region: what
+    /// was of the one before has no place in it.
     pub(in crate::site::machine) fn follow_region(&mut self) -> Result<(), Stopped> {
         let Ok(Region { id, .. }) = self.region().copied() else { return Ok(()) };
         if id == self.modes.causal.head.region {

@@ -6,9 +6,10 @@
 //!    └── the position is lost with a root ─┘
 //! ```
 //!
-//! All of them have a row each, by revision; [`super::rows::Head::own_ordered`] parts the kept from the pending ones. A
-//! position is lost if an operator gives a root up that had sent it to this site only: then this site gets its
-//! keys anew from the next root, which has not that write. So the newest are kept whole, and are pending again before that.
+//! All of them have a row each, by revision; [`super::rows::Head::own_ordered`] parts the kept from
+//! the pending ones. A position is lost if an operator gives a root up that had sent it to this
+//! site only: then this site gets its keys anew from the next root, which has not that write. So
+//! the newest are kept whole, and are pending again before that.
 
 use super::super::Applying;
 use super::registers::Pending;

@@ -1,8 +1,10 @@
-//! When keys were read last that this site holds on demand: what was not read for longest is evicted first.
+//! When keys were read last that this site holds on demand: what was not read for longest is
+//! evicted first.
 //!
-//! Reads are answered on many threads, so that each only leaves the number of the read in a table, at the place of the key's
-//! hash. Two keys of one place keep each other: that makes one of them stay longer, and nothing wrong. A node has the reads
-//! that it has answered, and the leader decides by those.
+//! Reads are answered on many threads, so that each only leaves the number of the read in a table,
+//! at the place of the key's hash. Two keys of one place keep each other: that makes one of them
+//! stay longer, and nothing wrong. A node has the reads that it has answered, and the leader
+//! decides by those.
 //!
 //! Left out: which keys there are (`held`).
 

@@ -1,5 +1,6 @@
-//! Which registers of keys were written lately, and with which stamps: what a write of another region, or an expiry, is compared
-//! with (`bridging`). All of it is made from the order that is kept, so that a node which reads that again has the same.
+//! Which registers of keys were written lately, and with which stamps: what a write of another
+//! region, or an expiry, is compared with (`bridging`). All of it is made from the order that is
+//! kept, so that a node which reads that again has the same.
 
 use model::{Bytes, CausalWrite, Effect, KeyStamps, KeyspaceId, Mark, Position, Registers, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,8 +17,9 @@ pub(super) struct Recent {
     cleared: BTreeMap<KeyspaceId, Steps>,
 }
 
-/// The stamps of a register, each with its place: those that no later place has a higher one than. So the first one is the
-/// highest, and what is left once the first places go is the same as if they had never been known.
+/// The stamps of a register, each with its place: those that no later place has a higher one than.
+/// So the first one is the highest, and what is left once the first places go is the same as if
+/// they had never been known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Steps(VecDeque<(Position, Stamp)>);
 

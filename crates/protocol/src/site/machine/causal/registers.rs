@@ -1,5 +1,5 @@
-//! Which registers of a key have a write of this site that has no position here, and the last such one of
-//! each: until that is ordered, nothing of others shows on the register.
+//! Which registers of a key have a write of this site that has no position here, and the last such
+//! one of each: until that is ordered, nothing of others shows on the register.
 
 use model::{Bytes, CausalWrite, Effect, KeyspaceId, Registers, Revision};
 use std::collections::BTreeMap;
@@ -91,7 +91,8 @@ impl Pending {
         }
     }
 
-    /// The pending write with the lowest revision has a position: what no later one assigns is ordered.
+    /// The pending write with the lowest revision has a position: what no later one assigns is
+    /// ordered.
     pub(super) fn settle(keys: &mut Keys, write: &CausalWrite) {
         for effect in &write.effects {
             let Some(key) = effect.key().cloned() else { continue };

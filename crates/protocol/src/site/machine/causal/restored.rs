@@ -1,8 +1,9 @@
 //! A site that was restored from a backup file: what it did since the backup was made is not in its state, and others know
 //! of it.
 //!
-//! > It may have been the root, and have given positions that others have imported. It may have been the standby in sync, and
-//! > have acknowledged positions that it does not have. And others have writes of it that it does not know of.
+//! > It may have been the root, and have given positions that others have imported. It may have
+//! > been the standby in sync, and have acknowledged positions that it does not have. And others
+//! > have writes of it that it does not know of.
 //!
 //! So it begins *open*: it gives no positions, and is not the standby that takes over, nor one that can be brought in sync. That ends
 //! by a command ([`model::StandbyStep::Rejoin`]), once the registry was changed, or read by most of the registrars, since it was

@@ -5,7 +5,8 @@
 //! that it has imported, under its own writes. It is the root's records, read while the root goes on, and the
 //! order from before the first of them until behind the last:
 //!
-//! > staged(register) = the last assignment in the order from `start` to `upto`, else what its record showed.
+//! > staged(register) = the last assignment in the order from `start` to `upto`, else what its
+//! > record showed.
 //!
 //! A record shows all that the root had imported when it was read, and no chunk has a record that is older
 //! than the order before it. So an assignment is missing for a moment at most, until the order comes that

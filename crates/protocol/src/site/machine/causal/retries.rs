@@ -3,7 +3,8 @@
 //! The site that is asked first carries out a numbered put like any write, and its number goes along with it. An attempt
 //! at another site is carried out at the root, under the token of its session:
 //!
-//! > it has a place: that is the answer. It has none: it gets the next one, *in the place of* the site that was asked first.
+//! > it has a place: that is the answer. It has none: it gets the next one, *in the place of* the
+//! > site that was asked first.
 //!
 //! That site may have written it, too, and offer it later. From the place of the retry on, until the site's own attempt
 //! comes or one of its writes that has seen the retry:

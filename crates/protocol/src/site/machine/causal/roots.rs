@@ -5,8 +5,9 @@
 //! epoch, its root, and the end of the one before ([`model::Region::cut`]). So at most one site gives positions
 //! in an epoch, and what one has given is kept.
 //!
-//! > A site that has imported the order up to the end of an epoch is at the beginning of the next one, with the
-//! > same count. Every other site is before that beginning, however far it is, and gets its keys anew.
+//! > A site that has imported the order up to the end of an epoch is at the beginning of the next
+//! > one, with the same count. Every other site is before that beginning, however far it is, and
+//! > gets its keys anew.
 //!
 //! The new root must be such a site. It has the order in its records, and of each site the last write that has a
 //! position, as every site keeps that while it imports. The order before its beginning is trimmed, so to speak.

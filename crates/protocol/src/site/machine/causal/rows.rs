@@ -22,7 +22,8 @@
 //! K t keyspace  → row of a [`Store`]: where what it has brought lies
 //! ```
 //!
-//! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites in keys are big-endian, so that byte order is their order.
+//! The rows of numbered writes are read and written in `retry_rows`. Revisions, positions and sites
+//! in keys are big-endian, so that byte order is their order.
 
 use super::super::tables::CAUSAL;
 use super::bridging::Bridging;
@@ -297,7 +298,8 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(2..)?.try_into().ok()?))
 }
 
-/// The rows of a part after a number, as many as fit so many bytes, and the first one whatever it takes.
+/// The rows of a part after a number, as many as fit so many bytes, and the first one whatever it
+/// takes.
 fn page(
     read: &impl Read,
     part: u8,
@@ -361,8 +363,8 @@ pub(super) fn ordered(
     rows.map(|(key, row)| decode_ordered(&key, row).ok_or(DAMAGED)).collect()
 }
 
-/// The keys of the entries of the order after a position up to another, the first `max` of them, with the bytes of their
-/// rows.
+/// The keys of the entries of the order after a position up to another, the first `max` of them,
+/// with the bytes of their rows.
 pub(super) fn ordered_between(
     read: &impl Read,
     after: Position,

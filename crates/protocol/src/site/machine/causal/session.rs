@@ -1,9 +1,10 @@
 //! What a session's token becomes by a read, and what a site lacks for a token, on any thread.
 //!
-//! A read looks at rows, and notes of each what it is: the version of another site has a position, which the
-//! session has seen; an own one has a revision, which it has seen as written here, until that is ordered.
-//! Where it is not known which write the reader saw (an absent key, a hash whose fields are of several writes, a
-//! string whose value and expiry are, a scan, a count), the session has seen all that this site shows.
+//! A read looks at rows, and notes of each what it is: the version of another site has a position,
+//! which the session has seen; an own one has a revision, which it has seen as written here, until
+//! that is ordered. Where it is not known which write the reader saw (an absent key, a hash whose
+//! fields are of several writes, a string whose value and expiry are, a scan, a count), the session
+//! has seen all that this site shows.
 //!
 //! A token never names a position that this site has not imported.
 
@@ -48,8 +49,8 @@ pub enum Lacks {
     Order(Position),
     /// A revision of the own site: this node must apply it.
     Revision(Revision),
-    /// The position of a write of another site, or of an own one that a backup lacked. It takes its place in the token once it
-    /// is known.
+    /// The position of a write of another site, or of an own one that a backup lacked. It takes its
+    /// place in the token once it is known.
     PositionOf(SiteId, Revision),
     /// The token is not of this region: nothing helps.
     Region,
@@ -72,7 +73,8 @@ pub enum SessionRead {
 }
 
 impl CausalPoint {
-    /// The token of a session that has seen all that the site shows here, too: after a write, for one.
+    /// The token of a session that has seen all that the site shows here, too: after a write, for
+    /// one.
     pub fn covering(&self, mut token: CausalToken) -> CausalToken {
         self.settle(&mut token);
         token.sees(self.applied);

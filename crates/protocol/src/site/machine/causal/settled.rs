@@ -1,4 +1,5 @@
-//! The numbers of this site's own puts whose places it does not know: a resync has brought what they made.
+//! The numbers of this site's own puts whose places it does not know: a resync has brought what
+//! they made.
 //!
 //! Without them the first attempt, which may come again at this site, would be a new write.
 //!

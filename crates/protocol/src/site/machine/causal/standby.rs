@@ -1,11 +1,12 @@
 //! What a root and its standby commit to, so that the standby can take the root's place.
 //!
-//! The standby has the order as every site does: in its records. The root *holds*: it releases no place that the standby has not
-//! imported. A standby that is about to take over *freezes*: it imports nothing more, so that its last position is the end
-//! of the epoch whatever comes, and all that was released lies before it.
+//! The standby has the order as every site does: in its records. The root *holds*: it releases no
+//! place that the standby has not imported. A standby that is about to take over *freezes*: it
+//! imports nothing more, so that its last position is the end of the epoch whatever comes, and all
+//! that was released lies before it.
 //!
-//! Both are as of one version of the registry ([`model::Standby::since`]), and end when the registry passes that: no
-//! command takes them back, and none can do so too early.
+//! Both are as of one version of the registry ([`model::Standby::since`]), and end when the
+//! registry passes that: no command takes them back, and none can do so too early.
 
 use super::super::Applying;
 use super::{Causal, Stopped, rows};
@@ -38,8 +39,8 @@ impl Causal {
         region.is_frozen(own, self.committed.frozen)
     }
 
-    /// The last position that is known to be released, under any leader. What a root before had ordered beyond what it
-    /// released may be void.
+    /// The last position that is known to be released, under any leader. What a root before had
+    /// ordered beyond what it released may be void.
     pub fn released(&self, region: &Region, own: SiteId) -> Position {
         let orders = region.root == own && self.has_begun(region);
         match orders && !self.holds(region) {
@@ -65,8 +66,8 @@ impl<S: State> Applying<'_, S> {
             StandbyStep::Hold if region.root == own && causal.has_begun(&region) => {
                 causal.committed.held = Some(since);
             }
-            // What it shows while its keys are on their way anew is no part of the order to go on from; and of a restored
-            // site it is an old one.
+            // What it shows while its keys are on their way anew is no part of the order to go on
+            // from; and of a restored site it is an old one.
             StandbyStep::Freeze
                 if standby.site == own
                     && causal.resync.is_none()

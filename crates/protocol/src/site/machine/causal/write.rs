@@ -1,10 +1,11 @@
-//! A request of this site: its effects change the records at once, and wait as one write for the order.
+//! A request of this site: its effects change the records at once, and wait as one write for the
+//! order.
 //!
-//! A transaction is one write. What its steps read is what the records show; what they are answered does not
-//! matter to other sites. A step that is refused does not undo the others, as everywhere.
+//! A transaction is one write. What its steps read is what the records show; what they are answered
+//! does not matter to other sites. A step that is refused does not undo the others, as everywhere.
 //!
-//! What depends on the value that it overwrites is refused, unless the keyspace has `rmw` local: then it is
-//! decided here, and its result is an assignment (`decided`).
+//! What depends on the value that it overwrites is refused, unless the keyspace has `rmw` local:
+//! then it is decided here, and its result is an assignment (`decided`).
 
 use super::super::Applying;
 use super::super::keys::Place;
@@ -171,7 +172,8 @@ impl<S: State> Applying<'_, S> {
         self.assign(place, effect, of, Source::Own)
     }
 
-    /// A hash whose last field has gone here does not leave its expiry to the next one of that name.
+    /// A hash whose last field has gone here does not leave its expiry to the next one of that
+    /// name.
     fn forget_expiry_of_none(
         &mut self,
         place: Place,

@@ -1,8 +1,8 @@
 //! What a site has of its deployment: its identity there, the registry, the ring's pointers.
 //!
 //! Of the registry every site has a copy: the newest version that it has seen chosen. It takes over
-//! what is newer, and makes and drops keyspaces as that states. So a site that is cut off still has all
-//! definitions and a list of all sites. How it is changed is another matter ([`registrar`]).
+//! what is newer, and makes and drops keyspaces as that states. So a site that is cut off still has
+//! all definitions and a list of all sites. How it is changed is another matter ([`registrar`]).
 //!
 //! ```text
 //! d d     → format 1 ‖ own id (varint) ‖ whether it began the deployment ‖ registry (wire::entry)
@@ -111,9 +111,9 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
     Ok(state.get(tables::FOUNDER)?.is_some())
 }
 
-/// Marks a state that was restored from a backup: the site serves none of its slots until all other sites
-/// have stated what they own ([`DeploymentCommand::ConfirmAbove`]), and is no root of causal keys until it is certain how far the order
-/// is. A site without others is not marked. Returns
+/// Marks a state that was restored from a backup: the site serves none of its slots until all other
+/// sites have stated what they own ([`DeploymentCommand::ConfirmAbove`]), and is no root of causal
+/// keys until it is certain how far the order is. A site without others is not marked. Returns
 /// whether it was.
 ///
 /// [`DeploymentCommand::ConfirmAbove`]: model::DeploymentCommand::ConfirmAbove
@@ -360,15 +360,16 @@ impl<S: State> Applying<'_, S> {
         self.follow_fence();
     }
 
-    /// The slots of a restored site are its own, and those that are not are given up. Others have copies of
-    /// them from before, up to this revision, and have learned of later epochs of its own; `None`: an earlier
-    /// version did not ask for that.
+    /// The slots of a restored site are its own, and those that are not are given up. Others have
+    /// copies of them from before, up to this revision, and have learned of later epochs of its
+    /// own; `None`: an earlier version did not ask for that.
     pub(super) fn confirm(&mut self, before: Option<(Revision, &SlotEpochs)>) -> Answer {
         if std::mem::take(&mut self.modes.deployment.restored) {
             self.overlay.remove(tables::RESTORED);
             self.follow_fence();
             if let Some((above, later)) = before {
-                // No number is given again, and the mirror begins anew: the backup is further than the state is.
+                // No number is given again, and the mirror begins anew: the backup is further than
+                // the state is.
                 let head = &mut self.known.head;
                 let highest = head.revision.0.max(above.0);
                 head.revision = Revision(highest.saturating_add(NUMBERS_SKIPPED));
@@ -377,7 +378,8 @@ impl<S: State> Applying<'_, S> {
                 let alike = |(slots, epoch): &(SlotSet, Epoch)| (self.alike(slots), *epoch);
                 for (runs, epoch) in later.0.iter().map(alike).collect::<Vec<_>>() {
                     for run in runs {
-                        // No site takes a stream or a slot at an epoch below one that it has learned.
+                        // No site takes a stream or a slot at an epoch below one that it has
+                        // learned.
                         if matches!(self.modes.slots.token(run.first), Token::Held(own) if own < epoch)
                         {
                             self.set_token(run, Token::Held(epoch.next()));

@@ -1,7 +1,7 @@
 //! This site's part in holding the registry: what it has promised and accepted, beside its copy.
 //!
-//! Each step of [`crate::deployment::registry::Acceptor`] is a command, so it is durable before it is
-//! answered, and all replicas of the site have taken it.
+//! Each step of [`crate::deployment::registry::Acceptor`] is a command, so it is durable before it
+//! is answered, and all replicas of the site have taken it.
 //!
 //! A site that is the only registrar changes the registry by one command as well: it is a majority.
 //!
@@ -82,9 +82,9 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Registrar(answer))
     }
 
-    /// A state that was restored from a backup has forgotten what the site promised and accepted since. Until all
-    /// other sites have answered, by which it has what any of them has seen chosen, it takes part in later terms
-    /// only: a recovery, if one of them is lost.
+    /// A state that was restored from a backup has forgotten what the site promised and accepted
+    /// since. Until all other sites have answered, by which it has what any of them has seen
+    /// chosen, it takes part in later terms only: a recovery, if one of them is lost.
     fn check_remembers(&mut self, step: &RegistrarStep) -> Result<(), Stopped> {
         let (RegistrarStep::Prepare(ballot) | RegistrarStep::Accept(ballot, _)) = step else {
             return Ok(());

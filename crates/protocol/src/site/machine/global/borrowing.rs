@@ -1,8 +1,10 @@
-//! Groups of other sites' slots that this site serves, or has served: the borrower's side of a loan.
+//! Groups of other sites' slots that this site serves, or has served: the borrower's side of a
+//! loan.
 //!
-//! A group comes in one command, with its records and what clients were answered about its slot. While it is
-//! here its writes go to the slot's owner in reports, each of which has all of the group. To give it back the
-//! part is frozen, and the owner takes the last report; what is here stays until the owner's mirror has it.
+//! A group comes in one command, with its records and what clients were answered about its slot.
+//! While it is here its writes go to the slot's owner in reports, each of which has all of the
+//! group. To give it back the part is frozen, and the owner takes the last report; what is here
+//! stays until the owner's mirror has it.
 
 use super::Applying;
 use super::Owner;
@@ -60,7 +62,8 @@ impl<S: State> Applying<'_, S> {
             let mut borrowed = self.modes.loans.borrowed(group);
             let is_full = had.is_none() && self.modes.loans.parts_count() >= limits::LOANS_MAX;
             let is_global = self.known.keyspaces.is_global(group.keyspace);
-            // An owner that offers a loan again may have lost what it was given of it, and gets that again.
+            // An owner that offers a loan again may have lost what it was given of it, and gets
+            // that again.
             match borrowed.part {
                 _ if borrowed.loan != offer.row.loan => {}
                 Part::Retained => self.modes.loans.change_part(group, |part| part.back = None),
@@ -70,7 +73,8 @@ impl<S: State> Applying<'_, S> {
             let spec = self.known.keyspaces.spec(group.keyspace);
             let is_barred = spec.is_some_and(|spec| borrowers.sends_home(spec, group, member.own))
                 && !self.modes.planted.is(Bug::RulesAtDecision);
-            // One that has a part of an earlier loan takes it, and gives it back: it could not refuse.
+            // One that has a part of an earlier loan takes it, and gives it back: it could not
+            // refuse.
             let refuses = (leaves || is_barred) && borrowed.part == Part::Never;
             if refuses || is_full || !is_global {
                 let loan = offer.row.loan;
@@ -90,8 +94,8 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Borrowed(taken))
     }
 
-    /// An offer of a loan that is here comes from the slot's owner of today: the slot may have moved from a
-    /// site that is no more, and this site may have had no reason to ask for it.
+    /// An offer of a loan that is here comes from the slot's owner of today: the slot may have
+    /// moved from a site that is no more, and this site may have had no reason to ask for it.
     fn follow_offer(&mut self, from: SiteId, offer: &LoanOffer) {
         let Some(part) = self.modes.loans.part(&offer.group) else { return };
         let known = self.modes.holding(offer.group.slot()).token.epoch();
@@ -151,8 +155,8 @@ impl<S: State> Applying<'_, S> {
         self.set_part(group, Some(part));
     }
 
-    /// A write is about to come to a part. `false`: the group, or what its clients were answered, has become too
-    /// large to be borrowed, and goes home without it.
+    /// A write is about to come to a part. `false`: the group, or what its clients were answered,
+    /// has become too large to be borrowed, and goes home without it.
     pub(in crate::site::machine) fn may_grow(
         &mut self,
         group: &Group,
@@ -214,7 +218,8 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Borrowed(taken))
     }
 
-    /// This site was restored from a backup: the owners of slots have later records of what it had borrowed.
+    /// This site was restored from a backup: the owners of slots have later records of what it had
+    /// borrowed.
     pub(in crate::site::machine) fn give_up_parts(&mut self) {
         let parts = self.modes.loans.parts();
         let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), part.borrowed)).collect();
@@ -286,8 +291,8 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// The owner's mirror has slots, complete, up to this revision of the owner: parts that were over by then
-    /// go.
+    /// The owner's mirror has slots, complete, up to this revision of the owner: parts that were
+    /// over by then go.
     pub(super) fn forget_parts_of(&mut self, run: SlotRun, epoch: Epoch, position: u64) {
         let parts = self.modes.loans.parts_of(run);
         let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();

@@ -1,10 +1,11 @@
 //! What borrowers claim while a failover is open, at the sites that may take slots by it.
 //!
-//! Each site reports in its inventory the loans in which it has a part. The driver of the failover sends the
-//! highest claim to each group to the site that is to take its slot, before the decision. The taker adopts those
-//! that its copy has not seen ([`crate::global::ownership::lending`]) in the command that brings the decision, so
-//! that no group is served at two sites. Claims go when their failover is decided or called off. A site that was
-//! restored from a backup adopts in the same way, before it confirms what it owns, what others have borrowed of it since.
+//! Each site reports in its inventory the loans in which it has a part. The driver of the failover
+//! sends the highest claim to each group to the site that is to take its slot, before the decision.
+//! The taker adopts those that its copy has not seen ([`crate::global::ownership::lending`]) in the
+//! command that brings the decision, so that no group is served at two sites. Claims go when their
+//! failover is decided or called off. A site that was restored from a backup adopts in the same
+//! way, before it confirms what it owns, what others have borrowed of it since.
 //!
 //! ```text
 //! X slot keyspace tag → row of the version that opened the failover, and the [`Claim`]   (wire::row)
@@ -90,7 +91,8 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// This site was restored from a backup, and has lent groups since, by what their borrowers report.
+    /// This site was restored from a backup, and has lent groups since, by what their borrowers
+    /// report.
     fn adopt_restored(&mut self, registry: &Registry, claims: &[(Group, Claim)]) -> Answer {
         self.next_revision();
         let slots = claims.iter().map(|(group, _)| group.slot());
@@ -128,7 +130,8 @@ impl<S: State> Applying<'_, S> {
         claimed.map(|slot| (slot, self.modes.loans.count(from.whose, slot).loans)).collect()
     }
 
-    /// Adopts the loans that the taken records have not seen, in slots that are this site's from here on.
+    /// Adopts the loans that the taken records have not seen, in slots that are this site's from
+    /// here on.
     pub(super) fn adopt_claims(
         &mut self,
         (run, opened): (SlotRun, Ballot),
@@ -162,8 +165,8 @@ impl<S: State> Applying<'_, S> {
         };
         let known = had.filter(|had| had.row.loan == row.loan);
         let fed = known.map_or(0, |had| had.fed);
-        // A row that these records have not seen is offered: should the borrower have no part any more, its answer
-        // ends the loan.
+        // A row that these records have not seen is offered: should the borrower have no part any
+        // more, its answer ends the loan.
         let is_taken = known.is_some();
         self.next_revision();
         self.set_lent(group, Some(LentRow { row, fed, keys, is_taken }), lent.count);

@@ -1,7 +1,8 @@
 //! Clearing a keyspace with loans.
 //!
-//! A site clears what it serves. Of the groups that it lends the copy stays, as their borrowers have them still; the
-//! groups that it has borrowed become empty, which the owners of their slots get in the next report.
+//! A site clears what it serves. Of the groups that it lends the copy stays, as their borrowers
+//! have them still; the groups that it has borrowed become empty, which the owners of their slots
+//! get in the next report.
 
 use super::Applying;
 use super::lending::group_records;
@@ -16,8 +17,8 @@ use storage::state::State;
 type Copies = Vec<(Group, Vec<(Bytes, Bytes)>)>;
 
 impl<S: State> Applying<'_, S> {
-    /// Whether a keyspace may be cleared, as far as its loans are concerned. A group that changes hands is served by
-    /// no site, so no site would clear it.
+    /// Whether a keyspace may be cleared, as far as its loans are concerned. A group that changes
+    /// hands is served by no site, so no site would clear it.
     pub(in crate::site::machine) fn check_clear_loans(
         &mut self,
         keyspace: KeyspaceId,

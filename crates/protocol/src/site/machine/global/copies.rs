@@ -1,9 +1,9 @@
 //! Copies of slots that this site does not own: mirrors, and what it has retained of what it owned.
 //!
-//! A copy is complete: all that its owner had at one moment of an epoch, or all of the epoch. It lies
-//! under generations of its own and is not served, stale reads apart. The backup stream of the owner
-//! may *feed* it ([`super::mirrors`]); then its position is the stream's. What it is a copy of, and
-//! when it may go, is decided in [`crate::global::ownership`].
+//! A copy is complete: all that its owner had at one moment of an epoch, or all of the epoch. It
+//! lies under generations of its own and is not served, stale reads apart. The backup stream of the
+//! owner may *feed* it ([`super::mirrors`]); then its position is the stream's. What it is a copy
+//! of, and when it may go, is decided in [`crate::global::ownership`].
 //!
 //! ```text
 //! B bucket        → (0 | 1 ‖ epoch ‖ generation ‖ origin ‖ position, varints) of each slot (slot_rows.rs)
@@ -134,7 +134,8 @@ impl super::Modes {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// Copies come into the place of what copies there are. What is remembered with them is moved separately.
+    /// Copies come into the place of what copies there are. What is remembered with them is moved
+    /// separately.
     pub(super) fn put_copy(
         &mut self,
         run: SlotRun,

@@ -1,15 +1,15 @@
-//! What a move's destination gets, and a mirror's ([`super::mirroring`]): the records of slots, then what
-//! changes behind them.
+//! What a move's destination gets, and a mirror's ([`super::mirroring`]): the records of slots,
+//! then what changes behind them.
 //!
 //! The copy is *fuzzy*: a record is read when its turn comes, not as of one moment. That is enough,
 //! because whatever changes after the move began is in the change log behind its cursor, and
 //! comes again, as it is then. After the freeze nothing changes any more; so when all has been read
-//! up to the freeze, the destination has exactly what the slots hold. The same goes for what clients
-//! were answered, which has an order by revision of its own.
+//! up to the freeze, the destination has exactly what the slots hold. The same goes for what
+//! clients were answered, which has an order by revision of its own.
 //!
-//! The rows of lent groups must not be later than the records that are there: a row that has come home, or a
-//! count of loans, makes a taker ignore the borrower, which then has the only copy. So they are sent when
-//! everything else has been, of a whole slot each time.
+//! The rows of lent groups must not be later than the records that are there: a row that has come
+//! home, or a count of loans, makes a taker ignore the borrower, which then has the only copy. So
+//! they are sent when everything else has been, of a whole slot each time.
 //!
 //! A [`Position`] travels with every chunk and comes back from the destination, so that the next
 //! leader goes on from what the destination has.
@@ -269,8 +269,8 @@ impl<S: State> Machine<S> {
         sent.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(tail.begun)
     }
 
-    /// Copies the records of a slot from a place on, until the chunk is full. Where to go on; `None`: that
-    /// was all.
+    /// Copies the records of a slot from a place on, until the chunk is full. Where to go on;
+    /// `None`: that was all.
     pub(super) fn copy_slot(
         &self,
         state: &impl Read,
@@ -306,8 +306,8 @@ impl<S: State> Machine<S> {
         Ok(None)
     }
 
-    /// Copies what is remembered with records of a slot from a place on, until the chunk is full. Where to
-    /// go on; `None`: that was all.
+    /// Copies what is remembered with records of a slot from a place on, until the chunk is full.
+    /// Where to go on; `None`: that was all.
     pub(super) fn copy_answers(
         &self,
         slot: Slot,
@@ -407,8 +407,8 @@ impl<S: State> Machine<S> {
         Ok(is_due && self.send_loans(tail, slots, sent, into) && is_all)
     }
 
-    /// Sends the rows of slots whose rows have changed since then, where all else has been sent. Whether that was
-    /// all.
+    /// Sends the rows of slots whose rows have changed since then, where all else has been sent.
+    /// Whether that was all.
     fn send_loans(
         &self,
         tail: &Tail,

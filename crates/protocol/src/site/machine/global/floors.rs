@@ -1,8 +1,9 @@
 //! Which loans of a slot's groups a site has seen and has no part in any more.
 //!
-//! A borrower takes a loan only above the highest that it has seen of the group. All groups of a slot share the
-//! count of loans, so one number for each slot remembers those that are over, of any number of groups: it is the
-//! highest of them. A loan below it that was on its way is refused, and its owner keeps the group.
+//! A borrower takes a loan only above the highest that it has seen of the group. All groups of a
+//! slot share the count of loans, so one number for each slot remembers those that are over, of any
+//! number of groups: it is the highest of them. A loan below it that was on its way is refused, and
+//! its owner keeps the group.
 //!
 //! ```text
 //! F slot → row of the [`Loan`]   (wire::row)

@@ -23,9 +23,9 @@ impl<S: State> Machine<S> {
         store.is_some_and(|store| store.count > limits::LOANS_KEYS_EXAMINED_MAX)
     }
 
-    /// The groups with records of a slot that are served here and may be lent, if that is found by looking at no
-    /// more than `keys_left` keys; those that were looked at are taken off. Of a slot with more keys than are ever
-    /// looked at there are none.
+    /// The groups with records of a slot that are served here and may be lent, if that is found by
+    /// looking at no more than `keys_left` keys; those that were looked at are taken off. Of a slot
+    /// with more keys than are ever looked at there are none.
     ///
     /// # Errors
     /// When the state cannot be read.

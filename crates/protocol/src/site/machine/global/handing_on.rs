@@ -1,10 +1,10 @@
 //! Copies that a leaving site hands on: read where they lie, and taken in.
 //!
-//! They come like what a move brings ([`super::destination`]): in chunks, staged under generations of their own.
-//! What arrives so has epoch 0, at which no site owns a slot, so that it can never be installed as
-//! a slot that is owned. One command then makes copies of all that is staged, where the rules
-//! ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown away.
-//! Nothing of it is remembered: the leaving site looks at the inventories again.
+//! They come like what a move brings ([`super::destination`]): in chunks, staged under generations
+//! of their own. What arrives so has epoch 0, at which no site owns a slot, so that it can never be
+//! installed as a slot that is owned. One command then makes copies of all that is staged, where
+//! the rules ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown
+//! away. Nothing of it is remembered: the leaving site looks at the inventories again.
 
 use super::Applying;
 use super::copying::{Gathered, SlotPlace};
@@ -100,7 +100,8 @@ impl<S: State> Applying<'_, S> {
 }
 
 impl<S: State> Machine<S> {
-    /// A chunk of the copies of some slots, from a place on, and where to go on; `None`: that was all.
+    /// A chunk of the copies of some slots, from a place on, and where to go on; `None`: that was
+    /// all.
     ///
     /// # Errors
     /// When the state cannot be read.

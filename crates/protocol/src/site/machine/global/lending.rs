@@ -1,12 +1,13 @@
 //! Groups that this site lends out of its slots: the owner's side of a loan.
 //!
-//! The rules are in [`crate::global::ownership::lending`]; here they are applied to records. A lent group's
-//! records stay where they are, as the copy of what its borrower has: the borrower's reports bring all of the
-//! group's records each time, and its last one brings the group home. A report is as of a revision of the
-//! borrower, and none is taken in after a later one.
+//! The rules are in [`crate::global::ownership::lending`]; here they are applied to records. A lent
+//! group's records stay where they are, as the copy of what its borrower has: the borrower's
+//! reports bring all of the group's records each time, and its last one brings the group home. A
+//! report is as of a revision of the borrower, and none is taken in after a later one.
 //!
-//! Revisions of both sides never lie behind what has come from the other one, as with a slot that moves: no two
-//! versions of a key bear one number, and what was watched at one of them does not hold at the other.
+//! Revisions of both sides never lie behind what has come from the other one, as with a slot that
+//! moves: no two versions of a key bear one number, and what was watched at one of them does not
+//! hold at the other.
 
 use super::Applying;
 use super::elsewhere::Elsewhere;
@@ -30,7 +31,8 @@ use storage::state::{Read, State};
 /// A version of the registry above all.
 const ANY: Ballot = Ballot { round: u64::MAX, ..Ballot::FIRST };
 
-/// The version of the registry that decided the last failover of a site; above all of one that is not listed.
+/// The version of the registry that decided the last failover of a site; above all of one that is
+/// not listed.
 pub(super) fn last_failover(registry: &Registry, site: SiteId) -> Ballot {
     match registry.site(site) {
         None => ANY,
@@ -158,8 +160,8 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// Borrowers are asked again whether they have the groups: they, or this site, have been restored to earlier
-    /// records. `of`: only this one.
+    /// Borrowers are asked again whether they have the groups: they, or this site, have been
+    /// restored to earlier records. `of`: only this one.
     pub(in crate::site::machine) fn offer_anew(&mut self, of: Option<SiteId>) {
         let rows = self.modes.loans.own_rows();
         let rows = rows.filter(|(_, lent)| lent.is_taken && of.is_none_or(|to| lent.row.to == to));
@@ -288,7 +290,8 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// A lost borrower may have given revisions to writes that have not come here: none of them is given again.
+    /// A lost borrower may have given revisions to writes that have not come here: none of them is
+    /// given again.
     fn pass_lost_borrowers(&mut self, rows: &[(Group, LentRow)]) {
         let Some((own, registry)) = self.modes.place() else { return };
         let is_lost = |(group, lent): &&(Group, LentRow)| {
@@ -362,7 +365,8 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    /// What this site has borrowed comes into the place of the slot's records, which are its own now.
+    /// What this site has borrowed comes into the place of the slot's records, which are its own
+    /// now.
     fn join(&mut self, group: &Group, part: &super::loans::PartRow) -> Result<(), MachineError> {
         let slot = group.slot();
         let records = group_records(&self.overlay, part.generation, &group.tag)?;
@@ -415,13 +419,15 @@ impl<S: State> Machine<S> {
         self.modes.loans.own_rows()
     }
 
-    /// The borrower of a group of a slot that is here, the loan, and whether it has the group for certain.
+    /// The borrower of a group of a slot that is here, the loan, and whether it has the group for
+    /// certain.
     pub fn borrower_of(&self, group: &Group) -> Option<(SiteId, model::Loan, bool)> {
         let lent = self.modes.loans.row(Whose::Own, group.slot(), group)?;
         Some((lent.row.to, lent.row.loan, lent.is_taken))
     }
 
-    /// The version of the registry that decided the last failover of a site; above all of one that is not listed.
+    /// The version of the registry that decided the last failover of a site; above all of one that
+    /// is not listed.
     pub(crate) fn last_failover(&self, site: SiteId) -> Option<Ballot> {
         self.registry().map(|registry| last_failover(registry, site))
     }

@@ -1,12 +1,13 @@
-//! Loans of groups, as a site records them: the rows of groups that a slot's records name as lent, and this
-//! site's parts in groups that it borrows or has borrowed.
+//! Loans of groups, as a site records them: the rows of groups that a slot's records name as lent,
+//! and this site's parts in groups that it borrows or has borrowed.
 //!
-//! Rows belong to the slot's records and go where these go: every set of records of a slot ([`Whose`]) has
-//! rows of its own. So they move with the slot, come to its mirror, are a copy's and are served with it.
-//! The records of a lent group stay among those of its slot, as their copy.
+//! Rows belong to the slot's records and go where these go: every set of records of a slot
+//! ([`Whose`]) has rows of its own. So they move with the slot, come to its mirror, are a copy's
+//! and are served with it. The records of a lent group stay among those of its slot, as their copy.
 //!
-//! A part has its records under a generation of its own, so that it comes and goes as a whole. What is left of one
-//! that is over is the number of the loan, as the floor of its slot ([`super::floors`]).
+//! A part has its records under a generation of its own, so that it comes and goes as a whole. What
+//! is left of one that is over is the number of the loan, as the floor of its slot
+//! ([`super::floors`]).
 //!
 //! ```text
 //! L [whose] slot keyspace tag → row of a [`LentRow`]   (wire::row)
@@ -532,8 +533,8 @@ impl<S: State> Applying<'_, S> {
         self.modes.loans.recount(group.slot(), group, -1);
     }
 
-    /// A part is written to by the command that is about to be done. Its revision is the next one at most,
-    /// however commands are grouped.
+    /// A part is written to by the command that is about to be done. Its revision is the next one
+    /// at most, however commands are grouped.
     pub(in crate::site::machine) fn touch(&mut self, group: &Group) {
         let revision = self.known.head.revision.next().0;
         self.modes.loans.change_part(group, |part| part.changed = revision);

@@ -1,17 +1,21 @@
-//! Writes that failovers lost: what this site wrote above the positions from which other sites took its slots.
+//! Writes that failovers lost: what this site wrote above the positions from which other sites took
+//! its slots.
 //!
-//! A site that returns learns of a failover in one command, and gives its slots up in it. The same command lists the keys
-//! with writes above the position taken, from the change log. The list stays when the failover is forgotten
-//! and the records are gone; the lists of later failovers take its place ([`limits::LOST_REPORTS_MAX`]).
+//! A site that returns learns of a failover in one command, and gives its slots up in it. The same
+//! command lists the keys with writes above the position taken, from the change log. The list stays
+//! when the failover is forgotten and the records are gone; the lists of later failovers take its
+//! place ([`limits::LOST_REPORTS_MAX`]).
 //!
-//! A key is in the list if the taker may have it in an older state. Its stream may have brought the newer state
-//! without reaching its position; the list has the key all the same. Writes that the change log does not have any more
-//! are not in the list, which names the revision up to which that may be so.
+//! A key is in the list if the taker may have it in an older state. Its stream may have brought the
+//! newer state without reaching its position; the list has the key all the same. Writes that the
+//! change log does not have any more are not in the list, which names the revision up to which that
+//! may be so.
 //!
-//! Left out: what expired (it expires at the taker, too), and lent groups (the borrower has their writes).
+//! Left out: what expired (it expires at the taker, too), and lent groups (the borrower has their
+//! writes).
 //!
-//! The site may learn of a taker before it learns of the decision. The epochs at which it gave slots up to a failover are
-//! stored until the decision comes.
+//! The site may learn of a taker before it learns of the decision. The epochs at which it gave
+//! slots up to a failover are stored until the decision comes.
 //!
 //! ```text
 //! f 0 0           → slots that were given up, and the epochs at which the site had them   (wire::entry)
@@ -31,7 +35,8 @@ use wire::entry;
 
 const DAMAGED: MachineError = MachineError::Damaged { table: tables::LOST_WRITES as char };
 
-/// Slots that the site gave up to a failover without its decision, with the epochs at which it had them.
+/// Slots that the site gave up to a failover without its decision, with the epochs at which it had
+/// them.
 #[derive(Debug, Default)]
 pub(in crate::site::machine) struct GivenUp {
     slots: BySlot<Epoch>,
@@ -105,8 +110,8 @@ impl Found {
 const KEY_BYTES: usize = 16;
 
 impl<S: State> Applying<'_, S> {
-    /// What the decision of a failover loses of these slots, by which another site takes them: the epochs at which
-    /// this site has them or had them, and the revisions after which.
+    /// What the decision of a failover loses of these slots, by which another site takes them: the
+    /// epochs at which this site has them or had them, and the revisions after which.
     pub(super) fn lost_of(
         &self,
         run: SlotRun,
@@ -136,7 +141,8 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Lists the writes that a failover lost of these slots: those at this site's epoch, after a revision.
+    /// Lists the writes that a failover lost of these slots: those at this site's epoch, after a
+    /// revision.
     pub(super) fn list_lost_writes(
         &mut self,
         failover: Ballot,
@@ -210,7 +216,8 @@ fn lists(state: &impl Read) -> Result<Vec<LostReport>, MachineError> {
 }
 
 impl<S: State> Machine<S> {
-    /// The writes that a failover lost of this site, a page of them; or which lists of such writes there are.
+    /// The writes that a failover lost of this site, a page of them; or which lists of such writes
+    /// there are.
     ///
     /// # Errors
     /// When the state cannot be read.

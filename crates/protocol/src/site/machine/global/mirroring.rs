@@ -1,16 +1,17 @@
 //! What is sent to this site's backup: the slots it holds, and then what changes in them.
 //!
-//! As with a move's destination ([`super::copying`]) the copy is *fuzzy*, and right because whatever
-//! changes comes again from the change log behind a cursor in the mirror's name. Slots that are gained
-//! are copied beside that. A chunk ends *caught up* when it has everything up to this site's
-//! revision: all whole slots are then exactly as they are here.
+//! As with a move's destination ([`super::copying`]) the copy is *fuzzy*, and right because
+//! whatever changes comes again from the change log behind a cursor in the mirror's name. Slots
+//! that are gained are copied beside that. A chunk ends *caught up* when it has everything up to
+//! this site's revision: all whole slots are then exactly as they are here.
 //!
 //! Remembered answers are sent before the writes they belong to, never after: a promoted backup may
-//! answer a repeated write that is lost with the rest of what it lacks, but it never applies one twice.
+//! answer a repeated write that is lost with the rest of what it lacks, but it never applies one
+//! twice.
 //!
 //! When the backup changes, the former one is fed until the new one has everything
-//! ([`crate::global::mirroring`]): each of the two has cursors of its own. There is one former backup at
-//! most, the last one that had everything.
+//! ([`crate::global::mirroring`]): each of the two has cursors of its own. There is one former
+//! backup at most, the last one that had everything.
 //!
 //! ```text
 //! d m → row of [`OwnMirrors`]   (wire::row)
@@ -72,8 +73,8 @@ impl<S: State> Applying<'_, S> {
         self.next_revision();
         let OwnMirrors { current, former } = self.modes.own_mirrors;
         let is_other = current.map(|current| current.to) != to;
-        // The last one that had everything; if that begins anew, it does not have it any more, and the one that
-        // took its place has more.
+        // The last one that had everything; if that begins anew, it does not have it any more, and
+        // the one that took its place has more.
         let kept = former.filter(|former| Some(former.to) != to);
         let fed = kept.or(current.filter(|_| is_other)).filter(|_| to.is_some());
         let globals = self.known.keyspaces.globals();
@@ -103,7 +104,8 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Done(self.known.head.revision))
     }
 
-    /// Others have what the site wrote in a life that its state does not have: no stream goes on from there.
+    /// Others have what the site wrote in a life that its state does not have: no stream goes on
+    /// from there.
     pub(in crate::site::machine) fn forget_own_mirrors(&mut self) {
         for keyspace in self.known.keyspaces.globals() {
             self.drop_cursor(CURSOR, keyspace);
@@ -179,7 +181,8 @@ impl<S: State> Machine<S> {
         Some(Tail { cursor, begun: of.number })
     }
 
-    /// Copies a slot from a place on, until the chunk is full. Where to go on; `None`: that was all.
+    /// Copies a slot from a place on, until the chunk is full. Where to go on; `None`: that was
+    /// all.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -203,8 +206,8 @@ impl<S: State> Machine<S> {
         Ok(stopped_at.map(|(keyspace, key)| SlotPlace::Record(keyspace, key)))
     }
 
-    /// Sends what clients were answered in some slots since then, and what changed, as it is now. Whether
-    /// that was all.
+    /// Sends what clients were answered in some slots since then, and what changed, as it is now.
+    /// Whether that was all.
     ///
     /// # Errors
     /// [`model::Refusal::ChangesTrimmed`]: the mirror is so far behind that it must begin anew.

@@ -1,14 +1,14 @@
 //! The streams of the sites that have this one as their backup.
 //!
 //! A mirror is a handover that never ends: what another site owns of global keyspaces comes in
-//! chunks, each a command, and then what changes behind them. A slot *grows* apart until everything of it
-//! has come once; then it is a copy ([`super::copies`]) in the place of what copy there was, and the stream
-//! feeds it. After a chunk with that mark the mirror is *caught up*: every slot that it feeds is as
-//! it was at one revision of the original, which is the position of these copies.
+//! chunks, each a command, and then what changes behind them. A slot *grows* apart until everything
+//! of it has come once; then it is a copy ([`super::copies`]) in the place of what copy there was,
+//! and the stream feeds it. After a chunk with that mark the mirror is *caught up*: every slot that
+//! it feeds is as it was at one revision of the original, which is the position of these copies.
 //!
-//! The stream's number is the generation of its copies. What it feeds no more stays as it is. When the
-//! original has another backup, its stream goes on here until the original ends it, or until it feeds
-//! nothing more: the new backup does not have everything at once.
+//! The stream's number is the generation of its copies. What it feeds no more stays as it is. When
+//! the original has another backup, its stream goes on here until the original ends it, or until it
+//! feeds nothing more: the new backup does not have everything at once.
 //!
 //! ```text
 //! m from 0             → row of a [`Mirror`]   (wire::row)
@@ -254,8 +254,9 @@ impl<S: State> Applying<'_, S> {
             }
             return self.drop_answers(run, Whose::Mirrored(from));
         }
-        // It is fed already: what was sent of it came into the copy itself. (What is fed is distinguished from what is
-        // not by the copy, so slots that are alike are all fed or none is.)
+        // It is fed already: what was sent of it came into the copy itself. (What is fed is
+        // distinguished from what is not by the copy, so slots that are alike are all fed or none
+        // is.)
         let mirror = self.modes.mirrors.0.get(&from);
         if mirror.is_some_and(|mirror| mirror.whole.get(run.first) == Some(&epoch)) {
             return;
@@ -439,8 +440,8 @@ impl<S: State> Machine<S> {
         &self.modes.mirrors.0
     }
 
-    /// The slots with copies that this site does not keep as a backup: no stream feeds them, or one of a
-    /// site that has another backup by now.
+    /// The slots with copies that this site does not keep as a backup: no stream feeds them, or one
+    /// of a site that has another backup by now.
     pub fn spare_copies(&self) -> SlotSet {
         let mut spare = self.modes.copies.unfed.clone();
         for (_, mirror) in self.modes.former_originals() {

@@ -1,4 +1,5 @@
-//! Global keys in a site's state: the right to serve slots, where their records lie, and all that moves them.
+//! Global keys in a site's state: the right to serve slots, where their records lie, and all that
+//! moves them.
 //!
 //! | file | idea |
 //! | --- | --- |

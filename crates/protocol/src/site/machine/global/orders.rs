@@ -64,7 +64,8 @@ impl<S: State> Applying<'_, S> {
         let key = (id.client, id.sequence);
         let order = match self.modes.orders.get(&key) {
             Some(order) => order.clone(),
-            // Its destination has nothing to move, but what it has already stays, and it is asked for that.
+            // Its destination has nothing to move, but what it has already stays, and it is asked
+            // for that.
             None if self.member()?.own == to => {
                 let held: SlotSet = slots.iter().filter(|slot| self.is_held(*slot)).collect();
                 self.pin(&held, true);

@@ -58,8 +58,8 @@ impl Modes {
         member.is_some_and(|member| member.registry.failovers.open.is_some())
     }
 
-    /// Whether this site serves nothing: a failover that is open takes it for lost, or it was restored
-    /// from a backup and is not confirmed.
+    /// Whether this site serves nothing: a failover that is open takes it for lost, or it was
+    /// restored from a backup and is not confirmed.
     pub(in crate::site::machine) fn is_fenced(&self) -> bool {
         let member = self.deployment.member.as_ref();
         let is_lost = |member: &DeploymentMember| member.registry.failovers.is_fenced(member.own);
@@ -81,8 +81,8 @@ impl<S: State> Applying<'_, S> {
         slots.runs().flat_map(|run| run.cut(until)).collect()
     }
 
-    /// Takes a step of slots of which this site has the same records, and moves those accordingly. Whether
-    /// anything changed.
+    /// Takes a step of slots of which this site has the same records, and moves those accordingly.
+    /// Whether anything changed.
     pub(in crate::site::machine) fn step(
         &mut self,
         run: SlotRun,
@@ -180,7 +180,8 @@ impl<S: State> Applying<'_, S> {
         // A site that handed copies on and is gone has completed that, or handed them to another
         // site.
         self.forget_copies_of(|from| registry.site(from).is_none());
-        // Nor is anything installed that a site gave which has left since: its slots may be served again.
+        // Nor is anything installed that a site gave which has left since: its slots may be served
+        // again.
         self.refuse_arrivals(|id| registry.has_left(id.from));
         let known: BTreeSet<Ballot> =
             before.failovers.decided.iter().map(|one| one.decided).collect();
@@ -241,8 +242,8 @@ impl<S: State> Applying<'_, S> {
         self.list_lost_writes(one.decided, &lost)
     }
 
-    /// Moves that have lost their slots to a failover end; those that had not frozen anything for the lost
-    /// site do, too.
+    /// Moves that have lost their slots to a failover end; those that had not frozen anything for
+    /// the lost site do, too.
     fn end_moves_to(&mut self, own: SiteId, lost: SiteId) {
         let numbers: Vec<u64> = self.modes.outgoing.keys().copied().collect();
         for number in numbers {
@@ -295,7 +296,8 @@ impl<S: State> Applying<'_, S> {
         deployment.backs_up = super::deployment::backs_up(deployment.member.as_ref());
     }
 
-    // ---- what others ask ---------------------------------------------------------------------------
+    // ---- what others ask
+    // ---------------------------------------------------------------------------
 
     /// What this site records of all slots, by this registry or a newer one.
     pub(in crate::site::machine) fn inventory(

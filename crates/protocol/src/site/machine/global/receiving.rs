@@ -1,8 +1,9 @@
-//! What a stream of another site brings ([`crate::stream`]), item by item: the same for slots that come to stay
-//! ([`super::destination`]) and for those whose copy is fed ([`super::mirrors`]).
+//! What a stream of another site brings ([`crate::stream`]), item by item: the same for slots that
+//! come to stay ([`super::destination`]) and for those whose copy is fed ([`super::mirrors`]).
 //!
-//! Answers and loans are remembered with the records that they are about; of a record the caller is returned where it
-//! belongs, as only the caller has the place where it keeps it. Times of the other site follow its clock in the stream.
+//! Answers and loans are remembered with the records that they are about; of a record the caller is
+//! returned where it belongs, as only the caller has the place where it keeps it. Times of the
+//! other site follow its clock in the stream.
 
 use super::Owner;
 use super::elsewhere::Elsewhere;
@@ -39,7 +40,8 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Takes an item that is no record; a record is returned, unless its keyspace was dropped in the meantime.
+    /// Takes an item that is no record; a record is returned, unless its keyspace was dropped in
+    /// the meantime.
     ///
     /// `whose`: the records that answers and loans of a slot are about.
     pub(super) fn receive<'a>(

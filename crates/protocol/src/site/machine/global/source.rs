@@ -1,10 +1,10 @@
 //! Slots that this site hands to another: the source's side of a handover.
 //!
-//! A move is begun, and its slots are copied while they go on being served: this site's driver reads
-//! the records and then the change log behind them, for which every global keyspace has a cursor in
-//! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
-//! will ever be; the destination gets the rest and installs. *Release* leaves a pointer, and what lay
-//! here stays as a copy ([`super::copies`]). A frozen slot is taken back only if the
+//! A move is begun, and its slots are copied while they go on being served: this site's driver
+//! reads the records and then the change log behind them, for which every global keyspace has a
+//! cursor in the move's name. *Freeze* ends the serving, so that what the change log has then is
+//! all there will ever be; the destination gets the rest and installs. *Release* leaves a pointer,
+//! and what lay here stays as a copy ([`super::copies`]). A frozen slot is taken back only if the
 //! destination has refused the move, durably and for ever, or has left and no site owns the slot.
 //!
 //! ```text
@@ -132,7 +132,8 @@ impl<S: State> Applying<'_, S> {
                 }
             }
             SourceStep::Abort { refused } => {
-                // What is frozen may be installed already, unless the destination has promised not to.
+                // What is frozen may be installed already, unless the destination has promised not
+                // to.
                 if one.frozen.is_some() && !refused {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
@@ -251,8 +252,8 @@ impl super::Modes {
         SlotEpochs::of_runs(runs.map(|run| (run, self.slots.token(run.first).epoch().next())))
     }
 
-    /// The slots that a move still gives. What a failover took from under it is not its to give, also when
-    /// it has come back since and another move gives it.
+    /// The slots that a move still gives. What a failover took from under it is not its to give,
+    /// also when it has come back since and another move gives it.
     pub(in crate::site::machine) fn slots_to_give(&self, number: u64, one: &Move) -> SlotSet {
         self.runs_to_give(number, one).collect()
     }

@@ -1,9 +1,9 @@
 //! Where the records of global keyspaces lie: one generation a keyspace and slot.
 //!
-//! A global keyspace has no generation of its own. Each of its slots has one, made when something is
-//! first put there, so that a slot's records are one range: it can be copied, taken over from a move
-//! that brought it, and forgotten, each by one small command whatever it holds. What a move brings
-//! lies under generations that no slot has yet, until the slots are installed.
+//! A global keyspace has no generation of its own. Each of its slots has one, made when something
+//! is first put there, so that a slot's records are one range: it can be copied, taken over from a
+//! move that brought it, and forgotten, each by one small command whatever it holds. What a move
+//! brings lies under generations that no slot has yet, until the slots are installed.
 //!
 //! ```text
 //! s keyspace slot → row of a [`Store`]   (wire::row)

@@ -91,8 +91,8 @@ impl Three {
         self.mirror_to(B, &[]);
     }
 
-    /// Sends A's backup, and its former one if there is one, all that there is of A. These sites do not
-    /// answer.
+    /// Sends A's backup, and its former one if there is one, all that there is of A. These sites do
+    /// not answer.
     fn mirror_to(&mut self, backup: SiteId, silent: &[SiteId]) {
         self.driver.look_again(&SlotSet::all());
         let mut quiet = 0;
@@ -623,8 +623,8 @@ fn a_site_that_the_others_have_removed_serves_nothing() {
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
 }
 
-/// The source took the move back, its request arrived late, and it left: no other site would end what it
-/// began, and a site with an open arrival does not leave.
+/// The source took the move back, its request arrived late, and it left: no other site would end
+/// what it began, and a site with an open arrival does not leave.
 #[test]
 fn what_a_site_began_that_has_left_ends() {
     let mut three = Three::new();

@@ -1,4 +1,5 @@
-//! Causal keys: three sites' machines, of which the first one is the root, and what passes between them by hand.
+//! Causal keys: three sites' machines, of which the first one is the root, and what passes between
+//! them by hand.
 
 use super::super::causal::session::{CausalPoint, Lacks, SessionRead};
 use super::*;

@@ -1,4 +1,5 @@
-//! Causal keys that expire: by the root's log time, where the order contains that, and at no site before that.
+//! Causal keys that expire: by the root's log time, where the order contains that, and at no site
+//! before that.
 
 use super::super::causal::session::SessionRead;
 use super::causal::{CARTS, delete, order, order_own, set, three_sites, unset};
@@ -58,7 +59,8 @@ pub(super) fn keys(site: &Site) -> Answer {
     site.ask_in(CARTS, Query::Count).unwrap()
 }
 
-/// X12 within a region: the root's time removes a key at a place of the order, and nothing else does.
+/// X12 within a region: the root's time removes a key at a place of the order, and nothing else
+/// does.
 #[test]
 fn a_key_goes_by_the_roots_time_at_every_site() {
     let mut sites = three_sites();
@@ -147,7 +149,8 @@ fn an_expiry_by_what_the_root_has_imported_is_found() {
     assert_eq!(sites[1].cart("x"), None, "what was put since is gone");
 }
 
-/// The expiry is a register of its own: it is there without the key, as what is written next may come behind it.
+/// The expiry is a register of its own: it is there without the key, as what is written next may
+/// come behind it.
 #[test]
 fn an_expiry_without_its_key_is_kept_alike() {
     let mut sites = three_sites();

@@ -1,6 +1,7 @@
-//! Causal keys in any legal order of writes, orders and imports at three sites, against a model that folds
-//! everything anew: at every moment each site shows a prefix of the order under its own pending writes, a token
-//! names all that a session has seen, and in the end all sites show the same.
+//! Causal keys in any legal order of writes, orders and imports at three sites, against a model
+//! that folds everything anew: at every moment each site shows a prefix of the order under its own
+//! pending writes, a token names all that a session has seen, and in the end all sites show the
+//! same.
 
 use super::super::causal::Causal;
 use super::super::causal::session::{Lacks, SessionRead};
@@ -116,8 +117,8 @@ impl Registers {
         }
     }
 
-    /// The writes that a read of the whole key depends on. Under a string no field shows, whichever write deleted it
-    /// since: whatever makes one show again makes the string absent.
+    /// The writes that a read of the whole key depends on. Under a string no field shows, whichever
+    /// write deleted it since: whatever makes one show again makes the string absent.
     fn read(&self) -> BTreeSet<Id> {
         if self.string.0.is_some() {
             return self.string.1.into_iter().collect();
@@ -285,7 +286,8 @@ impl World {
             let is_put = matches!(write, Write::Put { .. });
             for assign in of_it.iter().filter(|_| !is_string) {
                 let registers = shown.get_mut(assign.key()).unwrap();
-                // A key that is not there does not expire, and one that does not has nothing to clear.
+                // A key that is not there does not expire, and one that does not has nothing to
+                // clear.
                 let is_idle = match assign {
                     Assign::Expiry(_, None) => registers.expiry.0.is_none(),
                     _ => false,
@@ -573,7 +575,8 @@ fn name(field: usize) -> Bytes {
     ["f", "g", "h"][field].into()
 }
 
-/// A key shows what the model shows, and a token of a session that reads it names all that was seen.
+/// A key shows what the model shows, and a token of a session that reads it names all that was
+/// seen.
 fn check_key(
     site: &Site,
     keyspace: KeyspaceId,
@@ -606,7 +609,8 @@ fn check_key(
     let query = Query::Kind { key: key.into() };
     let read = site.read_in_session(keyspace, &query, CausalToken::default());
     let SessionRead::Answered(Ok(_), token) = read else { panic!("{read:?}") };
-    // The position of a string under an expiry that was set since is not kept: what set that has a higher one.
+    // The position of a string under an expiry that was set since is not kept: what set that has a
+    // higher one.
     let is_plain = kind != Some(Kind::String) || registers.expiry.1 == registers.string.1;
     let covers = |(of, revision): Id| {
         let here = token.written.is_some_and(|(site, upto)| site == of && revision <= upto);

@@ -86,7 +86,8 @@ fn own_writes_whose_places_are_lost_are_pending_again() {
         assert_eq!(site.lacks(at(1, 2)), Some(Lacks::Ended { have: at(1, 1) }));
     }
     assert_eq!(b.lacks(at(1, 1)), None);
-    // C gets its keys anew: all but its first write is pending then, the last place of each key first.
+    // C gets its keys anew: all but its first write is pending then, the last place of each key
+    // first.
     let ordered = b.machine.causal().ordered_of(C).unwrap().0;
     let (floor, start) = (at(NEXT, 1), at(NEXT, 1));
     let begin = Resync::Begin { epoch: NEXT, floor, start, ordered, resume: Bytes::new() };

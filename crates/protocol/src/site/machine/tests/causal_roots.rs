@@ -131,7 +131,8 @@ fn a_root_stops_and_another_one_goes_on_behind_its_end() {
     assert_eq!(b.machine.causal().trimmed_upto(), at(2, 2));
 }
 
-/// As in a state that was written before sites kept the last ordered write of each site while they imported.
+/// As in a state that was written before sites kept the last ordered write of each site while they
+/// imported.
 fn forget_ordered(site: &mut Site) {
     let mut rows = Batch::default();
     let (from, until) = (b"Ks".to_vec(), b"Kt".to_vec());
@@ -185,7 +186,8 @@ fn a_root_that_kept_no_last_writes_is_handed_them() {
         .unwrap();
     let registry = a.copy_of_registry();
     [&mut b, &mut c].into_iter().for_each(|site| site.learn(&registry));
-    // C goes on behind its last ordered write: a root that does not know that would wait for those before.
+    // C goes on behind its last ordered write: a root that does not know that would wait for those
+    // before.
     c.put_cart("x", "3");
     let offer = Offer { after: c.machine.causal().own_ordered(), ..c.all_for(&b) };
     let done = b.order_of(offer, 2);

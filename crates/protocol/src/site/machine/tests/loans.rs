@@ -407,7 +407,8 @@ fn a_slot_moves_under_its_lent_groups() {
     assert!(a.machine.lent().next().is_none(), "its rows are its copy's");
 }
 
-/// The former owner leaves then: a borrower with nothing to report has no other way to learn the new one.
+/// The former owner leaves then: a borrower with nothing to report has no other way to learn the
+/// new one.
 #[test]
 fn an_idle_borrower_learns_the_new_owner_by_its_offer() {
     let (mut a, mut b, mut c) = sites();
@@ -539,7 +540,8 @@ fn a_failover_of_the_owner_adopts_what_its_borrowers_claim() {
     }
 }
 
-/// The owner was lost with a write that it had not answered and its mirror had not got; the borrower has it.
+/// The owner was lost with a write that it had not answered and its mirror had not got; the
+/// borrower has it.
 #[test]
 fn a_write_from_before_a_loan_is_not_applied_again_after_a_failover_of_the_owner() {
     let (mut a, mut b, mut c) = sites();

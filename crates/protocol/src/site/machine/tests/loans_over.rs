@@ -1,4 +1,5 @@
-//! Loans that are over: what is left of them, groups that have become too large, and sites that were restored.
+//! Loans that are over: what is left of them, groups that have become too large, and sites that
+//! were restored.
 
 use super::loans::{C, CARS, group, lending, lent, set, settle, sites, taken};
 use super::moves::{A, B};
@@ -145,7 +146,8 @@ fn a_restored_owner_adopts_what_was_borrowed_since() {
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
 }
 
-/// The group has gone home since the backup was made: the owner has lost that, and the borrower has it still.
+/// The group has gone home since the backup was made: the owner has lost that, and the borrower has
+/// it still.
 #[test]
 fn a_restored_owner_gets_again_what_had_gone_home() {
     let (mut a, mut b, _) = sites();
@@ -232,7 +234,8 @@ fn of_a_part_that_is_over_any_site_is_asked_once_its_owner_has_left() {
     assert_eq!(b.part_of("x{7}"), Part::Never);
 }
 
-/// The owner that is known gave the slot to a site that has left by now, and has no record of a later one.
+/// The owner that is known gave the slot to a site that has left by now, and has no record of a
+/// later one.
 #[test]
 fn now_and_then_any_site_is_asked_instead_of_the_owner() {
     let (mut a, mut b, _) = sites();
@@ -290,7 +293,8 @@ fn a_group_with_many_answers_stays_and_goes_home_in_time() {
     lent(&mut a, &mut b, "l{7}");
 }
 
-/// More claims than one command adopts, each of a slot of its own; no site has those parts any more.
+/// More claims than one command adopts, each of a slot of its own; no site has those parts any
+/// more.
 #[test]
 fn a_restored_owner_adopts_many_claims_and_offers_each() {
     const CLAIMS: u64 = 5_000;

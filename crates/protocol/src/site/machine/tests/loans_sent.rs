@@ -51,7 +51,8 @@ fn behind(prepare: impl FnOnce(&mut Site)) -> (Site, Site, Stream) {
     (a, b, stream)
 }
 
-/// A taker goes on from what it has got of a mirror, and ignores borrowers whose loans that has seen.
+/// A taker goes on from what it has got of a mirror, and ignores borrowers whose loans that has
+/// seen.
 #[test]
 fn rows_are_told_when_all_records_have_been() {
     let (mut a, mut b, mut stream) = behind(|_| {});

@@ -296,8 +296,8 @@ fn an_install_that_came_is_not_refused_any_more() {
     assert_eq!(b.machine.token(slot("t")), Token::Held(Epoch::counted(2)));
 }
 
-/// The source's leader is lost while its chunks are on their way. The next one asks what has come and
-/// goes on from there; it may cut chunks elsewhere, as keys have come or gone since.
+/// The source's leader is lost while its chunks are on their way. The next one asks what has come
+/// and goes on from there; it may cut chunks elsewhere, as keys have come or gone since.
 #[test]
 fn pieces_of_an_earlier_leader_do_not_come_between() {
     let (mut a, mut b) = two_sites();
@@ -452,7 +452,8 @@ fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
     }
 }
 
-/// What a source's leader wants to propose, once its destination has answered all that it is asked now.
+/// What a source's leader wants to propose, once its destination has answered all that it is asked
+/// now.
 fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<SourceStep> {
     let now = std::time::Duration::from_secs(round);
     let mut proposed = Vec::new();

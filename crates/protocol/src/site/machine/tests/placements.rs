@@ -1,4 +1,5 @@
-//! Keyspaces whose placement changes while groups are lent, or before other sites have learned of it.
+//! Keyspaces whose placement changes while groups are lent, or before other sites have learned of
+//! it.
 
 use super::loans::{C, CARS, lending, lent, set, settle, sites, sites_with, taken};
 use super::moves::{A, B};

@@ -1,4 +1,5 @@
-//! What the machine should do, written as simply as possible: a map, no rows, no bounds, no batches.
+//! What the machine should do, written as simply as possible: a map, no rows, no bounds, no
+//! batches.
 
 use super::*;
 use crate::machine::integer;

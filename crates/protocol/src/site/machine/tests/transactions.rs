@@ -204,7 +204,8 @@ fn what_others_remove_does_not_disturb_an_absent_key() {
     site.write(delete("another")).unwrap();
     site.write(delete("k")).unwrap();
     assert!(hold(&mut site, &guards));
-    // Nothing was made since the keyspace's last key was seen, so nothing of it was the watched one.
+    // Nothing was made since the keyspace's last key was seen, so nothing of it was the watched
+    // one.
     let guards = watch(&mut site, &["k"]);
     site.write(Write::Clear).unwrap();
     assert!(hold(&mut site, &guards));

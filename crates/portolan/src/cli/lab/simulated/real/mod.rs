@@ -1,10 +1,11 @@
-//! EdgeKV's throughput in real time: real nodes with real disks in this process, through links that take
-//! as long as in Table 3, driven over the Redis protocol.
+//! EdgeKV's throughput in real time: real nodes with real disks in this process, through links that
+//! take as long as in Table 3, driven over the Redis protocol.
 //!
-//! Latency is for virtual time, where links and disks are all there is. Throughput is for real time, where
-//! processors count; but they are this machine's, shared by all nodes, clients and relays, so it shows how
-//! settings compare and not what a group of machines can do. Threads ask one after the other, as in the
-//! paper, and stop after a while instead of after so many operations.
+//! Latency is for virtual time, where links and disks are all there is. Throughput is for real
+//! time, where processors count; but they are this machine's, shared by all nodes, clients and
+//! relays, so it shows how settings compare and not what a group of machines can do. Threads ask
+//! one after the other, as in the paper, and stop after a while instead of after so many
+//! operations.
 //!
 //! Left out: the paper's way over gateways, which no real node goes.
 
@@ -110,7 +111,8 @@ async fn load(sites: &Sites, point: &Point, global: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Lets all threads ask for a while; how many operations and updates were answered in the part that counts.
+/// Lets all threads ask for a while; how many operations and updates were answered in the part that
+/// counts.
 async fn drive(
     sites: &Sites,
     point: &Point,

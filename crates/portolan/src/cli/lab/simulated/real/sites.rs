@@ -1,8 +1,10 @@
-//! The groups of the experiment as a deployment in this process: real nodes, with the distances of a world.
+//! The groups of the experiment as a deployment in this process: real nodes, with the distances of
+//! a world.
 //!
-//! Every node has a relay before its peer port, which keeps the nodes of its own site near and those
-//! of other sites far, and another before its Redis port for the clients. A link that is shorter than
-//! the resolution of the relay's timer is left out: the socket itself is as near as that.
+//! Every node has a relay before its peer port, which keeps the nodes of its own site near and
+//! those of other sites far, and another before its Redis port for the clients. A link that is
+//! shorter than the resolution of the relay's timer is left out: the socket itself is as near as
+//! that.
 
 use crate::demo::distance::link_to;
 use front::redis::{self, RedisFront};

@@ -105,7 +105,8 @@ fn what_was_answered_is_handed_on_with_the_copy() {
     }
 }
 
-/// A chunk has room for so much, and ends behind what has filled it: a copy, then answers, then changes.
+/// A chunk has room for so much, and ends behind what has filled it: a copy, then answers, then
+/// changes.
 #[test]
 fn chunks_end_between_remembered_answers() {
     const ANSWER_BYTES: usize = 100 << 10;

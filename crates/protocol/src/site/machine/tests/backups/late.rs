@@ -87,8 +87,8 @@ fn who_serves(three: &Three, key: &str) -> Vec<SiteId> {
     three.sites.iter().filter(serves).map(|(site, _)| *site).collect()
 }
 
-/// A chunk of an earlier leader comes after the next one has asked what there is. The next one's first
-/// chunk has its number, is not taken, and was thought to be.
+/// A chunk of an earlier leader comes after the next one has asked what there is. The next one's
+/// first chunk has its number, is not taken, and was thought to be.
 #[test]
 fn a_late_piece_of_an_earlier_leader_is_not_taken_for_one_of_the_next() {
     let mut three = Three::new();

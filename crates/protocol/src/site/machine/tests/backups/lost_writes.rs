@@ -1,4 +1,5 @@
-//! A site returns: it lists the keys that it wrote above the positions at which others took its slots.
+//! A site returns: it lists the keys that it wrote above the positions at which others took its
+//! slots.
 
 use super::*;
 use model::{ChangeKind, DecidedFailover, LostReport, LostWrites, Taken, limits};
@@ -59,8 +60,8 @@ fn what_was_written_above_the_position_taken_is_listed_on_return() {
     assert_eq!((three.lost(B, 0), three.lost(C, 0)), Default::default());
 }
 
-/// The taker, or the site that it has handed slots to, may register them before the registry has come; and the copy may
-/// be superseded by then.
+/// The taker, or the site that it has handed slots to, may register them before the registry has
+/// come; and the copy may be superseded by then.
 #[test]
 fn a_site_that_learns_of_the_taker_first_lists_its_writes_all_the_same() {
     let mut three = Three::new();
