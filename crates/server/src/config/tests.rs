@@ -356,8 +356,9 @@ fn the_page_for_operators_has_every_setting() {
     let row = |key: &str| page.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
     for path in settings(&toml::from_str(EVERY).unwrap()).into_keys() {
         let (text, name) = match path.split_once('.') {
-            Some((list @ ("keyspace" | "user"), name)) => {
-                (row(&format!("[[{list}]]")), name.into())
+            Some((list @ ("keyspace" | "user"), of_one)) => {
+                let name = of_one.split('.').next().unwrap_or_default();
+                (row(&format!("[[{list}]]")), name.to_owned())
             }
             // A table of TLS is the same for every port, and for all of them.
             Some(("tls", of_port)) => {
