@@ -127,6 +127,30 @@ impl RedisCluster {
         format!("rediss://{}", all.join(","))
     }
 
+    /// Gives each server the hostname `localhost`, which clients then prefer to its IP address.
+    ///
+    /// # Panics
+    /// When a server refuses that, or the others do not learn of it.
+    pub fn announce_hostnames(&self) {
+        let settings = [
+            ("cluster-announce-hostname", "localhost"),
+            ("cluster-preferred-endpoint-type", "hostname"),
+        ];
+        let all = 0..self.servers.len();
+        for n in all.clone() {
+            for (name, value) in settings {
+                self.call(n, &["CONFIG", "SET", name, value]);
+            }
+        }
+        let agreed = eventually(READY_MAX, || {
+            let views = all.clone().map(|n| self.text(n, &["CLUSTER", "NODES"]));
+            let without =
+                views.into_iter().find(|view| view.matches(",localhost").count() < all.len());
+            without.map_or(Ok(()), Err)
+        });
+        agreed.unwrap();
+    }
+
     /// A connection to one server.
     ///
     /// # Panics

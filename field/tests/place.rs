@@ -298,6 +298,28 @@ fn a_slot_goes_to_its_users_by_what_they_send() {
     }
 }
 
+#[test]
+fn a_server_is_known_by_its_hostname_too() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        cluster.announce_hostnames();
+        let named = |server: usize| format!("localhost:{}", cluster.address(server).port());
+        // Of three masters one is named by its IP address still.
+        let mut sketch = sketch(&cluster);
+        for server in [0, 1] {
+            sketch = sketch.replace(&cluster.address(server).to_string(), &named(server));
+        }
+        let file = folder.path().join("sketches");
+        fs::write(&file, sketch).unwrap();
+        let advice = must(&cluster, &["--advise", "--sketches", &file.display().to_string()]);
+        assert!(advice.contains("1 moves save 3800.0 ms/s"), "{name}: {advice}");
+        assert!(!advice.contains("dropped"), "{name}: {advice}");
+        must(&cluster, &["--move", SLOT, "--to", &named(2)]);
+        assert!(owns(&cluster, 2), "{name}");
+    }
+}
+
 /// Sends a sketch; the status that it is answered with.
 fn post(to: SocketAddr, body: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();

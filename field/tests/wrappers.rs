@@ -100,6 +100,55 @@ fn their_sketches_arrive_and_no_request_fails_while_slots_move() {
     }
 }
 
+/// What each window has printed so far, as JSON.
+fn windows(output: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(output).unwrap();
+    let read = serde_json::Deserializer::from_str(&text).into_iter();
+    // The last may be half written.
+    read.map_while(Result::ok).collect()
+}
+
+#[test]
+fn servers_that_they_name_by_hostname_are_found() {
+    for (server, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        cluster.announce_hostnames();
+        let (listen, output) = (ports::free().to_string(), folder.path().join("windows"));
+        let mut advice = Command::new(binary::portolan())
+            .args(["place", &cluster.url(), "--advise", "--json", "--listen", &listen])
+            .args(["--token", "secret", "--window", "1s"])
+            .stdout(fs::File::create(&output).unwrap())
+            .spawn()
+            .unwrap();
+        let listens =
+            || std::net::TcpStream::connect(&listen).map(|_| ()).map_err(|e| e.to_string());
+        eventually(LIMIT, listens).unwrap();
+        // It is there from the beginning: each client goes over its keys once.
+        let stop = folder.path().join("stop");
+        fs::write(&stop, "").unwrap();
+        for (name, mut client) in clients() {
+            let before = windows(&output).len();
+            client.env("PORTOLAN_REDIS", cluster.address(0).to_string());
+            client.env("PORTOLAN_PREFIX", format!("{name}:")).env("PORTOLAN_MASTERS", "3");
+            client.env("PORTOLAN_SKETCHES", format!("http://{listen}"));
+            client.env("PORTOLAN_STARTED", folder.path().join("started"));
+            toolchain::run(client.env("PORTOLAN_STOP", &stop));
+            // The mean is known if each server that has a key of the client is one that it has measured.
+            let is_known = || {
+                let windows = windows(&output);
+                let known = windows.iter().skip(before).any(|one| one["now_ms"].is_number());
+                known.then_some(()).ok_or_else(|| format!("{windows:?}"))
+            };
+            eventually(LIMIT, is_known).unwrap_or_else(|seen| panic!("{server}: {name}: {seen}"));
+        }
+        advice.kill().unwrap();
+        advice.wait().unwrap();
+        let unknown = windows(&output).into_iter().map(|one| one["unknown_servers"].as_u64());
+        assert!(unknown.into_iter().all(|servers| servers == Some(0)), "{server}");
+    }
+}
+
 /// A tag whose slot is of this master at the beginning, and the slot.
 fn control(cluster: &RedisCluster, master: usize) -> (String, String) {
     let tags = (0..).map(|n| format!("{{control{n}}}"));

@@ -5,7 +5,7 @@
 //! was seldom measured would look steadier than what is in use.
 
 use crate::sketch::{Refused, Sketch};
-use crate::view::Address;
+use crate::view::{Address, NodeId};
 use model::Slot;
 use protocol::placement::Distribution;
 use std::collections::BTreeMap;
@@ -81,6 +81,16 @@ impl Answers {
         self.spread.retain(|_, count| *count * PARTS >= 1.0);
     }
 
+    /// Adds those of the same server under another of its addresses.
+    fn join(&mut self, other: &Answers) {
+        self.at = self.at.max(other.at);
+        self.count += other.count;
+        self.sum_us += other.sum_us;
+        for (bucket, count) in &other.spread {
+            *self.spread.entry(*bucket).or_default() += count;
+        }
+    }
+
     /// `None`: the client sends none.
     fn spread(&self) -> Option<Spread> {
         let parts = |(bucket, count): (&i16, &f64)| (*bucket, (count * PARTS) as u32);
@@ -139,9 +149,9 @@ pub struct Spread {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Client {
     /// By server.
-    pub latency: BTreeMap<Address, Latency>,
+    pub latency: BTreeMap<NodeId, Latency>,
     /// By server, where the client sends spreads.
-    pub spread: BTreeMap<Address, Spread>,
+    pub spread: BTreeMap<NodeId, Spread>,
     /// The keys that it uses.
     pub slots: BTreeMap<Slot, Uses>,
 }
@@ -149,7 +159,7 @@ pub struct Client {
 impl Client {
     /// How the latencies of each server vary, for that quantile; none if the client sends no spreads. The mean
     /// of each is about the server's own.
-    pub fn spreads(&self, quantile: f64) -> BTreeMap<&Address, Distribution> {
+    pub fn spreads(&self, quantile: f64) -> BTreeMap<&NodeId, Distribution> {
         let mut relative = Distribution::default();
         for (server, spread) in &self.spread {
             if let Some(mean) = self.latency.get(server).filter(|mean| mean.ms > 0.0) {
@@ -207,22 +217,30 @@ impl Sketches {
         }
     }
 
-    /// What all clients do, by name: uses by their newest sketch, latencies by the last ones.
-    pub fn clients(&mut self, masters: &[Address]) -> Vec<(String, Client)> {
+    /// What all clients do, by name: uses by their newest sketch, latencies by the last ones. `masters` has each
+    /// of them by all its addresses; a client may name it by any.
+    pub fn clients(&mut self, masters: &BTreeMap<Address, NodeId>) -> Vec<(String, Client)> {
         let Sketches { by_client, dropped } = self;
         let clients = by_client.iter_mut().map(|(name, sent)| {
             let mut client = Client::default();
-            for (server, answers) in &sent.servers {
-                let server = server.parse::<Address>().ok().filter(|one| masters.contains(one));
+            let mut by_server: BTreeMap<&NodeId, Answers> = BTreeMap::new();
+            for (name, answers) in &sent.servers {
+                let server = name.parse().ok().and_then(|address: Address| masters.get(&address));
                 let Some(server) = server else {
                     dropped.unknown_servers += u64::from(sent.is_new);
                     continue;
                 };
+                match by_server.entry(server) {
+                    Entry::Occupied(mut known) => known.get_mut().join(answers),
+                    Entry::Vacant(place) => drop(place.insert(answers.clone())),
+                }
+            }
+            for (server, answers) in by_server {
                 let ms = answers.sum_us / answers.count / 1e3;
                 if let Some(spread) = answers.spread() {
                     client.spread.insert(server.clone(), spread);
                 }
-                client.latency.insert(server, Latency { ms, answers: answers.count });
+                client.latency.insert(server.clone(), Latency { ms, answers: answers.count });
             }
             sent.is_new = false;
             let seconds = f64::from(sent.newest.duration_ms) / 1e3;
@@ -241,8 +259,8 @@ impl Sketches {
 /// Takes any bytes as sketches of one client: what is not refused has only values that a client can have. For
 /// tests and the fuzzer.
 pub fn check_any(bytes: &[u8]) {
-    let masters: Vec<Address> =
-        ["10.0.0.1:1", "10.0.0.2:1"].iter().filter_map(|text| text.parse().ok()).collect();
+    let master = |text: &&str| Some((text.parse().ok()?, NodeId::from(*text)));
+    let masters = ["10.0.0.1:1", "10.0.0.2:1"].iter().filter_map(master).collect();
     let mut sketches = Sketches::default();
     let is_taken = sketches.take(bytes, Duration::ZERO).is_ok();
     assert_eq!(sketches.dropped.malformed, u64::from(!is_taken));
@@ -262,8 +280,15 @@ mod tests {
     use crate::sketch::tests::{JSON, WITH_SPREADS, packed, packed_with_spreads};
     use proptest::prelude::*;
 
-    fn masters() -> Vec<Address> {
-        ["10.0.0.1:1", "10.0.0.2:1"].map(|text| text.parse().unwrap()).to_vec()
+    /// The second one has a hostname as well.
+    fn masters() -> BTreeMap<Address, NodeId> {
+        let [near, far] = ids();
+        let all = [("10.0.0.1:1", &near), ("10.0.0.2:1", &far), ("pier:1", &far)];
+        all.map(|(address, id)| (address.parse().unwrap(), id.clone())).into()
+    }
+
+    fn ids() -> [NodeId; 2] {
+        ["near", "far"].map(NodeId::from)
     }
 
     proptest! {
@@ -318,7 +343,7 @@ mod tests {
         sketches.take(JSON.as_bytes(), Duration::ZERO).unwrap();
         let [(name, client)] = &sketches.clients(&masters())[..] else { panic!("one client") };
         assert_eq!(name, "app");
-        let latencies: Vec<f64> = client.latency.values().map(|one| one.ms).collect();
+        let latencies = ids().map(|id| client.latency[&id].ms);
         assert_eq!(latencies, [2.0, 50.0]);
         assert_eq!(client.slots[&Slot::new(7).unwrap()], [(5, 10.0, 1_000), (6, 5.0, 10)]);
     }
@@ -331,6 +356,21 @@ mod tests {
         sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
         assert_eq!(sketches.clients(&masters())[0].1.latency, BTreeMap::new());
         assert_eq!((sketches.dropped.unknown_servers, sketches.dropped.absurd_latencies), (2, 2));
+    }
+
+    /// A client that changes from IP addresses to hostnames names a server by both.
+    #[test]
+    fn a_server_is_one_by_all_its_addresses() {
+        let mut sketches = Sketches::default();
+        let text = r#"{"v":2,"client":"app","duration_ms":10000,
+            "servers":{"10.0.0.2:1":[10,20000],"pier:1":[30,100000],"?:1":[1,1]},
+            "spreads":{"10.0.0.2:1":[[20,10]],"pier:1":[[20,10],[60,20]]}}"#;
+        sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
+        let [(_, client)] = &sketches.clients(&masters())[..] else { panic!("one client") };
+        let far = &ids()[1];
+        assert_eq!(client.latency, [(far.clone(), Latency { ms: 3.0, answers: 40.0 })].into());
+        assert_eq!(client.spread[far].latencies.rows(), [(20, 20 * 256), (60, 20 * 256)]);
+        assert_eq!(sketches.dropped.unknown_servers, 1);
     }
 
     #[test]
@@ -352,7 +392,7 @@ mod tests {
                 r#"{{"v":1,"client":"car","duration_ms":10000,"servers":{{"10.0.0.1:1":[10,{sum_us}]}}}}"#
             );
             sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
-            let latency = sketches.clients(&masters())[0].1.latency[&masters()[0]];
+            let latency = sketches.clients(&masters())[0].1.latency[&ids()[0]];
             (latency.ms, latency.answers)
         };
         assert_eq!(after(200_000), (20.0, 10.0));
@@ -370,7 +410,7 @@ mod tests {
         let text = text.replace("[10,20000]", "[100,200000]");
         sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
         let [(_, client)] = &sketches.clients(&masters())[..] else { panic!("one client") };
-        let [near, far] = &masters()[..] else { panic!("two") };
+        let [near, far] = &ids();
         assert_eq!(client.spread[near].answers, 100.0);
         let spreads = client.spreads(0.95);
         let p = |at, quantile| spreads[at].quantile_ms(quantile).unwrap();
@@ -390,7 +430,7 @@ mod tests {
             );
             sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
             let [(_, client)] = &sketches.clients(&masters())[..] else { panic!("one client") };
-            let spread = &client.spread[&masters()[0]];
+            let spread = &client.spread[&ids()[0]];
             (spread.answers, spread.latencies.rows().to_vec())
         };
         assert_eq!(after(200_000, 75), (10.0, vec![(75, 2_560)]));

@@ -163,10 +163,33 @@ impl Survey {
         SlotState { parts: self.masters().map(part).collect(), silent: self.silent() }
     }
 
-    /// A server's address, by its own report or another's.
-    pub fn address(&self, id: &NodeId) -> Option<&Address> {
+    /// A server's addresses, by its own report or another's.
+    fn addresses(&self, id: &NodeId) -> &[Address] {
         let own = self.views.get(id).into_iter();
-        own.chain(self.views.values()).find_map(|view| view.peers.get(id)?.address.as_ref())
+        let peers = own.chain(self.views.values()).filter_map(|view| view.peers.get(id));
+        let mut all = peers.map(|peer| &peer.addresses[..]);
+        all.find(|addresses| !addresses.is_empty()).unwrap_or_default()
+    }
+
+    /// A server's address for servers.
+    pub fn address(&self, id: &NodeId) -> Option<&Address> {
+        self.addresses(id).first()
+    }
+
+    /// The masters by all their addresses; without an address that several announce, such as the name of a
+    /// proxy before them.
+    pub fn masters_by_address(&self) -> BTreeMap<Address, NodeId> {
+        let (mut by_address, mut shared) = (BTreeMap::new(), BTreeSet::new());
+        for (id, _) in self.masters() {
+            for address in self.addresses(id) {
+                let other = by_address.insert(address.clone(), id.clone());
+                if other.is_some_and(|other| other != *id) {
+                    shared.insert(address.clone());
+                }
+            }
+        }
+        by_address.retain(|address, _| !shared.contains(address));
+        by_address
     }
 
     /// A server for people: its address, or its name where that is unknown.
@@ -176,10 +199,21 @@ impl Survey {
 }
 
 /// A server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Node {
-    address: Address,
+    /// By which it was given.
+    seed: Option<Address>,
+    /// By the last survey.
+    addresses: Vec<Address>,
     connection: Option<Connection>,
+}
+
+impl Node {
+    /// Where it may be reached, in the order in which that is tried. There is one at least.
+    fn reached_at(&self) -> Vec<Address> {
+        let new = self.addresses.iter().filter(|address| Some(*address) != self.seed.as_ref());
+        self.seed.iter().chain(new).cloned().collect()
+    }
 }
 
 /// A cluster with a connection to each server.
@@ -256,7 +290,7 @@ impl Cluster {
         id: &NodeId,
         replies: Result<Vec<Reply>, CallError>,
     ) -> Result<Result<View, CallError>, ClusterError> {
-        let at = || self.nodes[id].address.clone();
+        let at = || self.at(id);
         match replies.map(|mut replies| replies.pop()) {
             Err(error) => Ok(Err(error)),
             Ok(Some(Reply::Error(text))) => {
@@ -271,11 +305,15 @@ impl Cluster {
         }
     }
 
+    /// A server's first address, for errors.
+    fn at(&self, id: &NodeId) -> Address {
+        self.nodes[id].reached_at().swap_remove(0)
+    }
+
     fn take(&mut self, survey: &mut Survey, view: View) {
         for (id, peer) in &view.peers {
-            if let Some(address) = peer.address.clone().filter(|_| !peer.is_joining) {
-                let node = Node { address, connection: None };
-                self.nodes.entry(id.clone()).or_insert(node);
+            if !peer.is_joining && !peer.addresses.is_empty() {
+                self.nodes.entry(id.clone()).or_default().addresses.clone_from(&peer.addresses);
             }
         }
         survey.views.insert(view.me.clone(), view);
@@ -299,7 +337,7 @@ impl Cluster {
             match connection.call(&["CLUSTER", "MYID"]).await {
                 Ok(reply) => {
                     let id = NodeId::from(&*text(reply).unwrap_or_default());
-                    self.nodes.insert(id, Node { address, connection: None });
+                    self.nodes.insert(id, Node { seed: Some(address), ..Node::default() });
                 }
                 Err(CallError::Lost(error)) => why = format!("{address}: {error}"),
                 Err(error) => return Err(ClusterError::Call { at: address, error }),
@@ -320,12 +358,12 @@ impl Cluster {
         let mut running = JoinSet::new();
         for id in ids {
             let Some(node) = self.nodes.get_mut(id) else { continue };
-            let (connection, address) = (node.connection.take(), node.address.clone());
+            let (connection, addresses) = (node.connection.take(), node.reached_at());
             let (access, name) = (self.access.clone(), self.name.clone());
             let (id, commands) = (id.clone(), commands(id));
             running.spawn(async move {
                 let mut kept = connection;
-                let replies = asked(&mut kept, &address, &access, &name, &commands).await;
+                let replies = asked(&mut kept, (&id, &addresses), &access, &name, &commands).await;
                 (id, kept.filter(|_| replies.is_ok()), replies)
             });
         }
@@ -352,8 +390,10 @@ impl Cluster {
         commands: &[Vec<W>],
     ) -> Result<Vec<Reply>, CallError> {
         let unknown = || CallError::Lost(format!("the server {id} is unknown"));
-        let Node { address, connection } = self.nodes.get_mut(id).ok_or_else(unknown)?;
-        let replies = asked(connection, address, &self.access, &self.name, commands).await;
+        let node = self.nodes.get_mut(id).ok_or_else(unknown)?;
+        let addresses = node.reached_at();
+        let connection = &mut node.connection;
+        let replies = asked(connection, (id, &addresses), &self.access, &self.name, commands).await;
         if replies.is_err() {
             *connection = None;
             self.is_new = true;
@@ -397,15 +437,21 @@ impl Cluster {
             };
             let commands: Vec<Vec<String>> = some.iter().map(count).collect();
             for (id, replies) in self.each(&masters, |_| commands.clone()).await {
-                let at = || self.nodes[&id].address.clone();
+                let at = || self.at(&id);
                 let replies = replies.map_err(|error| ClusterError::Call { at: at(), error })?;
                 for (slot, reply) in some.iter().zip(replies) {
-                    let Reply::Integer(keys) = reply else {
-                        let error = CallError::Strange("COUNTKEYSINSLOT".to_owned());
-                        return Err(ClusterError::Call { at: at(), error });
+                    let error = match reply {
+                        Reply::Integer(keys) => {
+                            let of_slot = counts.entry(*slot).or_default();
+                            of_slot.insert(id.clone(), keys.unsigned_abs());
+                            continue;
+                        }
+                        Reply::Error(text) => {
+                            CallError::Refused(String::from_utf8_lossy(&text).into_owned())
+                        }
+                        _ => CallError::Strange("COUNTKEYSINSLOT".to_owned()),
                     };
-                    let of_slot = counts.entry(*slot).or_default();
-                    of_slot.insert(id.clone(), keys.unsigned_abs());
+                    return Err(ClusterError::Call { at: at(), error });
                 }
             }
         }
@@ -421,12 +467,12 @@ impl Cluster {
         &mut self,
         survey: &Survey,
         bytes_max: Option<u64>,
-    ) -> Result<BTreeMap<Address, u64>, ClusterError> {
+    ) -> Result<BTreeMap<NodeId, u64>, ClusterError> {
         let masters: Vec<NodeId> = survey.masters().map(|(id, _)| id.clone()).collect();
         let info = |_: &NodeId| vec![vec!["INFO".to_owned(), "memory".to_owned()]];
         let mut room = BTreeMap::new();
         for (id, replies) in self.each(&masters, info).await {
-            let at = || self.nodes[&id].address.clone();
+            let at = || self.at(&id);
             let error = match replies.map(|mut replies| replies.pop()) {
                 Ok(Some(Reply::Error(text))) => {
                     CallError::Refused(String::from_utf8_lossy(&text).into_owned())
@@ -436,7 +482,7 @@ impl Cluster {
                         let own_max = own_max.map(|bytes| bytes / 10 * 9);
                         let bound = own_max.into_iter().chain(bytes_max).min();
                         let left = bound.map(|bytes: u64| bytes.saturating_sub(used));
-                        room.extend(survey.address(&id).cloned().zip(left));
+                        room.extend(left.map(|left| (id, left)));
                         continue;
                     }
                     None => CallError::Strange("INFO memory".to_owned()),
@@ -460,7 +506,7 @@ impl Cluster {
         let masters: Vec<NodeId> = survey.masters().map(|(id, _)| id.clone()).collect();
         let list = |_: &NodeId| vec![vec!["CLIENT".to_owned(), "LIST".to_owned()]];
         for (id, replies) in self.each(&masters, list).await {
-            let at = || self.nodes[&id].address.clone();
+            let at = || self.at(&id);
             let error = match replies.map(|mut replies| replies.pop()) {
                 Ok(Some(Reply::Error(text))) => {
                     CallError::Refused(String::from_utf8_lossy(&text).into_owned())
@@ -502,10 +548,43 @@ fn older_run(list: &str, own: &str) -> Option<String> {
     Some(field(older, "addr=").unwrap_or_default())
 }
 
+/// A connection to a server by the first of its addresses that leads to it: its certificate may be for its
+/// hostname alone, and the network may reach it by one of them only.
+async fn opened(
+    id: &NodeId,
+    addresses: &[Address],
+    access: &Access,
+) -> Result<Connection, CallError> {
+    let mut first = None;
+    for address in addresses {
+        match opened_at(id, address, access).await {
+            Err(lost @ CallError::Lost(_)) => drop(first.get_or_insert(lost)),
+            done => return done,
+        }
+    }
+    Err(first.unwrap_or_else(|| CallError::Lost("its address is unknown".to_owned())))
+}
+
+/// The same by one address. A hostname may lead to another server of the cluster, which would carry out what is
+/// meant for this one.
+async fn opened_at(
+    id: &NodeId,
+    address: &Address,
+    access: &Access,
+) -> Result<Connection, CallError> {
+    let (credentials, tls) = (access.credentials.as_ref(), access.tls.as_ref());
+    let mut new = Connection::open(address, credentials, tls, access.deadline).await?;
+    let answers = NodeId::from(&*text(new.call(&["CLUSTER", "MYID"]).await?).unwrap_or_default());
+    match answers == *id {
+        true => Ok(new),
+        false => Err(CallError::Lost(format!("{answers} answers at {address} instead"))),
+    }
+}
+
 /// Over the connection that is there, or over a new one.
 async fn asked<W: AsRef<[u8]>>(
     connection: &mut Option<Connection>,
-    address: &Address,
+    (id, addresses): (&NodeId, &[Address]),
     access: &Access,
     name: &str,
     commands: &[Vec<W>],
@@ -513,9 +592,7 @@ async fn asked<W: AsRef<[u8]>>(
     let open = match connection.take() {
         Some(open) => connection.insert(open),
         None => {
-            let credentials = access.credentials.as_ref();
-            let tls = access.tls.as_ref();
-            let mut new = Connection::open(address, credentials, tls, access.deadline).await?;
+            let mut new = opened(id, addresses, access).await?;
             new.call(&["CLIENT", "SETNAME", name]).await?;
             connection.insert(new)
         }
@@ -524,48 +601,4 @@ async fn asked<W: AsRef<[u8]>>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cluster_is_given_by_some_of_its_servers() {
-        let read = |url| Access::parse(url, Duration::from_secs(1));
-        let access = read("redis://10.0.0.1:7001,pier:7002").unwrap();
-        let seeds: Vec<String> = access.seeds.iter().map(Address::to_string).collect();
-        assert_eq!(seeds, ["10.0.0.1:7001", "pier:7002"]);
-        assert!(access.credentials.is_none());
-        let login = read("redis://ann:s@cret@pier:7002/").unwrap().credentials.unwrap();
-        assert_eq!((&*login.user, &*login.password), ("ann", "s@cret"));
-        let login = |url| read(url).unwrap().credentials.map(|one| (one.user, one.password));
-        let is = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
-        assert_eq!(login("redis://:secret@pier:1"), is("", "secret"));
-        assert_eq!(login("redis://ann@pier:1"), is("ann", ""));
-        assert_eq!(login("redis://a%3An%40n:s%2F%25%C3%A9+@pier:1"), is("a:n@n", "s/%é+"));
-        // What is no encoded byte stays as it is.
-        assert_eq!(login("redis://ann:100%@pier:1"), is("ann", "100%"));
-        assert!(read("redis://ann:%FF@pier:1").is_err());
-        assert!(!read("valkey://pier:1").unwrap().is_secret);
-        assert!(read("rediss://pier:1").unwrap().is_secret);
-        for wrong in ["pier:7002", "redis://", "redis://pier", "redis://a:1,", "http://a:1"] {
-            assert!(read(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_server_may_bound_its_memory() {
-        let info = "# Memory\r\nused_memory:1000\r\nused_memory_human:1K\r\nmaxmemory:";
-        assert_eq!(memory(&format!("{info}0\r\n")), Some((1_000, None)));
-        assert_eq!(memory(&format!("{info}5000\r\n")), Some((1_000, Some(5_000))));
-        assert_eq!(memory("# Memory\r\n"), None);
-    }
-
-    #[test]
-    fn an_older_run_is_seen_by_the_name_of_its_connection() {
-        let list = "id=3 addr=1.1.1.1:5 name= cmd=ping\n\
-                    id=4 addr=1.1.1.1:6 name=portolan-place-1-a cmd=client\n\
-                    id=9 addr=1.1.1.1:7 name=portolan-place-2-b cmd=client\n";
-        assert_eq!(older_run(list, "portolan-place-1-a"), None);
-        assert_eq!(older_run(list, "portolan-place-2-b"), Some("1.1.1.1:6".to_owned()));
-        assert_eq!(older_run(list, "portolan-place-3-c"), Some("1.1.1.1:6".to_owned()));
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 
 use crate::clients::Client;
 use crate::problem::{Indices, Problem};
-use crate::view::Address;
+use crate::view::NodeId;
 use model::{Slot, SlotSet};
 use protocol::placement::{
     Assignment, Bar, Explanation, Ledger, Limits, Origin, Prices, Regrets, Site, Solution,
@@ -23,7 +23,7 @@ const BIDS_MAX: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// Its owner.
-    pub owner: Address,
+    pub owner: NodeId,
     /// How many keys it has.
     pub keys: u64,
 }
@@ -34,9 +34,9 @@ pub struct Move {
     /// The slot.
     pub slot: Slot,
     /// Its owner.
-    pub from: Address,
+    pub from: NodeId,
     /// The server that gets it.
-    pub to: Address,
+    pub to: NodeId,
     /// Milliseconds of waiting saved each second, by all users together; with a quantile as objective, only
     /// what is above its threshold counts.
     pub gain: f64,
@@ -122,9 +122,9 @@ pub struct Seen<'a> {
     /// The slots that they use.
     pub placed: &'a BTreeMap<Slot, Placed>,
     /// The masters that answer.
-    pub masters: &'a [Address],
+    pub masters: &'a [NodeId],
     /// How many bytes more a master may hold; no bound where it is absent.
-    pub room: &'a BTreeMap<Address, u64>,
+    pub room: &'a BTreeMap<NodeId, u64>,
 }
 
 /// What comes of a window.
@@ -148,13 +148,13 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// Its owner.
-    pub owner: Address,
+    pub owner: NodeId,
     /// About how large it is.
     pub bytes: u64,
     /// Uses a second by the number of the client, most first.
     pub uses: Vec<(usize, f64)>,
     /// The masters, cheapest first: milliseconds an access, and why it must not go there.
-    pub candidates: Vec<(Address, Option<f64>, Option<&'static str>)>,
+    pub candidates: Vec<(NodeId, Option<f64>, Option<&'static str>)>,
     /// What an access would take if each client had the slot to itself, in milliseconds.
     pub alone_ms: f64,
     /// A sentence.
@@ -305,9 +305,9 @@ impl Decider {
         self.regrets.moved(&self.stability, group);
     }
 
-    /// Why a slot is where it is, by the last window. `None`: no client uses it, or it has no owner that
-    /// answers.
-    pub fn explain(&self, slot: Slot) -> Option<Explained> {
+    /// Why a slot is where it is, by the last window; `shown` names a server in the sentence. `None`: no client
+    /// uses it, or it has no owner that answers.
+    pub fn explain(&self, slot: Slot, shown: impl Fn(&NodeId) -> String) -> Option<Explained> {
         let (problem, group) = (self.last.as_ref()?, self.indices.group(slot)?);
         let solver = problem.solver(&self.prices);
         let explanation = self.regrets.explain(&self.stability, &solver, &problem.groups, group);
@@ -322,7 +322,7 @@ impl Decider {
         };
         let gain_ms =
             |site| ms(explanation.owner).zip(ms(site)).map_or(0.0, |(here, there)| here - there);
-        let why = sentence(explanation.why, |site| master(site).to_string(), gain_ms);
+        let why = sentence(explanation.why, |site| shown(master(site)), gain_ms);
         let Explanation { owner, bytes, accesses, candidates, alone_ms, .. } = explanation;
         let uses = accesses.into_iter();
         Some(Explained {

@@ -417,7 +417,7 @@ impl<'a> Mover<'a> {
             return Ok((0, 0));
         }
         let seen = survey.views.get(from).and_then(|view| view.peers.get(to));
-        let target = seen.and_then(|peer| peer.address.as_ref());
+        let target = seen.and_then(|peer| peer.address());
         let unknown =
             || CallError::Lost("the source does not know the target's address".to_owned());
         let target = target.ok_or_else(unknown)?;

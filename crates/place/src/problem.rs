@@ -4,7 +4,7 @@
 
 use crate::clients::Uses;
 use crate::decide::{Objective, Options, Seen, Weights};
-use crate::view::Address;
+use crate::view::NodeId;
 use model::Slot;
 use protocol::placement::trial::Planted;
 use protocol::placement::weights::{self, Use};
@@ -22,9 +22,9 @@ pub(crate) struct Indices {
     /// By group.
     pub(crate) slots: Vec<Slot>,
     /// By site.
-    pub(crate) masters: Vec<Address>,
+    pub(crate) masters: Vec<NodeId>,
     by_slot: BTreeMap<Slot, usize>,
-    by_master: BTreeMap<Address, Site>,
+    by_master: BTreeMap<NodeId, Site>,
 }
 
 impl Indices {
@@ -47,7 +47,7 @@ impl Indices {
         self.by_slot.get(&slot).copied()
     }
 
-    pub(crate) fn master(&self, site: Site) -> &Address {
+    pub(crate) fn master(&self, site: Site) -> &NodeId {
         &self.masters[usize::from(site.0)]
     }
 }
@@ -221,7 +221,7 @@ fn capacities(seen: &Seen<'_>, groups: &Groups, indices: &Indices) -> Option<Cap
     if seen.room.is_empty() {
         return None;
     }
-    let of_site = |(held, master): (u64, &Address)| match seen.room.get(master) {
+    let of_site = |(held, master): (u64, &NodeId)| match seen.room.get(master) {
         Some(room) => held.saturating_add(*room),
         None => u64::MAX / 2,
     };

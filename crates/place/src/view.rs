@@ -64,8 +64,9 @@ impl FromStr for Address {
 /// A server as another one (or itself) sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// `None`: the server that reports does not know it.
-    pub address: Option<Address>,
+    /// Where clients reach it: by its IP address, then by the hostname that it announces. Empty: the server
+    /// that reports has neither.
+    pub addresses: Vec<Address>,
     /// Its master, if it is a replica.
     pub replica_of: Option<NodeId>,
     /// It does not answer the server that reports, or most servers.
@@ -74,6 +75,13 @@ pub struct Peer {
     pub is_joining: bool,
     /// The slots that it owns.
     pub slots: SlotSet,
+}
+
+impl Peer {
+    /// Where servers reach it: by its IP address if it has one.
+    pub fn address(&self) -> Option<&Address> {
+        self.addresses.first()
+    }
 }
 
 /// What a server reports.
@@ -132,7 +140,7 @@ impl View {
         let id = NodeId::from(*id);
         let has = |flag: &str| flags.split(',').any(|one| one == flag);
         let mut peer = Peer {
-            address: client_address(address),
+            addresses: client_addresses(address),
             replica_of: (*master != "-").then(|| NodeId::from(*master)),
             is_failing: has("fail") || has("fail?"),
             is_joining: has("handshake"),
@@ -177,17 +185,14 @@ fn run(word: &str) -> Option<SlotRun> {
     (run.first <= run.last).then_some(run)
 }
 
-/// `IP:PORT@BUS,HOSTNAME,…`; the name where there is no IP address.
-fn client_address(word: &str) -> Option<Address> {
+/// Of `IP:PORT@BUS,HOSTNAME,…`, in which either host may be absent.
+fn client_addresses(word: &str) -> Vec<Address> {
     let (address, more) = word.split_once(',').unwrap_or((word, ""));
-    let address: Address = address.split('@').next()?.parse().ok()?;
-    let name = more.split(',').next().filter(|name| !name.is_empty() && !name.contains('='));
-    match (address.host.is_empty(), name) {
-        (false, _) => Some(address),
-        (true, Some(name)) => Some(Address { host: name.to_owned(), ..address }),
-        (true, None) => None,
-    }
-    .filter(|address| address.port > 0)
+    let address = address.split('@').next().and_then(|address| address.parse::<Address>().ok());
+    let Some(Address { host: ip, port: port @ 1.. }) = address else { return Vec::new() };
+    let name = more.split(',').next().filter(|name| !name.contains('='));
+    let hosts = [Some(&*ip), name].into_iter().flatten().filter(|host| !host.is_empty());
+    hosts.map(|host| Address { host: host.to_owned(), port }).collect()
 }
 
 #[cfg(test)]
@@ -216,9 +221,9 @@ e7d1ee 127.0.0.1:7401@17401 myself,master - 0 0 1 connected 0-5460 [93->-67ed2d]
         assert_eq!(peer("07c37d").replica_of, Some("e7d1ee".into()));
         assert_eq!(peer("67ed2d").slots.to_string(), "5461-10921,10923");
         assert!(peer("292f8b").is_failing && !peer("67ed2d").is_failing);
-        assert_eq!(peer("824fe1").address, None);
+        assert_eq!(peer("824fe1").addresses, []);
         assert!(peer("aaaaaa").is_joining);
-        let address = peer("aaaaaa").address.as_ref().unwrap();
+        let address = peer("aaaaaa").address().unwrap();
         assert_eq!((&*address.host, address.to_string()), ("::1", "[::1]:7405".to_owned()));
         assert_eq!(view.migrating, [(slot(93), "67ed2d".into())].into());
         assert_eq!(view.importing, [(slot(77), "292f8b".into())].into());
@@ -239,11 +244,20 @@ e7d1ee 127.0.0.1:7401@17401 myself,master - 0 0 1 connected 0-5460 [93->-67ed2d]
     }
 
     #[test]
-    fn a_name_stands_in_for_a_missing_address() {
-        let name = |word| client_address(word).map(|address| address.to_string());
-        assert_eq!(name(":7401@17401,pier-39"), Some("pier-39:7401".to_owned()));
-        assert_eq!(name("10.0.0.1:7401@17401,pier-39"), Some("10.0.0.1:7401".to_owned()));
-        assert_eq!(name(":7401@17401"), None);
-        assert_eq!(name(":7401@17401,,tls-port=0"), None);
+    fn a_server_has_its_ip_address_and_its_hostname() {
+        let all = |word| {
+            let addresses: Vec<String> =
+                client_addresses(word).iter().map(Address::to_string).collect();
+            addresses.join(" ")
+        };
+        assert_eq!(all("10.0.0.1:7401@17401,pier-39"), "10.0.0.1:7401 pier-39:7401");
+        assert_eq!(all("10.0.0.1:7401@17401"), "10.0.0.1:7401");
+        assert_eq!(all("10.0.0.1:7401@17401,,shard-id=69bc"), "10.0.0.1:7401");
+        assert_eq!(all("10.0.0.1:7401@17401,shard-id=69bc"), "10.0.0.1:7401");
+        assert_eq!(all("fe80::1:7401@17401,pier-39,tls-port=0"), "[fe80::1]:7401 pier-39:7401");
+        assert_eq!(all(":7401@17401,pier-39"), "pier-39:7401");
+        for none in [":7401@17401", ":7401@17401,,tls-port=0", "10.0.0.1:0@0,pier-39", "x"] {
+            assert_eq!(all(none), "", "{none}");
+        }
     }
 }

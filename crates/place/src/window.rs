@@ -2,9 +2,8 @@
 
 use crate::clients::Client;
 use crate::cluster::{Cluster, ClusterError, Survey};
-use crate::decide::{Decider, Decision, Move, Placed, Seen};
-use crate::mover::Picture;
-use crate::view::{Address, NodeId};
+use crate::decide::{Decider, Decision, Placed, Seen};
+use crate::view::NodeId;
 use model::{Slot, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,46 +14,21 @@ use std::collections::{BTreeMap, BTreeSet};
 pub async fn decide(
     decider: &mut Decider,
     cluster: &mut Cluster,
+    survey: &Survey,
     clients: &[Client],
     server_bytes_max: Option<u64>,
     window_s: f32,
 ) -> Result<Decision, ClusterError> {
     let used: BTreeSet<Slot> = clients.iter().flat_map(|one| one.slots.keys().copied()).collect();
     let used: SlotSet = used.into_iter().collect();
-    let survey = cluster.survey().await?;
-    let keys = cluster.count_keys(&survey, &used).await?;
-    let room = cluster.room(&survey, server_bytes_max).await?;
-    let picture = Picture { survey, keys, ..Picture::default() };
+    let keys = cluster.count_keys(survey, &used).await?;
+    let room = cluster.room(survey, server_bytes_max).await?;
     let mut placed = BTreeMap::new();
     for slot in used.iter() {
-        let Some(owner) = picture.owner(slot) else { continue };
-        let keys = picture.keys.get(&slot).and_then(|keys| keys.get(owner)).copied();
-        if let Some(address) = picture.survey.address(owner) {
-            let owner = address.clone();
-            placed.insert(slot, Placed { owner, keys: keys.unwrap_or_default() });
-        }
+        let Some(owner) = survey.owners(slot).next().cloned() else { continue };
+        let keys = keys.get(&slot).and_then(|keys| keys.get(&owner)).copied();
+        placed.insert(slot, Placed { owner, keys: keys.unwrap_or_default() });
     }
-    let masters = &masters(&picture.survey)[..];
-    Ok(decider.decide(&Seen { clients, placed: &placed, masters, room: &room }, window_s))
-}
-
-/// The addresses of the masters.
-pub fn masters(survey: &Survey) -> Vec<Address> {
-    survey.masters().filter_map(|(id, _)| survey.address(id).cloned()).collect()
-}
-
-/// The moves as the mover takes them; without those to servers that have gone.
-///
-/// # Errors
-/// The cluster does not answer.
-pub async fn goals(
-    cluster: &mut Cluster,
-    moves: &[Move],
-) -> Result<Vec<(Slot, NodeId)>, ClusterError> {
-    let survey = cluster.survey().await?;
-    let at = |address: &Address| -> Option<NodeId> {
-        let mut masters = survey.masters().map(|(id, _)| id);
-        masters.find(|id| survey.address(id) == Some(address)).cloned()
-    };
-    Ok(moves.iter().filter_map(|one| Some((one.slot, at(&one.to)?))).collect())
+    let masters: Vec<NodeId> = survey.masters().map(|(id, _)| id.clone()).collect();
+    Ok(decider.decide(&Seen { clients, placed: &placed, masters: &masters, room: &room }, window_s))
 }

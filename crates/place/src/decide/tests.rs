@@ -9,8 +9,8 @@ fn slot(number: u16) -> Slot {
     Slot::new(number).unwrap()
 }
 
-fn masters() -> Vec<Address> {
-    ["a:1", "b:1", "c:1"].map(|text| text.parse().unwrap()).to_vec()
+fn masters() -> Vec<NodeId> {
+    ["a", "b", "c"].map(NodeId::from).to_vec()
 }
 
 /// A client that uses one key of slot 7, with its latencies; below zero: unknown.
@@ -30,7 +30,7 @@ fn options(budget: Budget) -> Options {
 fn decide_in(
     decider: &mut Decider,
     clients: &[Client],
-    room: &BTreeMap<Address, u64>,
+    room: &BTreeMap<NodeId, u64>,
     window_s: f32,
 ) -> Decision {
     let used = clients.iter().flat_map(|client| client.slots.keys().copied());
@@ -178,7 +178,7 @@ fn a_slot_is_explained() {
     let users = [client(1, 10.0, [40.0, 2.0, -1.0]), client(2, 5.0, [4.0, 40.0, 2.0])];
     let mut decider = Decider::new(options(MANY));
     decide_in(&mut decider, &users, &BTreeMap::new(), 60.0);
-    let explained = decider.explain(slot(7)).unwrap();
+    let explained = decider.explain(slot(7), |id| format!("{id}:1")).unwrap();
     assert_eq!(explained.owner, masters()[0]);
     assert_eq!(explained.uses, [(0, 10.0), (1, 5.0)]);
     let [best, here, excluded] = &explained.candidates[..] else { panic!() };
@@ -186,7 +186,7 @@ fn a_slot_is_explained() {
     assert!((best.1.unwrap() - 44.0 / 3.0).abs() < 1e-3, "{best:?}");
     assert_eq!(excluded.2, Some("a client has not measured it"));
     assert!(explained.why.starts_with("it moves to b:1"), "{}", explained.why);
-    assert_eq!(decider.explain(slot(8)), None);
+    assert_eq!(decider.explain(slot(8), NodeId::to_string), None);
 }
 
 /// Masters go and come, slots get other users: indices stay what they were.
@@ -239,6 +239,8 @@ fn equal_masters_with_noise_exchange_a_slot_once_an_hour_at_most() {
     let mut decider = Decider::new(options(MANY));
     let mut sketches = Sketches::default();
     let (masters, room, mut moves) = (masters(), BTreeMap::new(), 0);
+    let name = |master: &NodeId| format!("{master}:1");
+    let by_address = masters.iter().map(|one| (name(one).parse().unwrap(), one.clone())).collect();
     for window in 0..360_u32 {
         let now = std::time::Duration::from_secs(10) * window;
         for client in 0..CLIENTS {
@@ -248,7 +250,7 @@ fn equal_masters_with_noise_exchange_a_slot_once_an_hour_at_most() {
                 let count = answers(at);
                 let sum: f64 =
                     (0..count).map(|_| (20_000.0 * (1.0 + 0.3 * noise())).max(0.0)).sum();
-                servers.insert(master.to_string(), serde_json::json!([count, sum]));
+                servers.insert(name(master), serde_json::json!([count, sum]));
             }
             let sketch = serde_json::json!({
                 "v": 1, "client": format!("c{client}"), "duration_ms": 10_000,
@@ -257,7 +259,7 @@ fn equal_masters_with_noise_exchange_a_slot_once_an_hour_at_most() {
             sketches.take(sketch.to_string().as_bytes(), now).unwrap();
         }
         let clients: Vec<Client> =
-            sketches.clients(&masters).into_iter().map(|(_, client)| client).collect();
+            sketches.clients(&by_address).into_iter().map(|(_, client)| client).collect();
         let owner = |n: usize| Placed { owner: masters[owners[n]].clone(), keys: 1 };
         let placed = (0..CLIENTS).map(|n| (slot(n), owner(n.into()))).collect();
         let seen = Seen { clients: &clients, placed: &placed, masters: &masters, room: &room };

@@ -54,7 +54,7 @@ pub(crate) struct Place {
     /// Move these slots (0-99,105 or all), after --resume's work
     #[arg(long = "move", group = "order", requires = "to", value_name = "SLOTS")]
     slots: Option<SlotSet>,
-    /// The server that gets them: HOST:PORT, or the beginning of its id
+    /// The server that gets them: HOST:PORT (its IP address or its hostname), or the beginning of its id
     #[arg(long, value_name = "SERVER", requires = "slots")]
     to: Option<String>,
     #[command(flatten)]
@@ -264,7 +264,9 @@ fn grouped(slots: &[(Slot, String)]) -> Vec<(SlotSet, &str)> {
 
 /// The master that is meant.
 fn find(survey: &place::cluster::Survey, name: &str) -> Result<NodeId, Failed> {
-    let is_it = |id: &&NodeId| survey.shown(id) == name || id.as_str().starts_with(name);
+    let by_address = survey.masters_by_address();
+    let named = name.parse().ok().and_then(|address| by_address.get(&address));
+    let is_it = |id: &&NodeId| Some(*id) == named || id.as_str().starts_with(name);
     let found: Vec<&NodeId> = survey.masters().map(|(id, _)| id).filter(is_it).collect();
     match found[..] {
         [one] => Ok(one.clone()),

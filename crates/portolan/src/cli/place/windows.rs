@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
 use model::{Slot, SlotSet};
 use place::clients::Dropped;
-use place::cluster::{Cluster, ClusterError};
+use place::cluster::{Cluster, ClusterError, Survey};
 use place::decide::{Budget, Decider, Decision, Explained, Move, Objective, Options, Weights};
 use place::listen::Inbox;
 use place::mover::Outcome;
@@ -143,7 +143,8 @@ impl Windows {
         inbox: &Inbox,
         decider: Option<&mut Decider>,
     ) -> Result<(), ClusterError> {
-        let masters = window::masters(&cluster.survey().await?);
+        let survey = cluster.survey().await?;
+        let masters = survey.masters_by_address();
         let (names, clients, dropped) = inbox.with(|sketches, now| {
             sketches.forget(now, self.window.0);
             let (names, clients) = sketches.clients(&masters).into_iter().unzip();
@@ -157,13 +158,14 @@ impl Windows {
             None => (&mut fresh, ADVICE_S),
         };
         let most = self.max_server_mib.map(|mib| mib << 20);
-        let decision = window::decide(decider, cluster, &clients, most, window_s).await?;
+        let decision = window::decide(decider, cluster, &survey, &clients, most, window_s).await?;
         let printed = match &place.explain {
             Some(key) => {
                 let slot = Slot::of_key(key.as_bytes());
-                explain(place, key, slot, decider.explain(slot), &names)
+                let explained = decider.explain(slot, |id| survey.shown(id));
+                explain(place, (key, slot), explained, &names, &survey)
             }
-            None => self.print(place, clients.len(), &decision, dropped),
+            None => self.print(place, (clients.len(), dropped), &decision, &survey),
         };
         if let Err(error) = printed {
             eprintln!("portolan: cannot write the output: {error}");
@@ -171,7 +173,8 @@ impl Windows {
         if place.only_looks() || decision.moves.is_empty() {
             return Ok(());
         }
-        let goals = window::goals(cluster, &decision.moves).await?;
+        let goals = decision.moves.iter().map(|one| (one.slot, one.to.clone()));
+        let goals: Vec<_> = goals.collect();
         let outcome = place.moved(cluster, &goals).await?;
         outcome.arrived.iter().for_each(|slot| decider.arrived(slot));
         report(place, &outcome);
@@ -181,9 +184,9 @@ impl Windows {
     fn print(
         &self,
         place: &Place,
-        clients: usize,
+        (clients, dropped): (usize, Dropped),
         decision: &Decision,
-        dropped: Dropped,
+        survey: &Survey,
     ) -> std::io::Result<()> {
         let Decision { moves, left, now_ms, after_ms, best_ms, ended } = decision;
         // The sum of nothing is -0.
@@ -193,8 +196,8 @@ impl Windows {
         if place.json {
             let listed = moves.iter().map(|one| {
                 json!({
-                    "slot": one.slot.number(), "from": one.from.to_string(),
-                    "to": one.to.to_string(), "gain_ms_per_s": one.gain,
+                    "slot": one.slot.number(), "from": survey.shown(&one.from),
+                    "to": survey.shown(&one.to), "gain_ms_per_s": one.gain,
                     "gain_apart_ms_per_s": one.gain_apart, "bytes": one.bytes,
                 })
             });
@@ -221,8 +224,8 @@ impl Windows {
             for one in moves {
                 table.row([
                     one.slot.to_string(),
-                    one.from.to_string(),
-                    one.to.to_string(),
+                    survey.shown(&one.from),
+                    survey.shown(&one.to),
                     format!("{:.1}", one.gain),
                     BinaryBytes(one.bytes).to_string(),
                     format!("{:.0}", lost(one.gain, one.gain_apart)),
@@ -261,7 +264,6 @@ impl Windows {
     }
 }
 
-/// Milliseconds, or that they are not known.
 /// What is left is printed: other slots go on following their users, and the next window tries again.
 fn report(place: &Place, outcome: &Outcome) {
     if let Err(failed) = place.tell(outcome) {
@@ -269,6 +271,7 @@ fn report(place: &Place, outcome: &Outcome) {
     }
 }
 
+/// Milliseconds, or that they are not known.
 fn ms(known: Option<f64>) -> String {
     known.map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:.1} ms"))
 }
@@ -276,10 +279,10 @@ fn ms(known: Option<f64>) -> String {
 /// Why the slot of a key is where it is.
 fn explain(
     place: &Place,
-    key: &str,
-    slot: Slot,
+    (key, slot): (&str, Slot),
     explained: Option<Explained>,
     names: &[String],
+    survey: &Survey,
 ) -> std::io::Result<()> {
     let Some(Explained { owner, bytes, uses, candidates, alone_ms, why }) = explained else {
         if place.json {
@@ -289,16 +292,17 @@ fn explain(
             "{key} (slot {slot}): no client has named it, or no master has it"
         ));
     };
+    let owner = survey.shown(&owner);
     if place.json {
         let uses =
             uses.iter().map(|(client, rate)| json!({ "client": names[*client], "per_s": rate }));
         let uses: Vec<_> = uses.collect();
         let candidates = candidates.iter().map(
-            |(master, ms, bar)| json!({ "master": master.to_string(), "ms": ms, "excluded": bar }),
+            |(master, ms, bar)| json!({ "master": survey.shown(master), "ms": ms, "excluded": bar }),
         );
         let candidates: Vec<_> = candidates.collect();
         return show::print_json(&json!({
-            "key": key, "slot": slot.number(), "owner": owner.to_string(), "bytes": bytes,
+            "key": key, "slot": slot.number(), "owner": owner, "bytes": bytes,
             "uses": uses, "candidates": candidates, "alone_ms": alone_ms, "why": why,
         }));
     }
@@ -313,7 +317,7 @@ fn explain(
     }
     let mut table = Table::new(["master", ">an access", "excluded"]);
     for (master, known, bar) in candidates {
-        table.row([master.to_string(), ms(known), bar.unwrap_or_default().to_owned()]);
+        table.row([survey.shown(&master), ms(known), bar.unwrap_or_default().to_owned()]);
     }
     show::print(&table)?;
     show::print(format_args!(

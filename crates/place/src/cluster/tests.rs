@@ -1,0 +1,119 @@
+//! URLs, surveys of servers with hostnames, and what answers hold.
+
+use super::*;
+
+#[test]
+fn a_cluster_is_given_by_some_of_its_servers() {
+    let read = |url| Access::parse(url, Duration::from_secs(1));
+    let access = read("redis://10.0.0.1:7001,pier:7002").unwrap();
+    let seeds: Vec<String> = access.seeds.iter().map(Address::to_string).collect();
+    assert_eq!(seeds, ["10.0.0.1:7001", "pier:7002"]);
+    assert!(access.credentials.is_none());
+    let login = read("redis://ann:s@cret@pier:7002/").unwrap().credentials.unwrap();
+    assert_eq!((&*login.user, &*login.password), ("ann", "s@cret"));
+    let login = |url| read(url).unwrap().credentials.map(|one| (one.user, one.password));
+    let is = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+    assert_eq!(login("redis://:secret@pier:1"), is("", "secret"));
+    assert_eq!(login("redis://ann@pier:1"), is("ann", ""));
+    assert_eq!(login("redis://a%3An%40n:s%2F%25%C3%A9+@pier:1"), is("a:n@n", "s/%é+"));
+    // What is no encoded byte stays as it is.
+    assert_eq!(login("redis://ann:100%@pier:1"), is("ann", "100%"));
+    assert!(read("redis://ann:%FF@pier:1").is_err());
+    assert!(!read("valkey://pier:1").unwrap().is_secret);
+    assert!(read("rediss://pier:1").unwrap().is_secret);
+    for wrong in ["pier:7002", "redis://", "redis://pier", "redis://a:1,", "http://a:1"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// Of Redis 7.0 with `cluster-preferred-endpoint-type hostname`. The third server announces no hostname:
+/// `CLUSTER SLOTS` and `SHARDS` have `?` for it.
+const NAMED: &str = "\
+b30031a4b27ab86d83d7d65701b3037f7d944232 127.0.0.1:47103@47203 master - 0 1795859908343 3 connected 10923-16383
+1181733b86c85a275fe601eb5f32d740b9ca923c 127.0.0.1:47101@47201,pier-1.example myself,master - 0 1795859908000 1 connected 0-5460
+28c71b333a1fd03cd19cc2fac12df931ab673472 127.0.0.1:47102@47202,pier-2.example master - 0 1795859909347 2 connected 5461-10922
+";
+
+const IDS: [&str; 3] = [
+    "1181733b86c85a275fe601eb5f32d740b9ca923c",
+    "28c71b333a1fd03cd19cc2fac12df931ab673472",
+    "b30031a4b27ab86d83d7d65701b3037f7d944232",
+];
+
+/// The text as each of the three servers reports it.
+fn reported(text: &str) -> Survey {
+    let text = text.replace("myself,", "");
+    let of = |id: &str| {
+        let own = text.lines().find(|line| line.starts_with(id)).unwrap();
+        let marked = own.replace(" master", " myself,master");
+        (NodeId::from(id), View::parse(&text.replace(own, &marked)).unwrap())
+    };
+    Survey { views: IDS.map(of).into(), ..Survey::default() }
+}
+
+#[test]
+fn a_master_is_found_by_each_of_its_addresses() {
+    let found = |text: &str| {
+        let found = reported(text).masters_by_address();
+        let shown = |(at, id): (Address, NodeId)| format!("{at} {id}");
+        found.into_iter().map(shown).collect::<Vec<_>>()
+    };
+    let by_ip =
+        ["127.0.0.1:47101 1181733b", "127.0.0.1:47102 28c71b33", "127.0.0.1:47103 b30031a4"];
+    let by_name = ["pier-1.example:47101 1181733b", "pier-2.example:47102 28c71b33"];
+    assert_eq!(found(NAMED), [&by_ip[..], &by_name].concat());
+    assert_eq!(reported(NAMED).shown(&NodeId::from(IDS[0])), "127.0.0.1:47101");
+    // A hostname that leads to any of them is none of a server, unless the ports differ.
+    let proxy = NAMED.replace("pier-2.example", "pier-1.example");
+    assert_eq!(found(&proxy)[4], "pier-1.example:47102 28c71b33");
+    let proxy = proxy.replace("127.0.0.1:47102@", "127.0.0.2:47101@");
+    let expected =
+        ["127.0.0.1:47101 1181733b", "127.0.0.1:47103 b30031a4", "127.0.0.2:47101 28c71b33"];
+    assert_eq!(found(&proxy), expected);
+    // Before it has met another one a server does not have its own IP address; the others do.
+    let mut survey = reported(NAMED);
+    let own = View::parse(
+        "b30031a4b27ab86d83d7d65701b3037f7d944232 :47103@47203 myself,master - 0 0 3 connected",
+    );
+    survey.views.insert(NodeId::from(IDS[2]), own.unwrap());
+    assert_eq!(survey.shown(&NodeId::from(IDS[2])), "127.0.0.1:47103");
+}
+
+#[test]
+fn a_server_is_reached_where_it_was_given_then_by_its_new_addresses() {
+    let access = Access::parse("redis://seed:1", Duration::from_secs(1)).unwrap();
+    let seed = Some(access.seeds[0].clone());
+    let (mut cluster, ids) = (Cluster::new(access), IDS.map(NodeId::from));
+    cluster.nodes.insert(ids[0].clone(), Node { seed, ..Node::default() });
+    let mut reached = |text: &str| {
+        cluster.take(&mut Survey::default(), View::parse(text).unwrap());
+        let at = |id: &NodeId| cluster.nodes[id].reached_at();
+        let all = ids.iter().flat_map(at).map(|at| at.to_string());
+        all.collect::<Vec<_>>().join(" ")
+    };
+    let known = "seed:1 127.0.0.1:47101 pier-1.example:47101 127.0.0.1:47102 pier-2.example:47102 127.0.0.1:47103";
+    assert_eq!(reached(NAMED), known);
+    // A server that comes back elsewhere keeps its id and its hostname.
+    assert_eq!(
+        reached(&NAMED.replace("127.0.0.1", "10.0.0.9")),
+        known.replace("127.0.0.1", "10.0.0.9")
+    );
+}
+
+#[test]
+fn a_server_may_bound_its_memory() {
+    let info = "# Memory\r\nused_memory:1000\r\nused_memory_human:1K\r\nmaxmemory:";
+    assert_eq!(memory(&format!("{info}0\r\n")), Some((1_000, None)));
+    assert_eq!(memory(&format!("{info}5000\r\n")), Some((1_000, Some(5_000))));
+    assert_eq!(memory("# Memory\r\n"), None);
+}
+
+#[test]
+fn an_older_run_is_seen_by_the_name_of_its_connection() {
+    let list = "id=3 addr=1.1.1.1:5 name= cmd=ping\n\
+                id=4 addr=1.1.1.1:6 name=portolan-place-1-a cmd=client\n\
+                id=9 addr=1.1.1.1:7 name=portolan-place-2-b cmd=client\n";
+    assert_eq!(older_run(list, "portolan-place-1-a"), None);
+    assert_eq!(older_run(list, "portolan-place-2-b"), Some("1.1.1.1:6".to_owned()));
+    assert_eq!(older_run(list, "portolan-place-3-c"), Some("1.1.1.1:6".to_owned()));
+}
