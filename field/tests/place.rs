@@ -320,6 +320,117 @@ fn a_server_is_known_by_its_hostname_too() {
     }
 }
 
+/// The rules that docs/placement.md has for the user, from the lines that begin so and the lines that continue
+/// them.
+fn documented_rules(begins: &str) -> Vec<String> {
+    let docs = fs::read_to_string(binary::root().join("docs/placement.md")).unwrap();
+    let mut lines = docs.lines().skip_while(|line| !line.starts_with(begins));
+    let first = lines.next().unwrap_or_else(|| panic!("no line begins with {begins}"));
+    let more = lines.take_while(|line| line.starts_with("  "));
+    let words = [first].into_iter().chain(more).flat_map(str::split_whitespace);
+    // ACL SETUSER and the name.
+    words.skip(3).map(str::to_owned).collect()
+}
+
+/// Makes the user `placer` at all servers, with these rules alone.
+fn make_user(cluster: &RedisCluster, rules: &[String]) {
+    for n in 0..6 {
+        let words = ["ACL", "SETUSER", "placer", "reset"].into_iter();
+        let words: Vec<&str> = words.chain(rules.iter().map(String::as_str)).collect();
+        cluster.call(n, &words);
+    }
+}
+
+/// A password, and the same in a URL.
+const SECRET: [&str; 2] = ["s@/c:100%", "s%40%2Fc%3A100%25"];
+
+/// Runs it with a login in the URL, to its end.
+fn run_as(cluster: &RedisCluster, login: &str, arguments: &[&str]) -> (bool, String) {
+    let url = cluster.url().replace("redis://", &format!("redis://{login}@"));
+    let mut command = Command::new(binary::portolan());
+    command.args(["place", &url, "--timeout", "2s"]).args(arguments);
+    let Output { status, stdout, stderr } =
+        command.env("PORTOLAN_REDIS_PASSWORD", SECRET[0]).output().unwrap();
+    (status.success(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+}
+
+#[test]
+fn its_user_needs_the_documented_rules_and_no_more() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        fill(&cluster);
+        let expect = contents(&cluster);
+        let file = folder.path().join("sketches");
+        fs::write(&file, sketch(&cluster)).unwrap();
+        let advise = ["--advise", "--sketches", &file.display().to_string()].map(str::to_owned);
+        let advise: Vec<&str> = advise.iter().map(String::as_str).collect();
+        let login = format!("placer:{}", SECRET[1]);
+        let must_as = |arguments: &[&str]| {
+            let (is_done, text) = run_as(&cluster, &login, arguments);
+            assert!(is_done, "{name} {arguments:?}: {text}");
+            text
+        };
+        let elsewhere = || cluster.id((0..3).find(|n| !owns(&cluster, *n)).unwrap());
+
+        let rules = documented_rules("ACL SETUSER placer on >SECRET");
+        let rules: Vec<String> =
+            rules.iter().map(|rule| rule.replace("SECRET", SECRET[0])).collect();
+        let without = |rule: &str| -> Vec<String> {
+            rules.iter().filter(|one| *one != rule).cloned().collect()
+        };
+        // Servers keep the connections of MIGRATE for ten seconds: only the first one sends SELECT.
+        make_user(&cluster, &without("+select"));
+        let way = ["--move", SLOT, "--to", &cluster.id(1), "--by-key"];
+        let (is_done, text) = run_as(&cluster, &login, &way);
+        assert!(!is_done && text.contains("'select'"), "{name}: {text}");
+        make_user(&cluster, &rules);
+        must_as(&["--resume"]);
+        assert!(contents(&cluster) == expect, "{name}: keys differ");
+        must_as(&["--move", SLOT, "--to", &cluster.id(0), "--by-key"]);
+        let advice = must_as(&advise);
+        assert!(advice.contains("1 moves save 3800.0 ms/s"), "{name}: {advice}");
+        must_as(&["--move", SLOT, "--to", &cluster.id(1), "--by-key"]);
+        assert!(owns(&cluster, 1) && contents(&cluster) == expect, "{name}: keys differ");
+        // The password from the environment, as it is.
+        let (is_done, text) = run_as(&cluster, "placer", &["--status"]);
+        assert!(is_done, "{name}: {text}");
+
+        // Each rule is needed, for advice or for a move.
+        let granted = |rule: &&String| rule.starts_with(['+', '~']) && *rule != "+select";
+        for rule in rules.iter().filter(granted) {
+            make_user(&cluster, &without(rule));
+            let way = ["--move", SLOT, "--to", &elsewhere(), "--by-key"];
+            let both = [&way[..], &advise].map(|order| run_as(&cluster, &login, order));
+            assert!(!(both[0].0 && both[1].0), "{name}: {rule} is not needed: {both:?}");
+            make_user(&cluster, &rules);
+            must_as(&["--resume"]);
+        }
+        assert!(contents(&cluster) == expect, "{name}: keys differ");
+
+        // By the server's own command, where there is one and the user may use it.
+        let to = elsewhere();
+        if name == "valkey" {
+            let more = documented_rules("ACL SETUSER placer +command|info +cluster|migrateslots");
+            make_user(&cluster, &[&rules[..], &more].concat());
+        }
+        let steps = must_as(&["--move", SLOT, "--to", &to, "--steps"]);
+        assert_eq!(steps.contains("keys from"), name != "valkey", "{name}: {steps}");
+        assert!(contents(&cluster) == expect, "{name}: keys differ");
+        must_as(&advise);
+        let to_look = "+cluster|myid +cluster|nodes +cluster|countkeysinslot +client|setname +info";
+        let docs = fs::read_to_string(binary::root().join("docs/placement.md")).unwrap();
+        assert!(docs.contains(to_look), "docs/placement.md has other rules: {to_look}");
+        let to_look = to_look.split(' ').map(str::to_owned);
+        let login_rules = rules.iter().filter(|rule| !rule.starts_with(['+', '~'])).cloned();
+        make_user(&cluster, &login_rules.chain(to_look).collect::<Vec<_>>());
+        let explain = [&["--explain", TAG][..], &advise[1..]].concat();
+        for order in [&advise[..], &["--status"], &explain] {
+            must_as(order);
+        }
+    }
+}
+
 /// Sends a sketch; the status that it is answered with.
 fn post(to: SocketAddr, body: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();

@@ -455,8 +455,15 @@ impl<'a> Mover<'a> {
         let sizes: Vec<_> = keys.iter().map(size).collect();
         let (mut taken, mut bytes) = (0, 0);
         for reply in self.cluster.pipeline(at, &sizes).await? {
-            // A key that is gone has no size.
-            let size = if let Reply::Integer(size) = reply { size.unsigned_abs() } else { 0 };
+            let size = match reply {
+                Reply::Integer(size) => size.unsigned_abs(),
+                // Of unknown size, keys could stop the source for long.
+                Reply::Error(text) => {
+                    return Err(CallError::Refused(String::from_utf8_lossy(&text).into_owned()));
+                }
+                // The key is gone.
+                _ => 0,
+            };
             if taken > 0 && bytes + size > BATCH_BYTES {
                 break;
             }
