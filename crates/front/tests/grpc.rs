@@ -331,8 +331,8 @@ fn accesses_count_for_the_client_that_the_metadata_names() {
             let options = client::Options { name: name.map(str::to_owned), ..options() };
             Client::connect([site.grpc.address().to_string()], options)
         };
-        let asker = connect(None).unwrap();
-        while asker.keyspace("cars").get("x").await.is_err() {
+        let requester = connect(None).unwrap();
+        while requester.keyspace("cars").get("x").await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // Two objects of one name are one client, and one without a name has one of its own.
@@ -342,7 +342,7 @@ fn accesses_count_for_the_client_that_the_metadata_names() {
             loop {
                 cars.put("car:7", "x").await.unwrap();
                 cars.get("car:7").await.unwrap();
-                let explained = asker.deployment().explain_placement(b"car:7").await;
+                let explained = requester.deployment().explain_placement(b"car:7").await;
                 let found = explained.map(|one| one.key_clients.len()).unwrap_or_default();
                 if found > seen.last().copied().unwrap_or_default()
                     || name == Some("car-7") && found == 1

@@ -9,7 +9,7 @@ use model::{
 use protocol::site::Ticket;
 
 /// How long an answer is waited for.
-const PATIENCE_MS: u64 = 5_000;
+const TIMEOUT_MS: u64 = 5_000;
 
 /// An order that one site was asked to carry out.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl<C> Simulation<C> {
         let step = SourceStep::Order { id: number, slots, to };
         let command = Box::new(Command::Global(GlobalCommand::Source { number: 0, step }));
         let body = Body::AtSite { site: id, command };
-        let request = Request { deadline_ms: Some(PATIENCE_MS), ..Request::new(body) };
+        let request = Request { deadline_ms: Some(TIMEOUT_MS), ..Request::new(body) };
         let Some(ticket) = self.announce(node) else { return };
         self.orders.insert(ticket, Asked { site, id, held });
         self.take_or_wait(node, ticket, request);

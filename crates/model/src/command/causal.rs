@@ -254,7 +254,7 @@ pub enum ResyncItem {
     /// A retried write whose first site may still offer it.
     Retried(OpenRetry),
     /// A write of the order before the resync begins, which a root needs beside other regions.
-    Kept {
+    Earlier {
         /// Its place.
         position: Position,
         /// Its site.
@@ -278,7 +278,7 @@ impl ResyncItem {
     pub fn payload_bytes(&self) -> usize {
         match self {
             ResyncItem::Record { key, row, .. } => key.len() + row.len(),
-            ResyncItem::Entry { write, .. } | ResyncItem::Kept { write, .. } => {
+            ResyncItem::Entry { write, .. } | ResyncItem::Earlier { write, .. } => {
                 write.payload_bytes()
             }
             ResyncItem::Retried(retry) => retry.keys.iter().map(Bytes::len).sum(),

@@ -26,7 +26,7 @@ use wire::causal::{PlaceOf, Places, Pull, Reached};
 /// A write has so long to come by itself, after its place. It set out before the root ordered it.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// An import that has no effect after this is proposed again.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// After a gap the root is asked so often at most.
 const GAP_PAUSE: Duration = Duration::from_millis(100);
 
@@ -131,7 +131,7 @@ impl Import {
         }
         self.taken = self.taken.max(applied);
         self.proposed =
-            self.proposed.filter(|(upto, since)| *upto > applied && now < *since + PATIENCE);
+            self.proposed.filter(|(upto, since)| *upto > applied && now < *since + RETRY_AFTER);
     }
 
     fn take_own_order(&mut self, now: Duration, state: &impl Durable, region: &Region) {
@@ -370,7 +370,7 @@ impl Part for Import {
         let pull = self.places.front().map(|place| {
             (place.since + ON_ITS_WAY).max(self.pulled.unwrap_or_default() + 2 * ON_ITS_WAY)
         });
-        let proposed = self.proposed.map(|(_, since)| since + PATIENCE);
+        let proposed = self.proposed.map(|(_, since)| since + RETRY_AFTER);
         let all = [report, pull.filter(|_| proposed.is_none()), proposed];
         all.into_iter().flatten().filter(|at| *at > now).min()
     }
@@ -557,9 +557,9 @@ mod tests {
         store.order(SiteId(2), write(4));
         store.order(SiteId(1), write(9));
         assert_eq!(proposed(&import.poll(AT(0), &store, &region)), Some((2, 2)));
-        assert_eq!(import.next_due(AT(0)), Some(PATIENCE));
-        assert_eq!(proposed(&import.poll(PATIENCE, &store, &region)), Some((2, 2)), "once more");
+        assert_eq!(import.next_due(AT(0)), Some(RETRY_AFTER));
+        assert_eq!(proposed(&import.poll(RETRY_AFTER, &store, &region)), Some((2, 2)), "once more");
         store.applied = Position::new(1, 2);
-        assert!(import.poll(PATIENCE, &store, &region).is_empty());
+        assert!(import.poll(RETRY_AFTER, &store, &region).is_empty());
     }
 }

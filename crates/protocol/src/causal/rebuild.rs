@@ -31,7 +31,7 @@ use wire::causal::Reached;
 /// A site that has sent nothing for so long is not waited for.
 const SILENT: Duration = Duration::from_secs(10);
 /// A change of the registry without effect is asked for again after this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// What the leader of a root in the place of a lost one has.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl Rebuild {
             return (asks, None);
         }
         self.waits_for = None;
-        if self.changed.is_some_and(|at| now < at + PATIENCE) {
+        if self.changed.is_some_and(|at| now < at + RETRY_AFTER) {
             return (asks, None);
         }
         self.changed = Some(now);
@@ -129,7 +129,7 @@ impl Rebuild {
     /// When it must be polled at the latest, while there is something to find out.
     pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         let since = self.since?;
-        let changed = self.changed.map(|at| at + PATIENCE);
+        let changed = self.changed.map(|at| at + RETRY_AFTER);
         let all = self.reports.next_due().chain(changed).chain([since + SILENT]);
         all.filter(|at| *at > now).min()
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use wire::causal::Reached;
 
 /// What has no effect is done again after this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
@@ -91,7 +91,7 @@ impl Rejoin {
         if let Some(standby) = standby.filter(|standby| of_before(*standby)) {
             return self.change(now, unsync(standby.since), last_id).into_iter().collect();
         }
-        if self.proposed.is_some_and(|at| now < at + PATIENCE) {
+        if self.proposed.is_some_and(|at| now < at + RETRY_AFTER) {
             return Vec::new();
         }
         self.proposed = Some(now);
@@ -109,7 +109,7 @@ impl Rejoin {
     }
 
     fn change(&mut self, now: Duration, change: RegistryChange, last_id: &mut u64) -> Option<Step> {
-        if self.changed.is_some_and(|at| now < at + PATIENCE) {
+        if self.changed.is_some_and(|at| now < at + RETRY_AFTER) {
             return None;
         }
         self.changed = Some(now);
@@ -144,7 +144,7 @@ impl Rejoin {
     /// When it must be polled at the latest.
     pub(super) fn next_due(&self) -> impl Iterator<Item = Duration> {
         let all = [self.changed, self.proposed].into_iter().flatten();
-        all.map(|at| at + PATIENCE).chain(self.reports.next_due())
+        all.map(|at| at + RETRY_AFTER).chain(self.reports.next_due())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Any node of the root's site answers from its state: positions are durable when it has them. A
 //! question about a write without a position waits here until it has one that is released. Its
-//! asker asks again meanwhile, so that a question may be dropped at any time. The position that is
+//! requester asks again meanwhile, so that a question may be dropped at any time. The position that is
 //! answered is that of the site's last ordered write: not before the one that was asked for.
 //!
 //! Of a session that comes from another region the root is asked for a position behind all that it
@@ -24,15 +24,15 @@ use wire::causal::{Resolve, Resolved};
 pub(super) const LOST: Position = Position(u64::MAX);
 
 /// Who is answered: a node of a site.
-pub(crate) type Asker = (SiteId, NodeId);
+pub(crate) type Requester = (SiteId, NodeId);
 
 /// The questions that wait at a node of the root.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     planted: Planted,
-    /// By question and asker: until when they wait, and the position that the answer is once it is
+    /// By question and requester: until when they wait, and the position that the answer is once it is
     /// released.
-    waiting: BTreeMap<(Asked, Asker), (Duration, Option<Position>)>,
+    waiting: BTreeMap<(Asked, Requester), (Duration, Option<Position>)>,
 }
 
 /// A question: about a write, or a region and a position of it. See [`Resolve`].
@@ -77,7 +77,7 @@ impl Questions {
     /// A question has come: its answer, unless it must wait.
     pub(crate) fn asked(
         &mut self,
-        asker: Asker,
+        requester: Requester,
         question: Resolve,
         (now, is_lost): (Duration, bool),
         state: &impl Durable,
@@ -87,7 +87,7 @@ impl Questions {
         if is_lost && question.is_foreign() {
             return Some(question.answer(LOST));
         }
-        let key = (question, asker);
+        let key = (question, requester);
         let before = self.waiting.remove(&key).and_then(|(_, position)| position);
         let before = before.filter(|position| position.epoch() == released.epoch());
         match before.or_else(|| self.position(&question, state)) {
@@ -110,21 +110,21 @@ impl Questions {
         now: Duration,
         state: &impl Durable,
         released: Position,
-    ) -> Vec<(Asker, Resolved)> {
+    ) -> Vec<(Requester, Resolved)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         let mut answers = Vec::new();
-        for ((question, asker), (until, known)) in std::mem::take(&mut self.waiting) {
+        for ((question, requester), (until, known)) in std::mem::take(&mut self.waiting) {
             // The first one that is seen stays: the site may write on, and its last one is never
             // released then. In another epoch the write may have another one.
             let known = known.filter(|position| position.epoch() == released.epoch());
             match known.or_else(|| self.position(&question, state)) {
                 Some(position) if self.is_released(position, released) => {
-                    answers.push((asker, question.answer(position)));
+                    answers.push((requester, question.answer(position)));
                 }
                 known if until > now => {
-                    self.waiting.insert((question, asker), (until, known));
+                    self.waiting.insert((question, requester), (until, known));
                 }
                 _ => {}
             }
@@ -162,12 +162,12 @@ mod tests {
     fn a_question_waits_until_there_is_a_position() {
         let mut questions = Questions::default();
         let mut store = Store::of(1);
-        let (asker, now) = ((SiteId(3), NodeId(7)), Duration::ZERO);
+        let (requester, now) = ((SiteId(3), NodeId(7)), Duration::ZERO);
         let question = |revision| Resolve { site: 2, revision, ..Resolve::default() };
         let ask = |questions: &mut Questions, store: &Store, revision, has_left| {
             let released = store.order_last();
             let answer =
-                questions.asked(asker, question(revision), (now, has_left), store, released);
+                questions.asked(requester, question(revision), (now, has_left), store, released);
             answer.map(|answer| Position(answer.position).count())
         };
         assert_eq!(ask(&mut questions, &store, 4, false), None);
@@ -182,7 +182,7 @@ mod tests {
         let answers = questions.poll(now, &store, Position::new(1, 3));
         let position = Position::new(1, 3).0;
         let wanted = Resolved { site: 2, revision: 4, position, ..Resolved::default() };
-        assert_eq!(answers, [(asker, wanted)], "a later one");
+        assert_eq!(answers, [(requester, wanted)], "a later one");
         assert!(questions.waiting.is_empty());
         assert_eq!(ask(&mut questions, &store, 7, true), Some(0), "the site is gone");
         assert_eq!(ask(&mut questions, &store, 6, true), Some(4), "what it had ordered is there");

@@ -73,7 +73,7 @@ struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Left {
     /// The order behind this place, up to the beginning, goes first.
-    Kept(Position),
+    EarlierAfter(Position),
     #[default]
     All,
     After(KeyspaceId, Bytes),
@@ -94,7 +94,7 @@ impl Place {
                 out.extend_from_slice(key);
             }
             Left::None => out.push(2),
-            Left::Kept(after) => {
+            Left::EarlierAfter(after) => {
                 out.push(3);
                 put_varint(after.0, &mut out);
             }
@@ -120,7 +120,7 @@ impl Place {
                 Left::After(keyspace, Bytes::copy_from_slice(&rest[len..]))
             }
             2 => Left::None,
-            3 => Left::Kept(Position(take_varint(rest)?.0)),
+            3 => Left::EarlierAfter(Position(take_varint(rest)?.0)),
             _ => return None,
         };
         let (start, sent, upto) = (Position(start), Position(sent), Position(upto));
@@ -381,7 +381,7 @@ impl Transfer {
                 let ordered =
                     if planted.is(Bug::ResyncUnordered) { Revision::default() } else { ordered };
                 let kept = state.kept_after().filter(|_| region.layout.interest.holds_all(out.to));
-                let records = kept.map_or(Left::All, Left::Kept);
+                let records = kept.map_or(Left::All, Left::EarlierAfter);
                 let new = Place { start, sent: start, upto: start, records, ..Place::default() };
                 self.floor = floor;
                 let step = Step::Begin { epoch, floor, start, ordered, resume: new.encode() };
@@ -456,8 +456,8 @@ impl Place {
         planted: Planted,
     ) -> Option<Vec<ResyncItem>> {
         let interest = &region.layout.interest;
-        if let Left::Kept(after) = self.records {
-            return Some(self.next_kept(after, state, bytes_max));
+        if let Left::EarlierAfter(after) = self.records {
+            return Some(self.next_earlier(after, state, bytes_max));
         }
         let has_all = self.records == Left::None;
         let last = if has_all { region.released(state.order_last()) } else { state.applied() };
@@ -481,7 +481,7 @@ impl Place {
             }
             let after = match &self.records {
                 Left::After(keyspace, key) => Some((*keyspace, key.clone())),
-                Left::All | Left::None | Left::Kept(_) => None,
+                Left::All | Left::None | Left::EarlierAfter(_) => None,
             };
             if self.records == Left::All {
                 // All of that lies before the end, as the order goes at least so far.
@@ -501,7 +501,7 @@ impl Place {
     }
 
     /// A part of the order before the beginning.
-    fn next_kept(
+    fn next_earlier(
         &mut self,
         after: Position,
         state: &impl Durable,
@@ -509,10 +509,10 @@ impl Place {
     ) -> Vec<ResyncItem> {
         let all = state.ordered(after, bytes_max).into_iter();
         let kept = all.take_while(|(position, ..)| *position <= self.start);
-        let item = |(position, site, write)| ResyncItem::Kept { position, site, write };
+        let item = |(position, site, write)| ResyncItem::Earlier { position, site, write };
         let items: Vec<ResyncItem> = kept.map(item).collect();
         self.records = match items.last() {
-            Some(ResyncItem::Kept { position, .. }) => Left::Kept(*position),
+            Some(ResyncItem::Earlier { position, .. }) => Left::EarlierAfter(*position),
             _ => Left::All,
         };
         items
@@ -552,7 +552,7 @@ mod tests {
         let bytes = place.encode();
         assert_eq!(&bytes[..], b"\x01\xac\x02\xad\x02\x02\x04\x01\x03key");
         assert_eq!(Place::decode(&bytes), Some(place.clone()));
-        for records in [Left::All, Left::None, Left::Kept(Position(300))] {
+        for records in [Left::All, Left::None, Left::EarlierAfter(Position(300))] {
             let place = Place { records, ..place.clone() };
             assert_eq!(Place::decode(&place.encode()), Some(place));
         }

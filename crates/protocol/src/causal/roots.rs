@@ -52,7 +52,7 @@ const STOPPED_MAX: Duration = Duration::from_secs(10);
 /// After that it orders for so long at least.
 const PAUSE: Duration = Duration::from_secs(30);
 /// What has no effect is done again after this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
@@ -155,7 +155,7 @@ impl Roots {
                 // Beyond the end this site is only if the other one goes on from there.
                 let is_at_end = state.applied().count() == cut.count();
                 let to = to.or(Some(region.own).filter(|_| is_late && is_at_end));
-                let is_due = self.changed.is_none_or(|at| at + PATIENCE <= now);
+                let is_due = self.changed.is_none_or(|at| at + RETRY_AFTER <= now);
                 if let Some(to) = to.filter(|_| is_due) {
                     self.changed = Some(now);
                     let epoch = region.epoch;
@@ -176,7 +176,8 @@ impl Roots {
     /// The next root gets what was ordered of each site, until it has that.
     fn hand(&mut self, to: SiteId, now: Duration, state: &impl Durable) -> Option<Step> {
         let hand = self.hand.take().filter(|hand| hand.to == to);
-        let is_due = hand.as_ref().is_none_or(|hand| !hand.is_there && hand.at + PATIENCE <= now);
+        let is_due =
+            hand.as_ref().is_none_or(|hand| !hand.is_there && hand.at + RETRY_AFTER <= now);
         if !is_due {
             self.hand = hand;
             return None;
@@ -191,7 +192,7 @@ impl Roots {
 
     /// Whether a step was not proposed just now.
     fn is_due(&self, step: RootStep, now: Duration) -> bool {
-        self.proposed.is_none_or(|(proposed, at)| proposed != step || at + PATIENCE <= now)
+        self.proposed.is_none_or(|(proposed, at)| proposed != step || at + RETRY_AFTER <= now)
     }
 
     /// In the place of a lost root: its site looks after the order.
@@ -283,8 +284,8 @@ impl Part for Roots {
             return None;
         }
         let asked = self.reports.next_due();
-        let proposed = self.proposed.map(|(_, at)| at + PATIENCE);
-        let changed = self.changed.map(|at| at + PATIENCE);
+        let proposed = self.proposed.map(|(_, at)| at + RETRY_AFTER);
+        let changed = self.changed.map(|at| at + RETRY_AFTER);
         let stopped = self.stopped.map(|at| at + OTHERS_HAVE);
         let given = self.given.map(|at| at + STOPPED_MAX);
         let all = asked.chain(proposed).chain(changed).chain(stopped).chain(given);
@@ -354,12 +355,12 @@ mod tests {
         assert_eq!(done(roots.poll(AT(50), &store, &region, Some(OTHER))), handed(1));
         assert!(done(roots.poll(AT(55), &store, &region, Some(OTHER))).is_empty(), "under way");
         roots.answered(1, &Err(Failure::NoLeader), AT(55));
-        let again = roots.poll(AT(50) + PATIENCE, &store, &region, Some(OTHER));
+        let again = roots.poll(AT(50) + RETRY_AFTER, &store, &region, Some(OTHER));
         assert_eq!(done(again), handed(2));
         // The answer to the first one will do.
         let done_now = Ok(Answer::Done(Revision(7)));
-        roots.answered(1, &done_now, AT(50) + PATIENCE);
-        let at = AT(60) + PATIENCE;
+        roots.answered(1, &done_now, AT(50) + RETRY_AFTER);
+        let at = AT(60) + RETRY_AFTER;
         let given = done(roots.poll(at, &store, &region, Some(OTHER)));
         assert_eq!(given, root(RootStep::GiveTo(OTHER)));
         (store.stopped, store.given_to) = (Some(true), Some(OTHER));
@@ -373,7 +374,7 @@ mod tests {
             done(roots.poll(at + AT(10), &store, &region, Some(OTHER))).is_empty(),
             "under way"
         );
-        let again = roots.poll(at + PATIENCE, &store, &region, Some(OTHER));
+        let again = roots.poll(at + RETRY_AFTER, &store, &region, Some(OTHER));
         assert_eq!(done(again), change(OTHER));
         // Another leader does not know how far it is; another root is wanted no more, or a third
         // one.
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(done(roots.poll(late, &store, &region, None)), change(SiteId(1)));
         report(&mut roots, 3, 5, late);
         report(&mut roots, 2, 5, late);
-        let other = done(roots.poll(late + PATIENCE, &store, &region, Some(SiteId(3))));
+        let other = done(roots.poll(late + RETRY_AFTER, &store, &region, Some(SiteId(3))));
         assert_eq!(other, change(OTHER), "no other one");
     }
 
@@ -414,7 +415,7 @@ mod tests {
         report(&mut roots, 2, 5, AT(10));
         let (id, cut) = (RegionId(1), Position::new(1, 5));
         let change = RegistryChange::ChangeRoot { region: id, epoch: 1, to: SiteId(1), cut };
-        let steps = done(roots.poll(AT(10) + PATIENCE, &store, &region, Some(OTHER)));
+        let steps = done(roots.poll(AT(10) + RETRY_AFTER, &store, &region, Some(OTHER)));
         assert_eq!(steps, [Step::Change(change)], "the registry would refuse the other one");
     }
 

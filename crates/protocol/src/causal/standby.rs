@@ -52,7 +52,7 @@ const LOST_FOR: Duration = Duration::from_secs(5);
 /// A standby that was not heard of for so long gives way to another one, where the root chooses it.
 const REPLACED_AFTER: Duration = Duration::from_secs(60);
 /// What has no effect is done again after this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
@@ -254,7 +254,7 @@ impl Standbys {
         if handed.is_there {
             return self.sync(now, region, standby, true);
         }
-        if handed.first_id.is_some() && now < handed.at + PATIENCE {
+        if handed.first_id.is_some() && now < handed.at + RETRY_AFTER {
             return None;
         }
         self.last_id += 1;
@@ -343,7 +343,7 @@ impl Standbys {
     // --------------------------------------------------------------------------------------
 
     fn commit(&mut self, now: Duration, standby: Standby, step: StandbyStep) -> Option<Step> {
-        if self.proposed.is_some_and(|at| now < at + PATIENCE) {
+        if self.proposed.is_some_and(|at| now < at + RETRY_AFTER) {
             return None;
         }
         self.proposed = Some(now);
@@ -351,7 +351,7 @@ impl Standbys {
     }
 
     fn change(&mut self, now: Duration, change: RegistryChange) -> Option<Step> {
-        if self.changed.is_some_and(|at| now < at + PATIENCE) {
+        if self.changed.is_some_and(|at| now < at + RETRY_AFTER) {
             return None;
         }
         self.changed = Some(now);
@@ -424,8 +424,8 @@ impl Part for Standbys {
             self.waits.map(|(_, at)| if at + AGAIN > now { at + AGAIN } else { at + AWAITED });
         let all = [
             awaited,
-            again(self.proposed, PATIENCE),
-            again(self.changed, PATIENCE),
+            again(self.proposed, RETRY_AFTER),
+            again(self.changed, RETRY_AFTER),
             again(self.called, AGAIN),
             again(self.lost, LOST_FOR),
         ];

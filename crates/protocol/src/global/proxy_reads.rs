@@ -591,8 +591,11 @@ mod tests {
             let failover = Ballot { round: 3, ..Ballot::FIRST };
             Some((Ok(Answer::Integer(1)), ServedUnder { failover, borrowed: true }))
         });
-        assert!(answers[0].served.is_some(), "or the asker takes it for a stale owner's");
-        assert!(answers[0].borrowed, "or the asker does not look for a failover of the borrower");
+        assert!(answers[0].served.is_some(), "or the requester takes it for a stale owner's");
+        assert!(
+            answers[0].borrowed,
+            "or the requester does not look for a failover of the borrower"
+        );
         let ids = |all: &[u64]| all.to_vec();
         assert_eq!(answers.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[1]));
         assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[2, 3]));

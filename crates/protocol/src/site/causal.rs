@@ -251,10 +251,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 };
                 let questions = &mut self.causal.questions;
                 let (shown, released) = (Shown::of(&self.machine), released(&self.machine));
-                let asker = (site, node);
-                let answer = questions.asked(asker, question, (now, is_lost), &shown, released);
+                let requester = (site, node);
+                let answer = questions.asked(requester, question, (now, is_lost), &shown, released);
                 if let Some(answer) = answer {
-                    self.send_to_asker((site, node), answer);
+                    self.send_to_requester((site, node), answer);
                 }
             }
             CausalStep::Resolved(answer) => {
@@ -304,7 +304,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.refuse_sessions(lost);
     }
 
-    fn send_to_asker(&mut self, (site, node): (SiteId, NodeId), answer: Resolved) {
+    fn send_to_requester(&mut self, (site, node): (SiteId, NodeId), answer: Resolved) {
         if self.machine.membership().is_some_and(|member| member.own == site) {
             return self.take_resolved(answer);
         }

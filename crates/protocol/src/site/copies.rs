@@ -145,9 +145,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 _ => return false,
             },
         };
-        let asker = self.global.routing.release(id);
-        let Some(asker @ Origin::Site { site, node, id, .. }) = asker else { return false };
-        let token = self.sessions.end(asker).map(SessionToken::into_bytes);
+        let requester = self.global.routing.release(id);
+        let Some(requester @ Origin::Site { site, node, id, .. }) = requester else { return false };
+        let token = self.sessions.end(requester).map(SessionToken::into_bytes);
         let validator = Some(found.to_wire());
         let served = put_failover(epoch.failover);
         let answer = InterSiteAnswer {

@@ -13,8 +13,8 @@ use wire::peer;
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Another node asks for something that the next leader is to do. The answer leaves before
     /// anything that would make that node doubt what became of its request.
-    pub(super) fn send_on_to_next_leader(&mut self, asker: Origin) {
-        self.settle(vec![(asker, Err(Failure::NoLeader))]);
+    pub(super) fn send_on_to_next_leader(&mut self, requester: Origin) {
+        self.settle(vec![(requester, Err(Failure::NoLeader))]);
         self.send_replies();
         self.hand_over();
     }

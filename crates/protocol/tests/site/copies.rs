@@ -28,7 +28,7 @@ fn the_holder_says_whether_a_copy_is_still_right() {
     // Stale reads are not answered from it in this keyspace, but found unchanged too.
     assert_eq!(sites.get_stale(EAST, &key), (Some(long), WAY));
     assert_eq!(sites.counted(EAST), (0, 2, 1));
-    // Written at the owner, at the asker, deleted: always what is there.
+    // Written at the owner, at the requester, deleted: always what is there.
     sites.put(WEST, &key, "second");
     assert_eq!(sites.get(EAST, &key).0, some("second"));
     sites.put(EAST, &key, "third");

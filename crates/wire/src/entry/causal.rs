@@ -49,7 +49,7 @@ code_enum!(ResyncItem as "item of a resync" {
     2 => Entry { position, site, write },
     3 => Ordered { site, revision, position },
     4 => Retried(retry),
-    5 => Kept { position, site, write },
+    5 => Earlier { position, site, write },
 });
 
 code_enum!(RootStep as "step of a root that stops" {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(out, bytes, "{command}");
         let (position, site) = (Position(8), SiteId(6));
         let mut out = Vec::new();
-        ResyncItem::Kept { position, site, write }.put(&mut out);
+        ResyncItem::Earlier { position, site, write }.put(&mut out);
         assert_eq!(out, b"\x05\x08\x06\x05\x00\x02\x01\x02\x01k");
     }
 

@@ -44,7 +44,7 @@ impl Routing {
 
     /// A request of another site was taken in just now, with the validator of its node's copy of
     /// the key, if it keeps copies.
-    pub(crate) fn note_asker(&mut self, origin: Origin, known: Option<inter_site::Validator>) {
+    pub(crate) fn note_requester(&mut self, origin: Origin, known: Option<inter_site::Validator>) {
         let last = self.routed.get_mut(&self.last_id).filter(|one| one.origin == origin);
         if let (Some(one), Some(known)) = (last, known) {
             one.copies = Copies::Cached(Validator::from_wire(known));

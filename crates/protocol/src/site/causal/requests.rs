@@ -214,8 +214,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(here) = self.causal_here() else { return };
         let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
         let released = released(&self.machine);
-        for (asker, answer) in self.causal.questions.poll(now, &shown, released) {
-            self.send_to_asker(asker, answer);
+        for (requester, answer) in self.causal.questions.poll(now, &shown, released) {
+            self.send_to_requester(requester, answer);
         }
         let clears = self.causal.clears.take(released, now).into_iter();
         let settled = clears.map(|((origin, outcome), is_released)| match is_released {

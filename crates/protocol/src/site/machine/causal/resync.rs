@@ -276,7 +276,7 @@ impl<S: State> Applying<'_, S> {
                     self.stage_ordered(resync, *site, (*revision, *position));
                     continue;
                 }
-                ResyncItem::Kept { position, site, write } => {
+                ResyncItem::Earlier { position, site, write } => {
                     if self.keeps_order() {
                         self.put_kept(*position, *site, write);
                     }
@@ -327,7 +327,9 @@ impl<S: State> Applying<'_, S> {
                         store = self.stage_effect(store, effect, of, &keeps, at)?;
                     }
                 }
-                ResyncItem::Ordered { .. } | ResyncItem::Retried(_) | ResyncItem::Kept { .. } => {}
+                ResyncItem::Ordered { .. }
+                | ResyncItem::Retried(_)
+                | ResyncItem::Earlier { .. } => {}
             }
             resync.stores.insert(keyspace, store);
             touched.insert(keyspace);
