@@ -24,6 +24,8 @@ pub(super) struct Pointers {
     under_way: usize,
     /// Until when one may be taken for failed; `None`: the ring has been well since.
     disturbed_until: Option<Duration>,
+    /// Whether the ring was as it should be after the last change.
+    was_ideal: bool,
     /// Changes of pointers so far.
     pub(super) changes: u64,
     /// Those after which the invariant was judged.
@@ -34,7 +36,7 @@ impl Default for Pointers {
     fn default() -> Pointers {
         // Sites that have just joined find their places first.
         let disturbed_until = Some(Duration::ZERO);
-        Pointers { under_way: 0, disturbed_until, changes: 0, judged: 0 }
+        Pointers { under_way: 0, disturbed_until, was_ideal: false, changes: 0, judged: 0 }
     }
 }
 
@@ -103,11 +105,13 @@ impl Run<'_> {
             return;
         }
         self.pointers.changes += 1;
+        let (holds, is_ideal) = self.lab.judge_ring();
+        let was_ideal = std::mem::replace(&mut self.pointers.was_ideal, is_ideal);
         if !self.pointers.may_be_judged(self.lab.now()) {
             return;
         }
-        let (holds, is_ideal) = self.lab.judge_ring();
-        if is_ideal {
+        // A ring that has settled does not change: that it was well shows with what disturbs it next.
+        if was_ideal || is_ideal {
             self.pointers.disturbed_until = None;
         }
         if self.pointers.disturbed_until.is_some() {
