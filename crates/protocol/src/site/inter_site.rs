@@ -288,7 +288,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let group = decoded.as_ref().ok().and_then(|request| group_of(&request.body, self));
         let part = group.and_then(|group| self.machine.part(&group));
-        let lent = part.filter(|part| part.borrowed.part == LoanPart::Held);
+        // What an unconfirmed one answers, it answers once it is confirmed.
+        let serves = |part: LoanPart| matches!(part, LoanPart::Held | LoanPart::Unconfirmed);
+        let lent = part.filter(|part| serves(part.borrowed.part));
         // It has followed all failovers up to this version, of the slot's owner and its own.
         let lent = lent.and_then(|_| Some(self.machine.registry()?.version));
         let id = request.id;
@@ -311,7 +313,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 };
                 // Routing keeps the validator beside the request.
                 self.route(origin, request.body, Target::Slot(slot), deadline);
-                return self.global.routing.note_asker(origin, known);
+                return self.global.routing.note_requester(origin, known);
             }
             Ok(_) => "it takes no such request from another site",
             Err(_) => "its version does not know this request",

@@ -260,8 +260,9 @@ impl ModeState for Modes {
                 let tag = model::Bytes::copy_from_slice(model::tag(key));
                 let group = Group { keyspace, tag };
                 let slot = Some(group.slot());
+                // It is reported also if the part is not served now.
+                at.touch(&group);
                 if at.modes.serves_part(&group) {
-                    at.touch(&group);
                     return Some(Place { keyspace, slot, generation });
                 }
                 at.overlay.remove(crate::machine::tables::record(generation, key));
