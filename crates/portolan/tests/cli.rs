@@ -601,6 +601,24 @@ fn a_site_that_is_not_there_is_unavailable() {
 }
 
 #[test]
+fn status_does_not_wait_as_long_for_a_silent_node_as_a_read() {
+    // Connections are made, and nothing reads them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let command = |words: &[&str]| {
+        let mut command = portolan(&[words, &["--server", &address]].concat());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let mut status = command(&["status"]).spawn().unwrap();
+    let mut read = command(&["get", "a"]).spawn().unwrap();
+    assert_eq!(status.wait().unwrap().code(), Some(UNAVAILABLE));
+    let goes_on = read.try_wait().unwrap().is_none();
+    read.wait().unwrap();
+    assert!(goes_on, "the read ended first");
+}
+
+#[test]
 fn another_port_of_a_node_is_told_from_a_node_and_no_outcome_is_unknown() {
     let node = Node::start(&["--admin", "127.0.0.1:0"]);
     for (port, says) in [("redis", "Redis port"), ("admin", "another port"), ("peer", "")] {
