@@ -48,7 +48,8 @@ fn valkey() -> Option<PathBuf> {
 pub struct RedisCluster {
     program: PathBuf,
     servers: Vec<Server>,
-    /// The servers' certificate, if they listen with TLS, too; they and their clients need one then.
+    /// The servers' certificate, if they listen with TLS, too; they and their clients need one
+    /// then.
     tls: Option<Certificates>,
 }
 
@@ -66,8 +67,8 @@ struct Server {
 }
 
 impl RedisCluster {
-    /// Starts a new cluster with its data in `folder` and waits until all servers know all others. A
-    /// server that is silent for `node_timeout` is replaced by its replica.
+    /// Starts a new cluster with its data in `folder` and waits until all servers know all others.
+    /// A server that is silent for `node_timeout` is replaced by its replica.
     ///
     /// # Panics
     /// When it does not start.

@@ -97,8 +97,8 @@ fn owns(cluster: &RedisCluster, server: usize) -> bool {
     })
 }
 
-/// Moves the slot, step by step, and kills the mover after so many steps; the line of the last step, or
-/// `None` if it came to its end before.
+/// Moves the slot, step by step, and kills the mover after so many steps; the line of the last
+/// step, or `None` if it came to its end before.
 fn stopped(cluster: &RedisCluster, to: usize, steps: usize) -> Option<String> {
     let to = cluster.address(to).to_string();
     let mut command = place(cluster, &["--move", SLOT, "--to", &to]);
@@ -135,7 +135,8 @@ fn wherever_it_is_killed_one_run_closes_all_and_a_second_does_nothing() {
         for kind in ["importing", "migrating", "keys", "assigned"] {
             assert!(seen.iter().any(|line| line.contains(kind)), "{name}: no step {kind}");
         }
-        // The whole move was not killed; by the server's own command, where there is one, it goes back.
+        // The whole move was not killed; by the server's own command, where there is one, it goes
+        // back.
         must(&cluster, &["--resume"]);
         must(&cluster, &["--move", SLOT, "--to", &cluster.address(2).to_string()]);
         assert!(owns(&cluster, 2));
@@ -320,8 +321,8 @@ fn a_server_is_known_by_its_hostname_too() {
     }
 }
 
-/// The rules that docs/placement.md has for the user, from the lines that begin so and the lines that continue
-/// them.
+/// The rules that docs/placement.md has for the user, from the lines that begin so and the lines
+/// that continue them.
 fn documented_rules(begins: &str) -> Vec<String> {
     let docs = fs::read_to_string(binary::root().join("docs/placement.md")).unwrap();
     let mut lines = docs.lines().skip_while(|line| !line.starts_with(begins));

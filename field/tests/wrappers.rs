@@ -1,5 +1,6 @@
-//! The packages in other languages (`clients`): their own tests, with sessions over three sites that are killed
-//! meanwhile, and those that send sketches over real clusters whose slots move meanwhile.
+//! The packages in other languages (`clients`): their own tests, with sessions over three sites
+//! that are killed meanwhile, and those that send sketches over real clusters whose slots move
+//! meanwhile.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -134,7 +135,8 @@ fn servers_that_they_name_by_hostname_are_found() {
             client.env("PORTOLAN_SKETCHES", format!("http://{listen}"));
             client.env("PORTOLAN_STARTED", folder.path().join("started"));
             toolchain::run(client.env("PORTOLAN_STOP", &stop));
-            // The mean is known if each server that has a key of the client is one that it has measured.
+            // The mean is known if each server that has a key of the client is one that it has
+            // measured.
             let is_known = || {
                 let windows = windows(&output);
                 let known = windows.iter().skip(before).any(|one| one["now_ms"].is_number());

@@ -1,19 +1,22 @@
 //! What the orders of several regions have of each other.
 //!
-//! Each region's root takes what the other regions have ordered into its own order, each of them in its order. Two regions
-//! may do so with the same two writes the one way and the other; so that both end with the same keys, each write has a
-//! [`Stamp`], and of each register the write with the highest stamp counts: what comes behind it with a lower one leaves
-//! that register as it is ([`Registers`]).
+//! Each region's root takes what the other regions have ordered into its own order, each of them in
+//! its order. Two regions may do so with the same two writes the one way and the other; so that
+//! both end with the same keys, each write has a [`Stamp`], and of each register the write with the
+//! highest stamp counts: what comes behind it with a lower one leaves that register as it is
+//! ([`Registers`]).
 //!
-//! A stamp is above that of every write with a lower position in the order that gave it, so cause and effect never have
-//! the same winner wrong. It is a hybrid clock: the root's log time where that is ahead, else what it has seen.
+//! A stamp is above that of every write with a lower position in the order that gave it, so cause
+//! and effect never have the same winner wrong. It is a hybrid clock: the root's log time where
+//! that is ahead, else what it has seen.
 //!
 //! Source: hybrid logical clocks (Kulkarni and others, 2014); Gesto, steps 5 to 9.
 
 use crate::{Bytes, CausalWrite, Effect, Mark, Position, RegionId, SiteId};
 
-/// What a key held when its expiry was ordered: in other regions so much of it goes. A register that has a higher stamp there
-/// stays, as what is in it was written without knowing that the key is gone, or after.
+/// What a key held when its expiry was ordered: in other regions so much of it goes. A register
+/// that has a higher stamp there stays, as what is in it was written without knowing that the key
+/// is gone, or after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyStamps {
     /// Whatever is not named here has a stamp up to this one.
@@ -149,8 +152,8 @@ impl Bridged {
 }
 
 impl CausalWrite {
-    /// Its stamp, and of a write of another region that one and its place there. `None`: there is one region, or it has no
-    /// effect.
+    /// Its stamp, and of a write of another region that one and its place there. `None`: there is
+    /// one region, or it has no effect.
     pub fn stamp(&self) -> Option<(Stamp, Option<(RegionId, Position)>)> {
         self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Mark(Mark::Stamped { stamp, taken }) => Some((*stamp, *taken)),

@@ -1,12 +1,13 @@
-//! What causal keys are made of: positions of a region's order, sessions' tokens, and writes on their way to
-//! the order.
+//! What causal keys are made of: positions of a region's order, sessions' tokens, and writes on
+//! their way to the order.
 //!
-//! A *region* is a set of sites; one of them, its *root*, gives each write of the region's causal keyspaces a
-//! [`Position`]. A write is a list of blind assignments ([`Effect`]): its outcome depends on no other write, so
-//! that every site that folds the same writes in the same order has the same keys.
+//! A *region* is a set of sites; one of them, its *root*, gives each write of the region's causal
+//! keyspaces a [`Position`]. A write is a list of blind assignments ([`Effect`]): its outcome
+//! depends on no other write, so that every site that folds the same writes in the same order has
+//! the same keys.
 //!
-//! A key is a set of *registers*: its string, each field of its hash, and its expiry. An effect assigns registers,
-//! and an absent register is assigned like any other value:
+//! A key is a set of *registers*: its string, each field of its hash, and its expiry. An effect
+//! assigns registers, and an absent register is assigned like any other value:
 //!
 //! | effect | string | fields | expiry |
 //! | --- | --- | --- | --- |
@@ -18,12 +19,14 @@
 //! | [`Effect::SetExpiry`] | stays | stay | the moment, or none |
 //! | [`Effect::Clear`] | absent, of all keys | all absent, of all keys | none, of all keys |
 //!
-//! A [`Mark`] assigns no register. [`Mark::Numbered`], [`Mark::Retried`] and [`Mark::Matched`] name the request of a write,
-//! [`Mark::Fetched`] brings a site what keys hold. Of several regions ([`crate::Bridge`]) [`Mark::Stamped`], [`Mark::Keeps`],
-//! [`Mark::Held`] and [`Mark::Clock`] state by what their orders agree.
+//! A [`Mark`] assigns no register. [`Mark::Numbered`], [`Mark::Retried`] and [`Mark::Matched`] name
+//! the request of a write, [`Mark::Fetched`] brings a site what keys hold. Of several regions
+//! ([`crate::Bridge`]) [`Mark::Stamped`], [`Mark::Keeps`], [`Mark::Held`] and [`Mark::Clock`] state
+//! by what their orders agree.
 //!
-//! Of each register the last effect in the order counts. A key with neither a string nor a field is absent. No site
-//! removes a key by its clock: the root orders [`Effect::Expire`] once the moment has come.
+//! Of each register the last effect in the order counts. A key with neither a string nor a field is
+//! absent. No site removes a key by its clock: the root orders [`Effect::Expire`] once the moment
+//! has come.
 //!
 //! Source: Gesto (multipart timestamps); the assignments are those of the Global Sequence Protocol
 //! (Burckhardt 2015).
@@ -34,8 +37,8 @@ use crate::{
 };
 use std::fmt;
 
-/// A place in a region's order: the epoch of the root that gave it (16 bits), then a count (48 bits) that
-/// goes on from epoch to epoch. 0: before the first write.
+/// A place in a region's order: the epoch of the root that gave it (16 bits), then a count (48
+/// bits) that goes on from epoch to epoch. 0: before the first write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
@@ -76,7 +79,8 @@ impl fmt::Display for Position {
 /// token = format 1 (1 byte) ‖ flags 0 ‖ region (2 bytes) ‖ seen (8) ‖ site (4) ‖ written (8)
 /// ```
 ///
-/// All numbers are big-endian. As a [`SessionToken`] it is these bytes, or none: a session that begins.
+/// All numbers are big-endian. As a [`SessionToken`] it is these bytes, or none: a session that
+/// begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CausalToken {
     /// The region of both.
@@ -84,8 +88,9 @@ pub struct CausalToken {
     /// All that the session has seen of the region's order lies at this position or before it
     /// (the paper's `rts`).
     pub seen: Position,
-    /// The session's writes, and what it has read of others' that has no position yet: the revisions up to
-    /// this one of this site's log (the paper's `lts`). `None`: there are none, or `seen` covers them.
+    /// The session's writes, and what it has read of others' that has no position yet: the
+    /// revisions up to this one of this site's log (the paper's `lts`). `None`: there are none, or
+    /// `seen` covers them.
     pub written: Option<(SiteId, Revision)>,
 }
 
@@ -121,7 +126,8 @@ impl CausalToken {
         })
     }
 
-    /// The token of a session; one that begins has seen nothing. `None`: it is none, or of a newer version.
+    /// The token of a session; one that begins has seen nothing. `None`: it is none, or of a newer
+    /// version.
     pub fn of_session(token: &SessionToken) -> Option<CausalToken> {
         match token.bytes().is_empty() {
             true => Some(CausalToken::default()),
@@ -140,8 +146,8 @@ impl CausalToken {
         self.seen = self.seen.max(position);
     }
 
-    /// The session has seen a write of this site that has no position yet, or has made it. What it had
-    /// written at another site must have a position in [`CausalToken::seen`] by now.
+    /// The session has seen a write of this site that has no position yet, or has made it. What it
+    /// had written at another site must have a position in [`CausalToken::seen`] by now.
     pub fn writes(&mut self, site: SiteId, revision: Revision) {
         debug_assert!(self.written.is_none_or(|(of, _)| of == site), "resolved at admission");
         let before = self.written.map_or(Revision(0), |(_, revision)| revision);
@@ -192,8 +198,8 @@ pub enum Effect {
         /// Milliseconds since 1970; `None`: it does not.
         at_ms: Option<u64>,
     },
-    /// The moment has come that a write has set: the key is absent. The root orders it where that write is still the
-    /// last one to have set the key's expiry.
+    /// The moment has come that a write has set: the key is absent. The root orders it where that
+    /// write is still the last one to have set the key's expiry.
     Expire {
         /// The key.
         key: Bytes,
@@ -218,8 +224,8 @@ pub enum Mark {
         /// Which of its writes.
         sequence: u64,
     },
-    /// The same, ordered by the root in the place of a site that did not answer: what that site has made of it has no
-    /// effect, nor have its earlier writes to the same keys.
+    /// The same, ordered by the root in the place of a site that did not answer: what that site has
+    /// made of it has no effect, nor have its earlier writes to the same keys.
     Retried {
         /// Who numbers.
         client: ClientId,
@@ -235,7 +241,8 @@ pub enum Mark {
         /// Which of its writes.
         sequence: u64,
     },
-    /// What keys hold right before its place, for a site that holds them on demand from there on. Only the root orders it.
+    /// What keys hold right before its place, for a site that holds them on demand from there on.
+    /// Only the root orders it.
     Fetched {
         /// The site.
         site: SiteId,
@@ -261,13 +268,15 @@ pub enum Mark {
         /// That.
         stamps: KeyStamps,
     },
-    /// The clock of the order, where there are several regions. Only the root orders it, and only by itself.
+    /// The clock of the order, where there are several regions. Only the root orders it, and only
+    /// by itself.
     Clock {
         /// It is that from here on, in milliseconds since 1970.
         at_ms: u64,
         /// The root's log time.
         log_ms: u64,
-        /// All regions have taken what lies up to this position, so that it is not needed to take a root's place.
+        /// All regions have taken what lies up to this position, so that it is not needed to take a
+        /// root's place.
         kept_after: Position,
         /// The highest stamp up to there: what other regions order from now on has a higher one.
         floor: Stamp,
@@ -339,7 +348,8 @@ impl Mark {
     }
 }
 
-/// The site of what no site has written: the root makes it as it orders it, and its revision is its position.
+/// The site of what no site has written: the root makes it as it orders it, and its revision is its
+/// position.
 pub const NO_SITE: SiteId = SiteId(0);
 
 /// The keyspace of a place that has no effect.

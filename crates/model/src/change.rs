@@ -42,7 +42,7 @@ pub enum ChangeKind {
     HashAdd,
     /// Every key of the keyspace was removed.
     Clear,
-    /// The group of this tag was lent, or came home; or the copy of this key of a lent group expired. Not a change for
-    /// those who follow the keyspace.
+    /// The group of this tag was lent, or came home; or the copy of this key of a lent group
+    /// expired. Not a change for those who follow the keyspace.
     Loan,
 }

@@ -41,8 +41,8 @@ macro_rules! jobs {
     };
 }
 
-// The job, its byte on the wire, which stays, its name, the unit of what is left to do, and what it does. The order is
-// that of a list, and of the enum.
+// The job, its byte on the wire, which stays, its name, the unit of what is left to do, and what it
+// does. The order is that of a list, and of the enum.
 jobs! {
     Handover = 1, "handover", "slots", "sends slots to another site";
     Mirror = 2, "mirror", "revisions", "keeps the backup's copy of this site up to date";

@@ -1,7 +1,7 @@
 //! What an operator asks of a site about its nodes, and about other sites that are lost.
 //!
-//! A command may bear a number, so that asking again does it once: the number and what came of it are remembered where
-//! it takes effect, in the list of the site's members, or in the registry.
+//! A command may bear a number, so that asking again does it once: the number and what came of it
+//! are remembered where it takes effect, in the list of the site's members, or in the registry.
 
 use crate::{Body, BodyProperties, NodeId, RequestId, SiteId, Taken};
 use std::fmt;
@@ -35,8 +35,8 @@ pub enum OperatorCommand {
     Promote(Promotion),
 }
 
-/// Others take over from a site that is lost ([`crate::Answer::Loss`]), or it is returned what that would lose
-/// ([`crate::Answer::Foretold`]).
+/// Others take over from a site that is lost ([`crate::Answer::Loss`]), or it is returned what that
+/// would lose ([`crate::Answer::Foretold`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     /// The lost site.
@@ -94,7 +94,8 @@ impl OperatorCommand {
             OperatorCommand::AddNode { id, .. } | OperatorCommand::RemoveNode { id, .. } => {
                 BodyProperties { is_repeatable: id.is_some(), ..of_nodes }
             }
-            // A second request joins the one that is under way, and once the registry has it, that is the answer.
+            // A second request joins the one that is under way, and once the registry has it, that
+            // is the answer.
             OperatorCommand::Promote(_) => BodyProperties {
                 is_repeatable: true,
                 crosses_sites: true,

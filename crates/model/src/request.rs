@@ -17,13 +17,13 @@ pub struct Request {
     /// redirect ([`crate::Failure::Moved`]), not an answer. Counts at the node that is asked, and
     /// stays there.
     pub redirect: bool,
-    /// The client goes where its keys are by itself, whether it wants a redirect now or was sent here for this
-    /// request. So where it is does not show, and its accesses are not counted.
+    /// The client goes where its keys are by itself, whether it wants a redirect now or was sent
+    /// here for this request. So where it is does not show, and its accesses are not counted.
     pub direct: bool,
     /// Which client asks, for those that count accesses.
     pub client: ClientName,
-    /// What the client's session has seen. `None`: the request belongs to no session, and its answer brings
-    /// no token.
+    /// What the client's session has seen. `None`: the request belongs to no session, and its
+    /// answer brings no token.
     pub token: Option<SessionToken>,
 }
 
@@ -67,7 +67,8 @@ pub enum Body {
         /// Whether to do it.
         accept: bool,
     },
-    /// Returns why a key is where it is, from the leader of its owner. [`crate::Answer::Placement`].
+    /// Returns why a key is where it is, from the leader of its owner.
+    /// [`crate::Answer::Placement`].
     ExplainPlacement {
         /// The key's keyspace.
         keyspace: KeyspaceId,
@@ -188,7 +189,8 @@ pub enum ReadConsistency {
     Linearizable,
     /// It shows a state that this node once had, perhaps an old one. Never waits.
     Stale,
-    /// The same, of another site's mirror: asked of that site's backup by a node that cannot reach it.
+    /// The same, of another site's mirror: asked of that site's backup by a node that cannot reach
+    /// it.
     Backup,
 }
 

@@ -1,8 +1,8 @@
 //! What clients have sent lately: their uses by the newest sketch, latencies by the last ten or so.
 //!
-//! A latency is known as its mean and, where the client sends spreads, as a distribution. Servers of which a
-//! client has too few answers to show a tail are taken to vary as its other servers do, in proportion: or what
-//! was seldom measured would look steadier than what is in use.
+//! A latency is known as its mean and, where the client sends spreads, as a distribution. Servers
+//! of which a client has too few answers to show a tail are taken to vary as its other servers do,
+//! in proportion: or what was seldom measured would look steadier than what is in use.
 
 use crate::sketch::{Refused, Sketch};
 use crate::view::{Address, NodeId};
@@ -65,8 +65,8 @@ struct Answers {
 }
 
 impl Answers {
-    /// Adds those of one sketch. If they cannot be of the same place as the earlier ones, these are forgotten:
-    /// the client or the server has moved.
+    /// Adds those of one sketch. If they cannot be of the same place as the earlier ones, these are
+    /// forgotten: the client or the server has moved.
     fn add(&mut self, new: Answers) {
         let (mean, new_mean) = (self.sum_us / self.count, new.sum_us / new.count);
         let error = NOISE * mean * (1.0 / self.count + 1.0 / new.count).sqrt();
@@ -157,8 +157,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// How the latencies of each server vary, for that quantile; none if the client sends no spreads. The mean
-    /// of each is about the server's own.
+    /// How the latencies of each server vary, for that quantile; none if the client sends no
+    /// spreads. The mean of each is about the server's own.
     pub fn spreads(&self, quantile: f64) -> BTreeMap<&NodeId, Distribution> {
         let mut relative = Distribution::default();
         for (server, spread) in &self.spread {
@@ -217,8 +217,8 @@ impl Sketches {
         }
     }
 
-    /// What all clients do, by name: uses by their newest sketch, latencies by the last ones. `masters` has each
-    /// of them by all its addresses; a client may name it by any.
+    /// What all clients do, by name: uses by their newest sketch, latencies by the last ones.
+    /// `masters` has each of them by all its addresses; a client may name it by any.
     pub fn clients(&mut self, masters: &BTreeMap<Address, NodeId>) -> Vec<(String, Client)> {
         let Sketches { by_client, dropped } = self;
         let clients = by_client.iter_mut().map(|(name, sent)| {
@@ -256,8 +256,8 @@ impl Sketches {
     }
 }
 
-/// Takes any bytes as sketches of one client: what is not refused has only values that a client can have. For
-/// tests and the fuzzer.
+/// Takes any bytes as sketches of one client: what is not refused has only values that a client can
+/// have. For tests and the fuzzer.
 pub fn check_any(bytes: &[u8]) {
     let master = |text: &&str| Some((text.parse().ok()?, NodeId::from(*text)));
     let masters = ["10.0.0.1:1", "10.0.0.2:1"].iter().filter_map(master).collect();

@@ -33,8 +33,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reads `redis://[USER[:PASSWORD]@]HOST:PORT,HOST:PORT,…`; `rediss://` for TLS. The user and the password
-    /// are percent-decoded.
+    /// Reads `redis://[USER[:PASSWORD]@]HOST:PORT,HOST:PORT,…`; `rediss://` for TLS. The user and
+    /// the password are percent-decoded.
     ///
     /// # Errors
     /// It is something else.
@@ -176,8 +176,8 @@ impl Survey {
         self.addresses(id).first()
     }
 
-    /// The masters by all their addresses; without an address that several announce, such as the name of a
-    /// proxy before them.
+    /// The masters by all their addresses; without an address that several announce, such as the
+    /// name of a proxy before them.
     pub fn masters_by_address(&self) -> BTreeMap<Address, NodeId> {
         let (mut by_address, mut shared) = (BTreeMap::new(), BTreeSet::new());
         for (id, _) in self.masters() {
@@ -458,8 +458,8 @@ impl Cluster {
         Ok(counts)
     }
 
-    /// How many bytes more each master may hold: up to so many in all, else up to nine tenths of its own
-    /// `maxmemory`. A master without a bound is absent.
+    /// How many bytes more each master may hold: up to so many in all, else up to nine tenths of
+    /// its own `maxmemory`. A master without a bound is absent.
     ///
     /// # Errors
     /// A master does not answer, or with an error.
@@ -494,8 +494,9 @@ impl Cluster {
         Ok(room)
     }
 
-    /// Refuses to go on while another run has an older connection to a master: of two runs one goes on at
-    /// most. Nothing is written to the cluster, and a run that is killed leaves nothing behind.
+    /// Refuses to go on while another run has an older connection to a master: of two runs one goes
+    /// on at most. Nothing is written to the cluster, and a run that is killed leaves nothing
+    /// behind.
     ///
     /// # Errors
     /// [`ClusterError::Busy`], or a master that does not list its connections.
@@ -548,8 +549,8 @@ fn older_run(list: &str, own: &str) -> Option<String> {
     Some(field(older, "addr=").unwrap_or_default())
 }
 
-/// A connection to a server by the first of its addresses that leads to it: its certificate may be for its
-/// hostname alone, and the network may reach it by one of them only.
+/// A connection to a server by the first of its addresses that leads to it: its certificate may be
+/// for its hostname alone, and the network may reach it by one of them only.
 async fn opened(
     id: &NodeId,
     addresses: &[Address],
@@ -565,8 +566,8 @@ async fn opened(
     Err(first.unwrap_or_else(|| CallError::Lost("its address is unknown".to_owned())))
 }
 
-/// The same by one address. A hostname may lead to another server of the cluster, which would carry out what is
-/// meant for this one.
+/// The same by one address. A hostname may lead to another server of the cluster, which would carry
+/// out what is meant for this one.
 async fn opened_at(
     id: &NodeId,
     address: &Address,

@@ -1,5 +1,6 @@
-//! Which slots move where: each to the master at which its users wait least, if that is worth it and there is
-//! room. [`protocol::placement`] decides; here is what it is asked, and what its answers mean for a cluster.
+//! Which slots move where: each to the master at which its users wait least, if that is worth it
+//! and there is room. [`protocol::placement`] decides; here is what it is asked, and what its
+//! answers mean for a cluster.
 
 use crate::clients::Client;
 use crate::problem::{Indices, Problem};
@@ -37,11 +38,11 @@ pub struct Move {
     pub from: NodeId,
     /// The server that gets it.
     pub to: NodeId,
-    /// Milliseconds of waiting saved each second, by all users together; with a quantile as objective, only
-    /// what is above its threshold counts.
+    /// Milliseconds of waiting saved each second, by all users together; with a quantile as
+    /// objective, only what is above its threshold counts.
     pub gain: f64,
-    /// What would be saved if each key could go to a server of its own; the rest of it is lost because
-    /// the slot has several users.
+    /// What would be saved if each key could go to a server of its own; the rest of it is lost
+    /// because the slot has several users.
     pub gain_apart: f64,
     /// About how many bytes are copied.
     pub bytes: u64,
@@ -305,8 +306,8 @@ impl Decider {
         self.regrets.moved(&self.stability, group);
     }
 
-    /// Why a slot is where it is, by the last window; `shown` names a server in the sentence. `None`: no client
-    /// uses it, or it has no owner that answers.
+    /// Why a slot is where it is, by the last window; `shown` names a server in the sentence.
+    /// `None`: no client uses it, or it has no owner that answers.
     pub fn explain(&self, slot: Slot, shown: impl Fn(&NodeId) -> String) -> Option<Explained> {
         let (problem, group) = (self.last.as_ref()?, self.indices.group(slot)?);
         let solver = problem.solver(&self.prices);

@@ -1,7 +1,7 @@
 //! Performs moves, step by step.
 //!
-//! Before any move all servers are inspected and open slots are closed ([`Mover::resume`]). A slot that
-//! cannot be explained is reported and left; so is one whose move fails four times.
+//! Before any move all servers are inspected and open slots are closed ([`Mover::resume`]). A slot
+//! that cannot be explained is reported and left; so is one whose move fails four times.
 
 use crate::atomic::{self, Kind};
 use crate::cluster::{Cluster, ClusterError, Survey};
@@ -177,8 +177,8 @@ impl<'a> Mover<'a> {
     /// Closes what is open, then moves slots, in the order given.
     ///
     /// # Errors
-    /// As [`Mover::resume`]. Before the first move an owner that does not answer is an error too: its
-    /// slots may be anywhere.
+    /// As [`Mover::resume`]. Before the first move an owner that does not answer is an error too:
+    /// its slots may be anywhere.
     pub async fn run(&mut self, goals: &[(Slot, NodeId)]) -> Result<Outcome, ClusterError> {
         let (picture, mut outcome) = self.resume().await?;
         if goals.is_empty() {
@@ -288,8 +288,8 @@ impl<'a> Mover<'a> {
     ) -> Result<(), ClusterError> {
         let survey = &picture.survey;
         self.cluster.alone(survey).await?;
-        // As old as the picture: servers refuse a step that has become wrong, and the one that they would not
-        // is confirmed.
+        // As old as the picture: servers refuse a step that has become wrong, and the one that they
+        // would not is confirmed.
         let mut state = picture.state(slot);
         let mut failures = 0;
         loop {
@@ -336,10 +336,11 @@ impl<'a> Mover<'a> {
         Ok(survey.state(slot, keys.get(&slot).unwrap_or(&BTreeMap::new())))
     }
 
-    /// Whether a step is still right. The mark at the source replaces one that another tool has set since the
-    /// picture, and the keys that are at that one's target by now would belong to no move: the source confirms
-    /// that it has none. Assigning the slot to its target destroys what the source has, so the source confirms
-    /// that its mark stands (without it keys can be made there) and that it is empty.
+    /// Whether a step is still right. The mark at the source replaces one that another tool has set
+    /// since the picture, and the keys that are at that one's target by now would belong to no
+    /// move: the source confirms that it has none. Assigning the slot to its target destroys what
+    /// the source has, so the source confirms that its mark stands (without it keys can be made
+    /// there) and that it is empty.
     async fn confirmed(
         &mut self,
         slot: Slot,

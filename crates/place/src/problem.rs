@@ -1,6 +1,8 @@
-//! A cluster in the solver's terms: a slot that is used is a group, a master is a site, a client is an origin.
+//! A cluster in the solver's terms: a slot that is used is a group, a master is a site, a client is
+//! an origin.
 //!
-//! Slots and masters keep their indices from window to window, as prices, regrets and the ledger are by index.
+//! Slots and masters keep their indices from window to window, as prices, regrets and the ledger
+//! are by index.
 
 use crate::clients::Uses;
 use crate::decide::{Objective, Options, Seen, Weights};
@@ -68,8 +70,8 @@ pub(crate) struct Problem {
     pub(crate) groups: Groups,
     pub(crate) rules: Rules,
     pub(crate) capacities: Option<Capacities>,
-    /// What an access costs by the objective, at most: decisions are by that, or chance would move slots to
-    /// servers that were seldom measured.
+    /// What an access costs by the objective, at most: decisions are by that, or chance would move
+    /// slots to servers that were seldom measured.
     pub(crate) matrix: Matrix,
     pub(crate) near: Near,
     /// What an access costs by the objective, as measured: gains are by that.
@@ -145,8 +147,8 @@ impl Problem {
         Solver::new(&self.measured.0, &self.measured.1, &self.rules)
     }
 
-    /// What would be saved each second if every key of a slot could go to a master of its own, by the same
-    /// solver over keys.
+    /// What would be saved each second if every key of a slot could go to a master of its own, by
+    /// the same solver over keys.
     pub(crate) fn gain_apart(
         &self,
         (slot, group): (Slot, usize),
@@ -215,8 +217,8 @@ fn bytes(users: &[SlotUse<'_>], count: u64) -> u32 {
     (mean * count.max(named) as f64) as u32
 }
 
-/// What each master can hold of the slots that are used: what it has of them, and its room. `None`: no master
-/// has a bound.
+/// What each master can hold of the slots that are used: what it has of them, and its room. `None`:
+/// no master has a bound.
 fn capacities(seen: &Seen<'_>, groups: &Groups, indices: &Indices) -> Option<Capacities> {
     if seen.room.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! What one server reports of the cluster: its answer to `CLUSTER NODES`.
 //!
-//! Open slots are in the server's own line only (`[93->-ID]` for a slot on its way out, `[93-<-ID]` for
-//! one on its way in), so a picture of the cluster needs the view of each server.
+//! Open slots are in the server's own line only (`[93->-ID]` for a slot on its way out, `[93-<-ID]`
+//! for one on its way in), so a picture of the cluster needs the view of each server.
 
 use model::{Slot, SlotRun, SlotSet};
 use std::collections::BTreeMap;
@@ -64,8 +64,8 @@ impl FromStr for Address {
 /// A server as another one (or itself) sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where clients reach it: by its IP address, then by the hostname that it announces. Empty: the server
-    /// that reports has neither.
+    /// Where clients reach it: by its IP address, then by the hostname that it announces. Empty:
+    /// the server that reports has neither.
     pub addresses: Vec<Address>,
     /// Its master, if it is a replica.
     pub replica_of: Option<NodeId>,

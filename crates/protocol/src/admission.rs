@@ -1,7 +1,7 @@
 //! Admission: where a request is carried out, decided from what the asked node sees.
 //!
-//! [`target_of`] finds what a request is about and [`admit`] decides. Both are pure, and all that decide
-//! go by them, each with a [`Context`] of its own:
+//! [`target_of`] finds what a request is about and [`admit`] decides. Both are pure, and all that
+//! decide go by them, each with a [`Context`] of its own:
 //!
 //! | decision | the core | a front's or a link's thread |
 //! | --- | --- | --- |
@@ -10,9 +10,9 @@
 //! | [`Admission::Wait`] | keeps it until what it waits for is there | leaves it to the core |
 //! | [`Admission::Refuse`] | answers | leaves it to the core |
 //!
-//! What a thread beside the core sees may be old by the time it acts. So the state answers a read by the
-//! ownership of its slot at that moment, whatever was decided here, and a request that finds its slot gone
-//! is admitted again.
+//! What a thread beside the core sees may be old by the time it acts. So the state answers a read
+//! by the ownership of its slot at that moment, whatever was decided here, and a request that finds
+//! its slot gone is admitted again.
 //!
 //! Left out on purpose: requests are neither kept nor sent here, and nothing is learned.
 
@@ -304,8 +304,9 @@ mod tests {
     const GLOBAL: KeyspaceId = KeyspaceId(2);
     const GONE: KeyspaceId = KeyspaceId(3);
 
-    /// A site that serves the slot of `here`, has frozen the one of `frozen`, and has facts about the
-    /// owners of `there` and `failed`. It does not know `unknown`, and would ask its preferred owner.
+    /// A site that serves the slot of `here`, has frozen the one of `frozen`, and has facts about
+    /// the owners of `there` and `failed`. It does not know `unknown`, and would ask its preferred
+    /// owner.
     struct Fake {
         own: Option<SiteId>,
         right: Right<'static>,

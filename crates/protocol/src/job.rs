@@ -4,12 +4,13 @@
 //! with effects ([`Effect`]). It can be lost at any moment. A new leader begins with an empty job,
 //! which finds what there is to do in the state and asks the other sites for the rest.
 //!
-//! Two tables have all jobs, a line each: [`model::JobName`] has what people and other nodes see of a job, `crate::site::jobs` its
-//! type and when it is polled. A job that is missing in one of them does not compile.
+//! Two tables have all jobs, a line each: [`model::JobName`] has what people and other nodes see of
+//! a job, `crate::site::jobs` its type and when it is polled. A job that is missing in one of them
+//! does not compile.
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
-//! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
-//! the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 states why.
+//! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of
+//! changes of the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 states why.
 
 use crate::causal::layout::Layout;
 use crate::deployment::failure_detector::FailureDetector;
@@ -45,8 +46,8 @@ pub(crate) enum Effect {
     SendAll { to: SiteId, message: InterSite },
     /// A site is called; its answer shows in [`View::failure_detector`].
     Call(SiteId),
-    /// A change of the registry, under the number of an operator's command if it has one. Its outcome
-    /// shows in the registry, and comes back under `id` if there is one.
+    /// A change of the registry, under the number of an operator's command if it has one. Its
+    /// outcome shows in the registry, and comes back under `id` if there is one.
     Change {
         id: Option<u64>,
         change: RegistryChange,
@@ -84,8 +85,8 @@ pub(crate) struct Progress {
     pub(crate) sent_bytes: u64,
 }
 
-/// What a job sees of its site. `M` is what the state has of the site's modes: a job of one mode can be tried
-/// over a machine that has no other.
+/// What a job sees of its site. `M` is what the state has of the site's modes: a job of one mode
+/// can be tried over a machine that has no other.
 pub(crate) struct View<'a, S: State, M: ModeState = Modes> {
     /// The monotonic clock.
     pub(crate) now: Duration,
@@ -149,7 +150,8 @@ impl<'a, S: State, M: ModeState> View<'a, S, M> {
     }
 }
 
-/// Something that a site's leader does beside requests. Idempotent, and resumable from the state alone.
+/// Something that a site's leader does beside requests. Idempotent, and resumable from the state
+/// alone.
 pub(crate) trait Job<S: State, M: ModeState = Modes> {
     /// The next steps.
     fn poll(&mut self, view: &View<'_, S, M>) -> Vec<Effect>;

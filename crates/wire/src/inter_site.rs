@@ -149,8 +149,9 @@ pub struct InterSiteAnswer {
     /// The failover of `epoch`.
     #[prost(message, optional, tag = "110")]
     pub failover: Option<RegistryVersion>,
-    /// Of a slot that is owned there, also while it is frozen for its next owner: the failover of the epoch at which it is.
-    /// Of a group that is borrowed there: the version of the registry up to which all failovers have been followed.
+    /// Of a slot that is owned there, also while it is frozen for its next owner: the failover of
+    /// the epoch at which it is. Of a group that is borrowed there: the version of the registry up
+    /// to which all failovers have been followed.
     #[prost(message, optional, tag = "190")]
     pub served: Option<RegistryVersion>,
     /// Whether `served` is of a group that is borrowed there. Earlier versions leave it out.

@@ -272,7 +272,8 @@ impl Callee {
         Ok(v1::ListJobsResponse { jobs: jobs.iter().map(job_of).collect() })
     }
 
-    /// A change of the keyspaces: of the deployment's, under its number, or of a site that belongs to none.
+    /// A change of the keyspaces: of the deployment's, under its number, or of a site that belongs
+    /// to none.
     fn keyspace_change(&self, change: RegistryChange, id: Option<RequestId>) -> Body {
         let known = self.handle.status();
         // A witness has no data; its site's leader has the answer.

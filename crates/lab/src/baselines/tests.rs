@@ -138,7 +138,8 @@ fn cops_as_evaluated_loses_what_it_cannot_check() {
 
 #[test]
 fn gestos_shortcut_admits_a_client_to_a_site_that_lacks_its_past() {
-    // What the broker at site 0 sends to site 3 is late. The client that moves is at home at site 1.
+    // What the broker at site 0 sends to site 3 is late. The client that moves is at home at site
+    // 1.
     let mut layout = with_slow(0, 3);
     layout.homes.push(1);
     let moving = 4;

@@ -363,8 +363,8 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
     match fault.kind {
         Kind::FlippedBit => {
             simulation.start(node);
-            // If it starts, the bit lay where nothing is: in the room that a segment has to grow, or
-            // in what a snapshot covers. If not, it waits for another disk.
+            // If it starts, the bit lay where nothing is: in the room that a segment has to grow,
+            // or in what a snapshot covers. If not, it waits for another disk.
         }
         Kind::LostSync => {
             if std::mem::take(&mut simulation.nodes[node].lies) {

@@ -1,8 +1,8 @@
 //! A site is lost, its backup is promoted, and it comes back as a stale owner.
 //!
-//! That is the one fault that may lose what was acknowledged, so it is done with care: while all other
-//! sites are well, the site's mirror is whole, and no other site is lost. How far the mirror lags is what
-//! may be lost, and the run declares it.
+//! That is the one fault that may lose what was acknowledged, so it is done with care: while all
+//! other sites are well, the site's mirror is whole, and no other site is lost. How far the mirror
+//! lags is what may be lost, and the run declares it.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Sites are lost, alone or together, and operators do what is possible: they promote one, with and
-//! without naming the others, at any site; they only look; they ask twice, and call it off. Lost sites come
-//! back in any order, or not before the end.
+//! without naming the others, at any site; they only look; they ask twice, and call it off. Lost
+//! sites come back in any order, or not before the end.
 //!
-//! Nothing is waited for: mirrors lag, slots are on their way, another failover is open. And operators do
-//! other things around a loss: [`super::besides`]. What a promotion loses is what its decision
-//! gives up, which the run declares ([`crate::run`]).
+//! Nothing is waited for: mirrors lag, slots are on their way, another failover is open. And
+//! operators do other things around a loss: [`super::besides`]. What a promotion loses is what its
+//! decision gives up, which the run declares ([`crate::run`]).
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ struct FailoverPlan {
     besides: Besides,
     /// How many looks after the beginning sites are lost.
     lost_at: u64,
-    /// How many looks after that operators ask first, and how many after each time they call it off.
+    /// How many looks after that operators ask first, and how many after each time they call it
+    /// off.
     first: u64,
     calls_off: Option<u64>,
     /// How many looks after the loss they do what else they do.

@@ -48,7 +48,8 @@ fn is_honest(kind: Kind) -> bool {
             | Kind::SiteLoss
             // The failure detector goes by elapsed time, not by the clock on the wall.
             | Kind::ClockJump
-            // A disk that is found bad, old, empty or of another machine takes its node away, as a crash does.
+            // A disk that is found bad, old, empty or of another machine takes its node away, as a
+            // crash does.
             | Kind::FlippedBit
             | Kind::LostSync
             | Kind::DamagedState
@@ -110,7 +111,8 @@ impl Run<'_> {
         if !self.pointers.may_be_judged(self.lab.now()) {
             return;
         }
-        // A ring that has settled does not change: that it was well shows with what disturbs it next.
+        // A ring that has settled does not change: that it was well shows with what disturbs it
+        // next.
         if was_ideal || is_ideal {
             self.pointers.disturbed_until = None;
         }

@@ -38,7 +38,8 @@ fn a_session_takes_what_it_has_seen_to_another_region() {
     );
 }
 
-/// A session gets an answer in another region once the site that it wrote at has left: its write is there, or lost.
+/// A session gets an answer in another region once the site that it wrote at has left: its write is
+/// there, or lost.
 #[test]
 fn a_site_that_has_left_is_waited_for_in_no_region() {
     let script = |script: &mut Script| -> Result<(), String> {
@@ -91,7 +92,8 @@ fn no_effect_comes_to_a_third_region_before_its_cause() {
     );
 }
 
-/// Two regions write while they are cut off from each other: all end with what has the higher stamp, field by field.
+/// Two regions write while they are cut off from each other: all end with what has the higher
+/// stamp, field by field.
 #[test]
 fn all_regions_end_with_the_later_of_two_writes() {
     golden(

@@ -26,8 +26,8 @@ fn a_cluster_is_given_by_some_of_its_servers() {
     }
 }
 
-/// Of Redis 7.0 with `cluster-preferred-endpoint-type hostname`. The third server announces no hostname:
-/// `CLUSTER SLOTS` and `SHARDS` have `?` for it.
+/// Of Redis 7.0 with `cluster-preferred-endpoint-type hostname`. The third server announces no
+/// hostname: `CLUSTER SLOTS` and `SHARDS` have `?` for it.
 const NAMED: &str = "\
 b30031a4b27ab86d83d7d65701b3037f7d944232 127.0.0.1:47103@47203 master - 0 1795859908343 3 connected 10923-16383
 1181733b86c85a275fe601eb5f32d740b9ca923c 127.0.0.1:47101@47201,pier-1.example myself,master - 0 1795859908000 1 connected 0-5460

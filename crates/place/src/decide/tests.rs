@@ -219,8 +219,9 @@ fn windows_may_differ_in_masters_clients_and_slots() {
     );
 }
 
-/// Twenty clients with a slot each, and three masters that are equally far: 20 ms, of which three tenths are
-/// noise. Each use is an answer of the slot's owner; the others answer four PINGs a window.
+/// Twenty clients with a slot each, and three masters that are equally far: 20 ms, of which three
+/// tenths are noise. Each use is an answer of the slot's owner; the others answer four PINGs a
+/// window.
 #[test]
 fn equal_masters_with_noise_exchange_a_slot_once_an_hour_at_most() {
     const CLIENTS: u16 = 20;

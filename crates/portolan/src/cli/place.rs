@@ -36,13 +36,14 @@ It may be stopped at any moment (Ctrl-C, kill -9) and run again: it first finish
 cannot explain (keys at a server that does not own their slot, two owners, a server that does not answer)
 it reports and leaves. It ends with 0 when nothing is left, else with 1.")]
 pub(crate) struct Place {
-    /// Some of the cluster's servers: redis://[USER[:PASSWORD]@]HOST:PORT,HOST:PORT,… (rediss:// for TLS); the
-    /// user and the password are percent-encoded
+    /// Some of the cluster's servers: redis://[USER[:PASSWORD]@]HOST:PORT,HOST:PORT,… (rediss://
+    /// for TLS); the user and the password are percent-encoded
     cluster: String,
     /// Print the moves, what they save and what they cost; move nothing
     #[arg(long, group = "order")]
     advise: bool,
-    /// Print who uses the slot of this key, what each master would cost and why it is where it is; move nothing
+    /// Print who uses the slot of this key, what each master would cost and why it is where it is;
+    /// move nothing
     #[arg(long, group = "order", value_name = "KEY")]
     explain: Option<String>,
     /// Print servers, open slots and what a person has to look at; change nothing
@@ -54,7 +55,8 @@ pub(crate) struct Place {
     /// Move these slots (0-99,105 or all), after --resume's work
     #[arg(long = "move", group = "order", requires = "to", value_name = "SLOTS")]
     slots: Option<SlotSet>,
-    /// The server that gets them: HOST:PORT (its IP address or its hostname), or the beginning of its id
+    /// The server that gets them: HOST:PORT (its IP address or its hostname), or the beginning of
+    /// its id
     #[arg(long, value_name = "SERVER", requires = "slots")]
     to: Option<String>,
     #[command(flatten)]
@@ -74,7 +76,8 @@ pub(crate) struct Place {
     /// The CA (PEM) that has signed the servers' certificates, for rediss://
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// The certificate (PEM) to show, for servers that ask for one (tls-auth-clients, their default)
+    /// The certificate (PEM) to show, for servers that ask for one (tls-auth-clients, their
+    /// default)
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "tls_ca")]
     tls_cert: Option<PathBuf>,
     /// The private key (PEM) of --tls-cert
@@ -142,7 +145,8 @@ impl Place {
         self.tell(&outcome)
     }
 
-    /// Resumes what was interrupted, and moves slots to their goals, with progress on the standard error.
+    /// Resumes what was interrupted, and moves slots to their goals, with progress on the standard
+    /// error.
     async fn moved(
         &self,
         cluster: &mut Cluster,

@@ -2,8 +2,8 @@
 //!
 //! Any node of the root's site answers from its state: positions are durable when it has them. A
 //! question about a write without a position waits here until it has one that is released. Its
-//! requester asks again meanwhile, so that a question may be dropped at any time. The position that is
-//! answered is that of the site's last ordered write: not before the one that was asked for.
+//! requester asks again meanwhile, so that a question may be dropped at any time. The position that
+//! is answered is that of the site's last ordered write: not before the one that was asked for.
 //!
 //! Of a session that comes from another region the root is asked for a position behind all that it
 //! has seen there, and written. As soon as the root has taken that region's order so far, it is the
@@ -30,8 +30,8 @@ pub(crate) type Requester = (SiteId, NodeId);
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     planted: Planted,
-    /// By question and requester: until when they wait, and the position that the answer is once it is
-    /// released.
+    /// By question and requester: until when they wait, and the position that the answer is once it
+    /// is released.
     waiting: BTreeMap<(Asked, Requester), (Duration, Option<Position>)>,
 }
 

@@ -67,8 +67,8 @@ struct Failover {
     stage: Stage,
     /// What the operator was shown would be taken.
     reported: Option<Vec<Taken>>,
-    /// From what each slot goes on at least: by what the operator was shown, or else by the reports from
-    /// before it was opened.
+    /// From what each slot goes on at least: by what the operator was shown, or else by the reports
+    /// from before it was opened.
     accepted: BTreeMap<Slot, Option<(Epoch, u64)>>,
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct Wanted {
     pub(crate) by: SiteId,
     pub(crate) without: Vec<SiteId>,
     pub(crate) accept: bool,
-    /// What the operator was shown would be taken; `None`: whatever the reports before it is opened contain is
-    /// accepted.
+    /// What the operator was shown would be taken; `None`: whatever the reports before it is opened
+    /// contain is accepted.
     pub(crate) reported: Option<Vec<Taken>>,
     /// The operator's number for it: a repetition under it returns the outcome.
     pub(crate) id: Option<RequestId>,
@@ -332,9 +332,11 @@ impl FailoverJobs {
         let all_asked = one.without.is_empty();
         let taken = plan(&inventories.of_sites, &mut one.loss, all_asked, has_left, self.planted);
         let Some(opened) = opened else {
-            // What an earlier failover could not take, as the sites that have it were not asked, may be there.
+            // What an earlier failover could not take, as the sites that have it were not asked,
+            // may be there.
             let decided = view.registry.failovers.last_decided(lost);
-            // That more were asked now has to be decided all the same: the lost site can be removed then.
+            // That more were asked now has to be decided all the same: the lost site can be removed
+            // then.
             let is_news = decided.is_some_and(|last| asks_more(&one.without, &last.without));
             if taken.is_empty() && view.registry.is_lost(lost) && !is_news {
                 let first = decided.and_then(|one| one.taken.first());
@@ -352,8 +354,8 @@ impl FailoverJobs {
             one.stage = Stage::Opening;
             let change = RegistryChange::OpenFailover { lost, without: one.without.clone() };
             let open = change_under(self.next_id(lost, view.own), change, None);
-            // Of two sites the other one is lost, with it the registrars' majority: the registry goes on
-            // without it first.
+            // Of two sites the other one is lost, with it the registrars' majority: the registry
+            // goes on without it first.
             let recover = || Effect::Recover { without: vec![lost] };
             let recover = needs_recovery(view.registry, lost).then(recover);
             return recover.into_iter().chain([open]).collect();

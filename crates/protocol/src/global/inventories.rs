@@ -1,8 +1,8 @@
-//! Inventories of other sites, gathered for a decision about slots: a failover, the return of a restored site, slots
-//! that are frozen for a site which has left, and the departure of this one.
+//! Inventories of other sites, gathered for a decision about slots: a failover, the return of a
+//! restored site, slots that are frozen for a site which has left, and the departure of this one.
 //!
-//! How long a report stays true depends on what holds slots back meanwhile. So each decision states itself which sites
-//! it asks, and when their reports are void.
+//! How long a report stays true depends on what holds slots back meanwhile. So each decision states
+//! itself which sites it asks, and when their reports are void.
 
 use crate::job::Effect;
 use model::{
@@ -47,7 +47,8 @@ impl Inventories {
     }
 }
 
-/// Questions for inventories of the slots of this site, which are repeated where the answer does not come.
+/// Questions for inventories of the slots of this site, which are repeated where the answer does
+/// not come.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     /// Nothing is asked before.

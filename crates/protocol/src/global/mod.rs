@@ -1,9 +1,9 @@
 //! Linearizable keys of the whole deployment: which site serves them, and how that changes.
 //!
 //! Exactly one site holds a slot at an epoch. That right is a *token* of the replicated state
-//! ([`crate::site::machine::global::tokens`]) and changes hands by commands of the two sites concerned.
-//! Everything here is volatile and may be wrong without harm: it finds the owner, and it drives
-//! what is under way in the state.
+//! ([`crate::site::machine::global::tokens`]) and changes hands by commands of the two sites
+//! concerned. Everything here is volatile and may be wrong without harm: it finds the owner, and it
+//! drives what is under way in the state.
 //!
 //! - [`accesses`]: which sites access the keys that are here;
 //! - [`cache`]: copies of keys that other sites hold;

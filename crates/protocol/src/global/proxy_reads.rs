@@ -387,16 +387,18 @@ impl ProxyReads {
 /// Under which failover a site serves what it answers about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServedUnder {
-    /// Of a slot that it owns: that of the slot's epoch; [`Ballot::FIRST`]: none, or it is not served. Of a group that
-    /// it has borrowed: the version of the registry up to which it has followed all failovers.
+    /// Of a slot that it owns: that of the slot's epoch; [`Ballot::FIRST`]: none, or it is not
+    /// served. Of a group that it has borrowed: the version of the registry up to which it has
+    /// followed all failovers.
     pub failover: Ballot,
     /// Whether it has borrowed the group.
     pub borrowed: bool,
 }
 
-/// Answers the reads that requests from another site begin with, each of a client, for as long as `answer` can; it
-/// also gives the failover under which it does ([`crate::site::machine::Reader::served_under`]). What it
-/// cannot stays in `requests`, as does all behind a write: that may be the same client's.
+/// Answers the reads that requests from another site begin with, each of a client, for as long as
+/// `answer` can; it also gives the failover under which it does
+/// ([`crate::site::machine::Reader::served_under`]). What it cannot stays in `requests`, as does
+/// all behind a write: that may be the same client's.
 pub fn answer_reads(
     requests: &mut Vec<ForwardedRequest>,
     mut answer: impl FnMut(

@@ -1,15 +1,19 @@
-//! How long other sites take to answer, as this node has seen it: the latencies that placement goes by.
+//! How long other sites take to answer, as this node has seen it: the latencies that placement goes
+//! by.
 //!
-//! Nothing is sent for that alone while requests are: the answer to a read that went to another site is a
-//! measurement, at the core ([`super::routing`]) and past it ([`super::proxy_reads`]). Writes are none: they wait
-//! for disks. Sites that requests do not go to are probed ([`crate::placement::probing`]).
+//! Nothing is sent for that alone while requests are: the answer to a read that went to another
+//! site is a measurement, at the core ([`super::routing`]) and past it ([`super::proxy_reads`]).
+//! Writes are none: they wait for disks. Sites that requests do not go to are probed
+//! ([`crate::placement::probing`]).
 //!
-//! The value is the median of the last sixty spans of ten seconds in which there was an answer, each with the median of its
-//! first five. So a site that answers thousands of times a second and one that is probed now and then are measured alike: a
-//! least would be the lower, the more answers there are. By how much the median may be wrong is known beside it, from the spread of
-//! the spans: who goes by a round trip need not follow what is noise ([`crate::placement`]). When the way itself has changed, eight
-//! spans in a row lie above the upper quartile of those before, or below the lower one: then these count alone. By chance that
-//! comes once in four days. A site that is seldom asked is asked more often while that is in doubt.
+//! The value is the median of the last sixty spans of ten seconds in which there was an answer,
+//! each with the median of its first five. So a site that answers thousands of times a second and
+//! one that is probed now and then are measured alike: a least would be the lower, the more answers
+//! there are. By how much the median may be wrong is known beside it, from the spread of the spans:
+//! who goes by a round trip need not follow what is noise ([`crate::placement`]). When the way
+//! itself has changed, eight spans in a row lie above the upper quartile of those before, or below
+//! the lower one: then these count alone. By chance that comes once in four days. A site that is
+//! seldom asked is asked more often while that is in doubt.
 //!
 //! A site without an answer is unknown. That never counts as zero.
 
@@ -29,7 +33,8 @@ const CHANGED: usize = 8;
 /// With fewer spans their spread is not known; then a tenth of the median stands for the error.
 const SPANS_MIN: usize = 6;
 const ERROR_UNKNOWN: f32 = 0.1;
-/// The standard error of a median of values with a normal distribution, of their interquartile range over √n.
+/// The standard error of a median of values with a normal distribution, of their interquartile
+/// range over √n.
 const ERROR_OF_RANGE: f32 = 1.2533 / 1.349;
 
 /// A site's round trip.
@@ -55,8 +60,8 @@ struct Answers {
     spans_us: VecDeque<u32>,
     /// The first answers of this one.
     now_us: Vec<u32>,
-    /// What they come to. Others wait for the lock while this is read, so it is found when an answer counts: five
-    /// times in a span at most.
+    /// What they come to. Others wait for the lock while this is read, so it is found when an
+    /// answer counts: five times in a span at most.
     round_trip: RoundTrip,
 }
 
@@ -125,8 +130,8 @@ fn of_spans(spans_us: &VecDeque<u32>, now_us: &[u32], second: u64) -> RoundTrip 
     RoundTrip { ms, error_ms, answered: Duration::from_secs(second), doubtful }
 }
 
-/// Whether a span lies beyond the fences of those before, 1.5 interquartile ranges from the quartiles (Tukey), and by a
-/// tenth from their median.
+/// Whether a span lies beyond the fences of those before, 1.5 interquartile ranges from the
+/// quartiles (Tukey), and by a tenth from their median.
 fn is_far(before: &[u32], us: u32) -> bool {
     if before.len() < 4 {
         return false;
@@ -247,7 +252,8 @@ mod tests {
         }
     }
 
-    /// Of answers with a spread of 30 %: an hour of probes, and of a site that is asked all the time.
+    /// Of answers with a spread of 30 %: an hour of probes, and of a site that is asked all the
+    /// time.
     #[test]
     fn noise_is_known_for_what_it_is() {
         let mut state = 1_u64;
@@ -267,7 +273,8 @@ mod tests {
                 let RoundTrip { ms, error_ms, .. } = all.known()[&SITE];
                 sure += u32::from((ms - 19.0).abs() <= (3.0 * error_ms).max(0.5));
             }
-            // Of the first spans the error is a guess, and those that follow share most of their values.
+            // Of the first spans the error is a guess, and those that follow share most of their
+            // values.
             assert!(sure >= 320, "{sure} of 360 with {answers} a span");
             let error_ms = all.known()[&SITE].error_ms;
             assert!(error_ms > 0.2 && error_ms < 1.5, "{error_ms}");

@@ -5,10 +5,10 @@
 //! which the highest epoch counts, and guesses. A request about a slot that changes hands just now
 //! waits and is sent on.
 //!
-//! A write is numbered before it leaves the node, unless its client has done so, and keeps its number
-//! wherever it goes: what a site remembers of a slot's requests moves along with the slot. So it can
-//! be sent again, to another node or to another site, and is applied once. A write that cannot
-//! have a number is sent once.
+//! A write is numbered before it leaves the node, unless its client has done so, and keeps its
+//! number wherever it goes: what a site remembers of a slot's requests moves along with the slot.
+//! So it can be sent again, to another node or to another site, and is applied once. A write that
+//! cannot have a number is sent once.
 //!
 //! An answer of another site is handed out once it is certain that no site had taken over from that
 //! one when the request left ([`held_answers`]).
@@ -131,8 +131,8 @@ pub(crate) struct Routing {
     near: BTreeMap<SiteId, NodeId>,
     /// Those with an answer, by the read index that it waits for.
     held: BTreeSet<(u64, u64)>,
-    /// Requests about slots that ended at other sites: those that went to the owner at once, and all
-    /// others, since the start.
+    /// Requests about slots that ended at other sites: those that went to the owner at once, and
+    /// all others, since the start.
     pub(crate) direct: u64,
     pub(crate) redirected: u64,
 }
@@ -239,7 +239,8 @@ impl Routing {
         Ok(())
     }
 
-    // ---- where slots are -------------------------------------------------------------------------
+    // ---- where slots are
+    // -------------------------------------------------------------------------
 
     /// A fact about slots; what of it was news.
     pub(crate) fn learn(&mut self, run: RunFact, source: Source, now: Duration) -> Vec<Raised> {
@@ -338,7 +339,8 @@ impl Routing {
         }
     }
 
-    // ---- on the way ------------------------------------------------------------------------------
+    // ---- on the way
+    // ------------------------------------------------------------------------------
 
     /// The requests to look at now.
     pub(crate) fn take_due(&mut self, now: Duration) -> Vec<u64> {
@@ -497,9 +499,10 @@ impl Routing {
         self.settle(id, outcome)
     }
 
-    /// Whether a request is with a site, so that the answer of this one counts. All attempts of a request have one
-    /// id: a site that was asked before the present one may answer late, and its answer must not pass for that of the
-    /// present one, of which the state has other failovers. The answer is dropped; the request goes on.
+    /// Whether a request is with a site, so that the answer of this one counts. All attempts of a
+    /// request have one id: a site that was asked before the present one may answer late, and its
+    /// answer must not pass for that of the present one, of which the state has other failovers.
+    /// The answer is dropped; the request goes on.
     pub(crate) fn is_with(&self, wire_id: u64, site: SiteId) -> bool {
         let one = self.routed.get(&self.id_here(wire_id));
         one.is_some_and(|one| matches!(one.at, At::Sent(asked, ..) if asked == site))
@@ -535,7 +538,8 @@ impl Routing {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(_))
                 if group.as_ref().is_some_and(|group| self.borrowers.drop_at(group, site)) =>
             {
-                // The owner of its slot has a newer record, once the loan has come to its end there.
+                // The owner of its slot has a newer record, once the loan has come to its end
+                // there.
                 one.silent_borrower = None;
                 self.rest(id, now);
                 None
@@ -587,7 +591,8 @@ impl Routing {
             let is_repeatable = one.body.properties().is_repeatable;
             match contact(site, node, since) {
                 Contact::Recent => continue,
-                // The site may be busy. Nothing is gained by doubt, which no later answer takes back.
+                // The site may be busy. Nothing is gained by doubt, which no later answer takes
+                // back.
                 Contact::Overdue if !is_repeatable => {
                     awaited.insert(site);
                     continue;

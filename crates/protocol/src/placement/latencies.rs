@@ -1,7 +1,7 @@
 //! The matrix of latencies: a row for each origin, a column for each site.
 //!
-//! Between sites it is square, and a row is what a site has measured itself. Over a Redis Cluster a row is a
-//! client and a column a server.
+//! Between sites it is square, and a row is what a site has measured itself. Over a Redis Cluster a
+//! row is a client and a column a server.
 
 use super::sketch::Distribution;
 use super::trial::{Bug, Planted};
@@ -125,8 +125,8 @@ impl Latencies {
         Latencies { ms, spread: BTreeMap::new(), changed: vec![true; origins], dropped: 0 }
     }
 
-    /// Takes in a measurement. Negative and absurd values, and unknown origins and sites, are dropped and
-    /// counted; what was known stays.
+    /// Takes in a measurement. Negative and absurd values, and unknown origins and sites, are
+    /// dropped and counted; what was known stays.
     pub fn learn(&mut self, origin: Origin, site: Site, ms: f32) {
         let is_known = self.is_known(origin, site);
         if !is_known || !(0.0..=LATENCY_MS_MAX).contains(&ms) {
@@ -136,8 +136,8 @@ impl Latencies {
         self.set(origin, site, ms);
     }
 
-    /// Takes in how the single accesses behind a mean vary: what a quantile is of. An empty distribution, and
-    /// one of a cell without a mean, are dropped.
+    /// Takes in how the single accesses behind a mean vary: what a quantile is of. An empty
+    /// distribution, and one of a cell without a mean, are dropped.
     pub fn learn_spread(&mut self, origin: Origin, site: Site, spread: Distribution) {
         if self.get(origin, site).is_none() || spread.count() == 0 {
             self.dropped += 1;
@@ -178,8 +178,8 @@ impl Latencies {
         &self.ms
     }
 
-    /// A part of the objective *quantile*: an access costs the share that is slower than that. Without a
-    /// spread that is 1 or 0.
+    /// A part of the objective *quantile*: an access costs the share that is slower than that.
+    /// Without a spread that is 1 or 0.
     pub fn slower_than(&self, threshold_ms: f32) -> Matrix {
         let mut slow = self.ms.map(|ms| f32::from(ms > threshold_ms));
         let stride = slow.stride();

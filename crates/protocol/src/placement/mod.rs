@@ -1,13 +1,13 @@
 //! Who should own what: the solver of placement.
 //!
-//! A *group* is what moves as one: the keys of one tag, or a slot of a Redis Cluster. A *site* is a place
-//! where a group can be. An *origin* is a place where its requests come from. From the rate of each origin's
-//! accesses and the latencies between origins and sites follows the cost of a group at each site: the time
-//! that its users wait, in milliseconds per second. The solver finds the site where that is least, and the
-//! moves that are worth making.
+//! A *group* is what moves as one: the keys of one tag, or a slot of a Redis Cluster. A *site* is a
+//! place where a group can be. An *origin* is a place where its requests come from. From the rate
+//! of each origin's accesses and the latencies between origins and sites follows the cost of a
+//! group at each site: the time that its users wait, in milliseconds per second. The solver finds
+//! the site where that is least, and the moves that are worth making.
 //!
-//! Pure and deterministic: values in, values out. Nothing here uses a mode, a clock, a message or a server.
-//! Time comes in as numbers, and so does how much work a call may do.
+//! Pure and deterministic: values in, values out. Nothing here uses a mode, a clock, a message or a
+//! server. Time comes in as numbers, and so does how much work a call may do.
 //!
 //! # The way of a decision
 //!
@@ -19,41 +19,43 @@
 //!                                                        └─> explain     ledger <─ what was moved ─┘
 //! ```
 //!
-//! - [`latencies`]: the matrix of latencies. An unknown latency excludes its site, an absurd one is dropped.
-//!   [`probing`]: which of them a site measures by messages of its own.
-//! - [`groups`]: where the accesses of each group come from, sparse (CSR): 10 bytes a group, 6 bytes an origin.
-//!   [`profile`], [`counter`], [`sampler`]: how an owner counts them, in bounded memory; [`sketch`]: how a client
-//!   does.
+//! - [`latencies`]: the matrix of latencies. An unknown latency excludes its site, an absurd one is
+//!   dropped. [`probing`]: which of them a site measures by messages of its own.
+//! - [`groups`]: where the accesses of each group come from, sparse (CSR): 10 bytes a group, 6
+//!   bytes an origin. [`profile`], [`counter`], [`sampler`]: how an owner counts them, in bounded
+//!   memory; [`sketch`]: how a client does.
 //! - [`rules`]: barred sites, pins, failure domains, priorities; of groups, and of kinds of groups.
 //! - [`scan`], [`near`]: the least cost of one group.
 //! - [`solver`]: the best site of each group within a budget of operations.
 //! - [`quantile`]: the objective p95, or any other quantile, in place of the mean.
 //! - [`order`]: groups by utility, the largest first.
-//! - [`auction`]: capacities by prices, with a certificate. [`market`]: the same at one site, for claims.
+//! - [`auction`]: capacities by prices, with a certificate. [`market`]: the same at one site, for
+//!   claims.
 //! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
 //! - [`stability`]: margin and regret: when a better site is worth a move.
 //! - [`weights`]: one vote for each client, against liars; [`Counter::with_votes`] counts so.
-//! - [`mod@plan`]: which moves a window makes. [`decide`]: all of that for the groups of one owner, in batches.
+//! - [`mod@plan`]: which moves a window makes. [`decide`]: all of that for the groups of one owner,
+//!   in batches.
 //! - [`mod@explain`], [`ledger`]: what an operator asks for, as values.
 //!
 //! # What must stay true
 //!
-//! A site with an unknown latency to one of a group's origins is never chosen for that group, a barred one
-//! never, one in the failure domain of the group's mirror or barred for its kind never, and a pinned group goes to its
-//! pin only. A group whose cost where it is cannot be stated stays. Of equal sites the owner wins, then the lowest index:
-//! the same inputs give the same moves.
+//! A site with an unknown latency to one of a group's origins is never chosen for that group, a
+//! barred one never, one in the failure domain of the group's mirror or barred for its kind never,
+//! and a pinned group goes to its pin only. A group whose cost where it is cannot be stated stays.
+//! Of equal sites the owner wins, then the lowest index: the same inputs give the same moves.
 //!
 //! # What is left out
 //!
-//! Replicas beyond the owner (their placement is a question of durability), load (a site that is busy refuses
-//! claims; latencies are of the network alone, or all groups would flee to the idle site at once), and the
-//! messages that carry profiles, claims and moves.
+//! Replicas beyond the owner (their placement is a question of durability), load (a site that is
+//! busy refuses claims; latencies are of the network alone, or all groups would flee to the idle
+//! site at once), and the messages that carry profiles, claims and moves.
 //!
 //! # Sources
 //!
-//! Noor, Srivastava, Netravali: *Portkey: Adaptive Key-Value Placement over Dynamic Edge Networks*, `SoCC`
-//! 2021: costs (§4.2.1), greedy by utility per byte and the dominant node (§4.2.2), equal weights and the
-//! cut-off (§7). Bertsekas: *The auction algorithm*, 1988: prices.
+//! Noor, Srivastava, Netravali: *Portkey: Adaptive Key-Value Placement over Dynamic Edge Networks*,
+//! `SoCC` 2021: costs (§4.2.1), greedy by utility per byte and the dominant node (§4.2.2), equal
+//! weights and the cut-off (§7). Bertsekas: *The auction algorithm*, 1988: prices.
 
 pub mod auction;
 pub mod counter;

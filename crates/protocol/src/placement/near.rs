@@ -1,9 +1,9 @@
 //! The nearest sites of each origin: candidates for a group, and a proof that no other is better.
 //!
-//! A site outside the lists of all origins of a group is, from each of them, at least as far as the first site
-//! after its list. So it costs at least Σ rate × that distance: the *bound*. A candidate that costs no more is
-//! optimal, whether or not latencies are a metric. Otherwise the bound still states how far from the optimum
-//! the candidate can be.
+//! A site outside the lists of all origins of a group is, from each of them, at least as far as the
+//! first site after its list. So it costs at least Σ rate × that distance: the *bound*. A candidate
+//! that costs no more is optimal, whether or not latencies are a metric. Otherwise the bound still
+//! states how far from the optimum the candidate can be.
 
 use super::groups::Accesses;
 use super::latencies::Matrix;
@@ -90,7 +90,8 @@ impl Near {
         &self.sites[usize::from(origin) * self.k..][..self.k]
     }
 
-    /// What the group would cost if each of its origins had it at its nearest site: no placement costs less.
+    /// What the group would cost if each of its origins had it at its nearest site: no placement
+    /// costs less.
     pub fn floor(&self, accesses: Accesses<'_>) -> f32 {
         let nearest = |(origin, rate): (&u16, &f32)| rate * self.bounds[usize::from(*origin)].0;
         accesses.origins.iter().zip(accesses.rates).map(nearest).sum()

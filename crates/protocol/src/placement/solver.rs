@@ -1,14 +1,15 @@
 //! The best site of each group, within a budget of operations.
 //!
-//! An operation is one latency, times a rate, added to a sum. With enough of them every group is answered
-//! exactly ([`super::scan`]). With fewer, all groups take the best of the sites near their origins
-//! ([`super::near`]), and what is left of the budget goes to those whose answer the bound does not certify.
-//! With fewer still, groups go to the site nearest to their heaviest origin (Portkey §4.2.2), except that the
-//! most shared ones without a majority are answered exactly while the budget lasts: in a metric the nearest
-//! site of an origin with half of the rate is optimal, so those with a majority lose nothing.
+//! An operation is one latency, times a rate, added to a sum. With enough of them every group is
+//! answered exactly ([`super::scan`]). With fewer, all groups take the best of the sites near their
+//! origins ([`super::near`]), and what is left of the budget goes to those whose answer the bound
+//! does not certify. With fewer still, groups go to the site nearest to their heaviest origin
+//! (Portkey §4.2.2), except that the most shared ones without a majority are answered exactly while
+//! the budget lasts: in a metric the nearest site of an origin with half of the rate is optimal, so
+//! those with a majority lose nothing.
 //!
-//! Every solution states by how much it can be worse than the optimum. For groups at a heaviest origin's site
-//! that takes latencies for a metric; the other statements hold for any latencies.
+//! Every solution states by how much it can be worse than the optimum. For groups at a heaviest
+//! origin's site that takes latencies for a metric; the other statements hold for any latencies.
 
 use super::groups::{Accesses, Groups};
 use super::latencies::{Matrix, Site};
@@ -27,8 +28,8 @@ pub enum Method {
     Pruned,
     /// The nearest site of the heaviest origin.
     Dominant,
-    /// The group stays: it has no users, it is pinned where it is, no site may take it, or its cost where it
-    /// is cannot be stated.
+    /// The group stays: it has no users, it is pinned where it is, no site may take it, or its cost
+    /// where it is cannot be stated.
     Stays,
 }
 
@@ -217,7 +218,8 @@ impl<'a> Solver<'a> {
         if self.prices.is_empty() { Start::Zero } else { Start::Prices(&self.prices, bytes) }
     }
 
-    /// Fills the buffer with what the group costs at each site, with prices; infinite where it must not go.
+    /// Fills the buffer with what the group costs at each site, with prices; infinite where it must
+    /// not go.
     pub(super) fn fill(&self, scan: &mut Scan, groups: &Groups, group: usize) -> f32 {
         let mut least =
             scan.fill(self.matrix, groups.accesses(group), self.start(groups.bytes(group)));
@@ -342,7 +344,8 @@ impl<'a> Solver<'a> {
         if cost == f32::INFINITY {
             return Solver::stay(groups, group, at_owner);
         }
-        // In a metric the site of an origin with the rate w of W costs at most (W − w)/w times the optimum.
+        // In a metric the site of an origin with the rate w of W costs at most (W − w)/w times the
+        // optimum.
         let share = heaviest.map_or(1.0, |(_, heaviest)| heaviest / (rate - heaviest));
         let bound = if share < 1.0 { cost * share } else { cost };
         Answer { site, cost, at_owner, bound, method: Method::Dominant }
@@ -355,8 +358,8 @@ impl<'a> Solver<'a> {
         self.price(usize::from(site), bytes)
     }
 
-    /// By what share the total is above the optimum, from each `step`-th group that could go elsewhere: an
-    /// estimate, where [`Solution::excess_max`] is a promise.
+    /// By what share the total is above the optimum, from each `step`-th group that could go
+    /// elsewhere: an estimate, where [`Solution::excess_max`] is a promise.
     pub fn excess_sampled(&self, groups: &Groups, solution: &Solution, step: usize) -> f64 {
         let mut scan = Scan::new(self.matrix);
         let (mut ours, mut best) = (0.0, 0.0);
@@ -416,9 +419,9 @@ impl<'a> Solver<'a> {
         solution
     }
 
-    /// Brings a solution up to date where something has changed, exactly while the budget lasts, then among
-    /// near sites. Prices and the rules of sites must be those of before: they concern all groups. The lists
-    /// of near sites must be [up to date](Near::update).
+    /// Brings a solution up to date where something has changed, exactly while the budget lasts,
+    /// then among near sites. Prices and the rules of sites must be those of before: they concern
+    /// all groups. The lists of near sites must be [up to date](Near::update).
     pub fn update(
         &self,
         groups: &Groups,

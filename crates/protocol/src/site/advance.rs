@@ -54,8 +54,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A witness that had to lead, or a leader that is to be removed or has no room, hands over to the data node
-    /// that holds most of the log.
+    /// A witness that had to lead, or a leader that is to be removed or has no room, hands over to
+    /// the data node that holds most of the log.
     pub(super) fn hand_over(&mut self) {
         if self.replica.raft.is_transferring() {
             return;
@@ -155,7 +155,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
         if self.leads() {
             for (origin, body, deadline) in self.replica.forwarding.take_all() {
-                // It may have come when this node had no state, and did not look at the token of a session.
+                // It may have come when this node had no state, and did not look at the token of a
+                // session.
                 match self.is_of_session(origin, &body) {
                     true => self.take_any(origin, body, deadline),
                     false => self.take_for_leader(origin, body, deadline),
@@ -251,8 +252,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.propose_tick();
-        // The leader before may have let more time into the log than was applied here: until that is
-        // known, a moment by the wall clock would become one that has passed.
+        // The leader before may have let more time into the log than was applied here: until that
+        // is known, a moment by the wall clock would become one that has passed.
         if self.machine.applied().term != self.replica.raft.term()
             && self.replica.writes.name_moments()
         {
@@ -280,8 +281,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Lets time into the log when a key's time has come, or something waits to be trimmed, or nothing
-    /// has been in it for long.
+    /// Lets time into the log when a key's time has come, or something waits to be trimmed, or
+    /// nothing has been in it for long.
     pub(super) fn propose_tick(&mut self) {
         let at = [self.machine.tick_due_ms(), self.replica.log_clock.idle_until_ms()];
         let due = at.into_iter().flatten().any(|at| at <= self.replica.log_clock.now_ms());

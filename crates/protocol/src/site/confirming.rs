@@ -1,28 +1,29 @@
 //! A site that was restored from a backup confirms its slots before it serves them.
 //!
-//! The backup may be old: other sites may own by now what the restored state takes for its own. If the
-//! site served that, it would read old values and acknowledge writes that are lost as soon as it reaches
-//! the owner. So its state is marked when it is restored, and a marked site is fenced as one that a
-//! failover takes for lost: it serves no slot and hands none over. Its leader asks all other listed sites
-//! for their inventories, registers each later owner that one reports, adopts the loans of groups that others
-//! have a part in, and confirms once none is newer than the site's own records. What it had borrowed itself it gives up:
-//! the owners of the slots have that, as of its last report.
+//! The backup may be old: other sites may own by now what the restored state takes for its own. If
+//! the site served that, it would read old values and acknowledge writes that are lost as soon as
+//! it reaches the owner. So its state is marked when it is restored, and a marked site is fenced as
+//! one that a failover takes for lost: it serves no slot and hands none over. Its leader asks all
+//! other listed sites for their inventories, registers each later owner that one reports, adopts
+//! the loans of groups that others have a part in, and confirms once none is newer than the site's
+//! own records. What it had borrowed itself it gives up: the owners of the slots have that, as of
+//! its last report.
 //!
-//! What a site has reported stays true: while this one is fenced, no site can become an owner of its slots
-//! but by a failover, which the registry states. So a site that has answered is not asked again under the
-//! same registry. A site that cannot be reached holds the restored one up; if it is lost for good, its
-//! failover takes it off the list.
+//! What a site has reported stays true: while this one is fenced, no site can become an owner of
+//! its slots but by a failover, which the registry states. So a site that has answered is not asked
+//! again under the same registry. A site that cannot be reached holds the restored one up; if it is
+//! lost for good, its failover takes it off the list.
 //!
-//! Other sites have copies that this one fed before it was restored, up to revisions that it does not have. It goes on
-//! above those, and feeds its mirror anew: a stream that went on from the backup's position would send nothing of
-//! what is written below that.
+//! Other sites have copies that this one fed before it was restored, up to revisions that it does
+//! not have. It goes on above those, and feeds its mirror anew: a stream that went on from the
+//! backup's position would send nothing of what is written below that.
 //!
-//! A slot that the site owns by its records, and that others know as its own at a later epoch, goes on above that. A slot
-//! that it got after the backup was made is not among its records: it does not confirm then, as an operator can have another
-//! site take over what others have copies of.
+//! A slot that the site owns by its records, and that others know as its own at a later epoch, goes
+//! on above that. A slot that it got after the backup was made is not among its records: it does
+//! not confirm then, as an operator can have another site take over what others have copies of.
 //!
-//! Left out on purpose: keyspaces of one site, which no other site has, and causal ones, whose order
-//! notices that revisions are missing (`machine::causal`).
+//! Left out on purpose: keyspaces of one site, which no other site has, and causal ones, whose
+//! order notices that revisions are missing (`machine::causal`).
 
 use super::machine::Machine;
 use super::machine::global::tokens::Token;
@@ -148,8 +149,8 @@ impl<S: State> Job<S> for Confirming {
     }
 }
 
-/// The highest revision of this site's that a reported copy of its slots has: its position, or the number of
-/// the stream that fed it.
+/// The highest revision of this site's that a reported copy of its slots has: its position, or the
+/// number of the stream that fed it.
 fn reported_up_to(own: SiteId, inventory: &Inventory) -> u64 {
     let copies = inventory.copies.iter().map(|run| run.copy).filter(|copy| copy.origin == own);
     // What a site has retained itself has neither.
@@ -157,8 +158,8 @@ fn reported_up_to(own: SiteId, inventory: &Inventory) -> u64 {
     fed.map(|copy| copy.position.max(copy.tag.generation)).max().unwrap_or_default()
 }
 
-/// Slots of which other sites have learned later epochs of this one than its records have: those that it owns by
-/// its records, and those that it got after the backup was made.
+/// Slots of which other sites have learned later epochs of this one than its records have: those
+/// that it owns by its records, and those that it got after the backup was made.
 fn later_epochs<S: State>(
     machine: &Machine<S>,
     reported: &BTreeMap<SiteId, Inventory>,
@@ -195,7 +196,8 @@ impl Confirming {
         claims.map(|((_, group), claim)| (group.clone(), *claim)).collect()
     }
 
-    /// What others have borrowed since the backup, before the site serves it itself: some of it at a time.
+    /// What others have borrowed since the backup, before the site serves it itself: some of it at
+    /// a time.
     fn adopt<S: State>(&mut self, view: &View<'_, S>) -> Option<Effect> {
         let own = view.machine.membership()?.own;
         if self.questions.inventories.claims.is_empty() || self.adopting.is_some() {

@@ -31,8 +31,8 @@ const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
 /// How often this site's description is compared with the registry.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a node holds of its deployment beside the state: other sites, the registry, the ring and the
-/// map, and what leaves for other sites.
+/// What a node holds of its deployment beside the state: other sites, the registry, the ring and
+/// the map, and what leaves for other sites.
 pub(super) struct Deployment {
     pub(super) failure_detector: FailureDetector,
     pub(super) versions: Versions,
@@ -183,7 +183,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- the registry ------------------------------------------------------------------------------
+    // ---- the registry
+    // ------------------------------------------------------------------------------
 
     /// The site's nodes as they should stand in the registry.
     fn described_nodes(&self) -> Vec<NodeEntry> {
@@ -272,9 +273,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.report(sites[self.deployment.gossip.turn % sites.len()], false);
     }
 
-    // ---- what is shown -----------------------------------------------------------------------------
+    // ---- what is shown
+    // -----------------------------------------------------------------------------
 
-    /// The slots that this site holds and does not give away just now, and those that hold something.
+    /// The slots that this site holds and does not give away just now, and those that hold
+    /// something.
     pub fn held_slots(&self) -> (Vec<Slot>, Vec<Slot>) {
         let held = |slot: &Slot| matches!(self.machine.token(*slot), Token::Held(_));
         let runs = self.machine.tokens(std::iter::once(SlotRun::ALL));

@@ -1,7 +1,7 @@
 //! What other sites have answered to this node's requests: when that may be handed out.
 //!
-//! See [`crate::global::routing`]: beside each request to another site a node takes a read index of its own
-//! site, and looks at the answer once it has applied that.
+//! See [`crate::global::routing`]: beside each request to another site a node takes a read index of
+//! its own site, and looks at the answer once it has applied that.
 
 use super::{Origin, Site};
 use crate::admission::Admission;
@@ -62,14 +62,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether a failover has taken a slot, or is about to, from a site that served it under this one.
+    /// Whether a failover has taken a slot, or is about to, from a site that served it under this
+    /// one.
     fn has_lost(&self, site: SiteId, slot: Slot, served: Ballot) -> bool {
         self.is_taken_for_lost(site) || served < self.machine.token(slot).epoch().failover
     }
 
-    /// Whether a failover of a borrower, later than the registry by which it served, has taken a group home. A request
-    /// may come to a borrower that this node took for the slot's owner. Versions that do not state that they have
-    /// borrowed a group were asked as its borrowers.
+    /// Whether a failover of a borrower, later than the registry by which it served, has taken a
+    /// group home. A request may come to a borrower that this node took for the slot's owner.
+    /// Versions that do not state that they have borrowed a group were asked as its borrowers.
     fn has_lost_loan(&self, id: u64, site: SiteId, served: ServedUnder) -> bool {
         let is_loan = served.borrowed || self.global.routing.is_to_borrower(id);
         let failed = self.machine.last_failover(site);

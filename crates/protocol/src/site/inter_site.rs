@@ -68,7 +68,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take_any(origin, body, deadline);
     }
 
-    /// Where a client has to go. To a slot's owner for good, which alone names the borrower of a lent group.
+    /// Where a client has to go. To a slot's owner for good, which alone names the borrower of a
+    /// lent group.
     fn redirection(&self, arrival: &Arrival, slot: Slot) -> Option<Failure> {
         let group_at = arrival.group.as_ref().map_or(GroupAt::Slot, |group| self.group_at(group));
         let of_slot = Arrival { group: None, ..arrival.clone() };
@@ -195,8 +196,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Which other site is to be asked about a slot, by a request that came back so often.
     ///
-    /// The known owner; otherwise its preferred one, and then, as that may not have it yet or have it
-    /// no more, one site after the other. The same when the known owner leads nowhere: the trail
+    /// The known owner; otherwise its preferred one, and then, as that may not have it yet or have
+    /// it no more, one site after the other. The same when the known owner leads nowhere: the trail
     /// may end at a site that handed the slot to one that is gone.
     pub(super) fn owner_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
@@ -245,7 +246,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         entry.map_or_else(Vec::new, |entry| entry.nodes.iter().map(|node| node.node).collect())
     }
 
-    // ---- what comes in -----------------------------------------------------------------------------
+    // ---- what comes in
+    // -----------------------------------------------------------------------------
 
     pub(super) fn take_inter_site(
         &mut self,
@@ -361,8 +363,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The owner that another site names for a slot that it does not hold, if that is of use.
     fn hint_reported(&self, (owner, epoch): (SiteId, Epoch)) -> Option<(SiteId, Epoch)> {
         let member = self.machine.membership();
-        // Without a fact the other site redirects to the slot's preferred owner, this site; that is no news
-        // here.
+        // Without a fact the other site redirects to the slot's preferred owner, this site; that is
+        // no news here.
         let own = member.map_or(SiteId(0), |member| member.own);
         // One that is gone owns nothing; one that joined lately may not be in this registry yet.
         let registry = member.map(|member| &member.registry);
@@ -446,8 +448,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         });
     }
 
-    /// Asks others instead of those that do not answer in time. Whether a site can be reached is not
-    /// decided by one request: a busy one answers late.
+    /// Asks others instead of those that do not answer in time. Whether a site can be reached is
+    /// not decided by one request: a busy one answers late.
     pub(super) fn turn_from_silent(&mut self) {
         let now = self.now.monotonic;
         let lost = self.deployment.failure_detector.lost(now);
@@ -471,7 +473,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
     }
 
-    // ---- what goes out -----------------------------------------------------------------------------
+    // ---- what goes out
+    // -----------------------------------------------------------------------------
 
     pub(super) fn send_inter_site(&mut self, site: SiteId, node: NodeId, message: InterSite) {
         let message = Box::new(self.stamped(message));

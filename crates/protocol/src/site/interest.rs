@@ -1,13 +1,16 @@
-//! Requests for causal keyspaces that this site does not hold: other sites do, and one of them carries them out.
+//! Requests for causal keyspaces that this site does not hold: other sites do, and one of them
+//! carries them out.
 //!
-//! A request goes whole or not at all. Where it is carried out it is admitted by the token of its session as any request there
-//! is; the token of its answer names what it has seen and written there. So the session's next request, at this site or any other,
-//! waits for that.
+//! A request goes whole or not at all. Where it is carried out it is admitted by the token of its
+//! session as any request there is; the token of its answer names what it has seen and written
+//! there. So the session's next request, at this site or any other, waits for that.
 //!
-//! It goes to the root: that holds all, and shows a session's writes soonest. If the root cannot be reached, another site that holds
-//! the keyspace takes its place; but not of what may be repeated under the number of its client, or depends on versions: sites know
-//! neither of each other's. Of keyspaces whose keys are held on demand such requests go there that are about more than some
-//! keys, or whose keys do not come soon (`causal::fetching`). A request that came from another site goes no further, so that none travels in circles.
+//! It goes to the root: that holds all, and shows a session's writes soonest. If the root cannot be
+//! reached, another site that holds the keyspace takes its place; but not of what may be repeated
+//! under the number of its client, or depends on versions: sites know neither of each other's. Of
+//! keyspaces whose keys are held on demand such requests go there that are about more than some
+//! keys, or whose keys do not come soon (`causal::fetching`). A request that came from another site
+//! goes no further, so that none travels in circles.
 
 use super::causal::may_move;
 use super::machine::causal::NOT_HELD;
@@ -112,7 +115,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether a key is held on demand, and nothing in the log evicts it, as far as that is known here.
+    /// Whether a key is held on demand, and nothing in the log evicts it, as far as that is known
+    /// here.
     pub(super) fn holds_for_long(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {
         self.machine.causal().holds_key(keyspace, key)
             && !self.jobs.fetch.evicts(keyspace, key)
@@ -150,7 +154,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// The site of the region that is asked for keyspaces that are not here; by a request that may go to any, or to the root only.
+    /// The site of the region that is asked for keyspaces that are not here; by a request that may
+    /// go to any, or to the root only.
     fn holder_of(&self, keyspaces: &[KeyspaceId], is_any: bool) -> Option<SiteId> {
         let (member, region) = (self.machine.membership()?, self.machine.region()?);
         let lost = self.deployment.failure_detector.lost(self.now.monotonic);

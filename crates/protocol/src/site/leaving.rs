@@ -8,12 +8,12 @@
 //! one elsewhere that is as good, and not at the owner.
 //!
 //! While the owner of a copy can be reached, the copy waits: the owner has another backup by now,
-//! and reports when that is complete. Until then the owner feeds the copy here, too; that ends before the
-//! copy is handed on or the site goes, so that others have it as it is. Other copies are *handed on*: to a site that stays and does
-//! not own them, in chunks, each a command there ([`super::machine::global::handing_on`]). A record of an
-//! owner that no other site has is sent to one of them. Then the others are asked again. The
-//! registry's change that removes the site names the sites that have its copies, and is refused if
-//! one of these leaves.
+//! and reports when that is complete. Until then the owner feeds the copy here, too; that ends
+//! before the copy is handed on or the site goes, so that others have it as it is. Other copies are
+//! *handed on*: to a site that stays and does not own them, in chunks, each a command there
+//! ([`super::machine::global::handing_on`]). A record of an owner that no other site has is sent to
+//! one of them. Then the others are asked again. The registry's change that removes the site names
+//! the sites that have its copies, and is refused if one of these leaves.
 //!
 //! What the site has written to causal keys gets its place in the region's order first.
 //!
@@ -37,9 +37,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::state::State;
 
-/// How long what a site was asked, or was to do, is waited for before inventories are requested again.
+/// How long what a site was asked, or was to do, is waited for before inventories are requested
+/// again.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
-/// How long owners that can be reached have to make copies void, before these are handed on as well.
+/// How long owners that can be reached have to make copies void, before these are handed on as
+/// well.
 const OWNERS_HAVE: Duration = Duration::from_secs(60);
 
 /// How long slots that are on their way here are waited for, before their moves are refused.
@@ -103,7 +105,8 @@ impl<S: State> Job<S> for Leaving {
         if is_needed_as_root(member) {
             return effects;
         }
-        // What it borrows goes back first (site::lending), and stays until the owners' mirrors have it.
+        // What it borrows goes back first (site::lending), and stays until the owners' mirrors have
+        // it.
         if view.machine.parts().any(|(_, part)| part.borrowed.part != LoanPart::Never) {
             return effects;
         }
@@ -223,8 +226,8 @@ impl Leaving {
         Effect::Ask { id: Some(self.last_id), to, command, patience }
     }
 
-    /// Ends the streams that feed copies of these slots, which others are to have as they are; then all are
-    /// asked again.
+    /// Ends the streams that feed copies of these slots, which others are to have as they are; then
+    /// all are asked again.
     fn end_streams<S: State>(&mut self, view: &View<'_, S>, slots: &SlotSet) -> Vec<Effect> {
         self.questions.not_before = Some(view.now + TIMEOUT);
         let end = |(of, number)| Command::Global(GlobalCommand::EndMirror { of, number });
@@ -299,8 +302,8 @@ fn is_needed_as_root(member: &DeploymentMember) -> bool {
     is_root && registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal())
 }
 
-/// Refuses the moves that bring slots here: a source that has taken one back does not end it, and may
-/// never begin another. One that has frozen its slots is answered so and serves them again.
+/// Refuses the moves that bring slots here: a source that has taken one back does not end it, and
+/// may never begin another. One that has frozen its slots is answered so and serves them again.
 fn refuse_arrivals<S: State>(machine: &Machine<S>) -> Vec<Effect> {
     let decline = |id: &MoveId| {
         Command::Global(GlobalCommand::Destination { id: *id, step: DestinationStep::Decline })

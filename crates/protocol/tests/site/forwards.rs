@@ -160,8 +160,8 @@ impl Sites {
         self.lab.rejoin_site(WEST);
     }
 
-    /// North gets the slot of the key and lends its group to west, of which the follower learns nothing: it takes
-    /// west for the slot's owner.
+    /// North gets the slot of the key and lends its group to west, of which the follower learns
+    /// nothing: it takes west for the slot's owner.
     fn lend(&mut self) {
         self.lab.isolate(EAST, self.alone as u64);
         for node in [AT_WEST, AT_NORTH] {

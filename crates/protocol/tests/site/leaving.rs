@@ -150,7 +150,8 @@ fn a_leaving_backup_hands_on_what_it_has_of_a_lost_site() {
     assert_eq!(sites.found(D), KEYS);
 }
 
-/// The source took the move back while the destination could not be reached, and its request came late.
+/// The source took the move back while the destination could not be reached, and its request came
+/// late.
 #[test]
 fn a_move_that_never_goes_on_does_not_keep_a_site_from_leaving() {
     let mut sites = Sites::new(3);

@@ -1,14 +1,14 @@
 //! The outputs of a site on etcd that may not be released yet, and the requests that wait for them.
 //!
-//! The core's outputs gather here with what the state's recorder has seen, until no round is on its way;
-//! then all of it is the next round, and leaves when that is durable. Because a round is as old as the
-//! last thing in it, and begins when everything in it is there, an answer always leaves after a look at
-//! the lock that came after its question.
+//! The core's outputs gather here with what the state's recorder has seen, until no round is on its
+//! way; then all of it is the next round, and leaves when that is durable. Because a round is as
+//! old as the last thing in it, and begins when everything in it is there, an answer always leaves
+//! after a look at the lock that came after its question.
 //!
 //! A request past its deadline is answered so, while the round may wait on: a write's outcome is
 //! unknown then, and the round's later answer to it is dropped. The core has requests by numbers of
-//! this module's, which are never used again: the ticket of a call that has all its answers is given to
-//! another call, for which an answer that comes late must not be taken.
+//! this module's, which are never used again: the ticket of a call that has all its answers is
+//! given to another call, for which an answer that comes late must not be taken.
 
 use super::recording::{Changes, Recorder};
 use crate::batcher::Outcome;

@@ -103,8 +103,8 @@ code_struct!(Guard { key, version, absent_since });
 code_struct!(Keyspace { id, spec });
 code_struct!(Alteration { placement, lend_to, priority });
 
-/// A specification has two forms, so that what was written before there were rules of placement is read, and one without
-/// such rules is as it was:
+/// A specification has two forms, so that what was written before there were rules of placement is
+/// read, and one without such rules is as it was:
 ///
 /// ```text
 /// specification = name ‖ … ‖ was adaptive (0 or 1) ‖ … ‖ miss
@@ -201,8 +201,8 @@ code_enum!(Placement as "placement" {
 
 impl Code for Request {
     fn put(&self, out: &mut Vec<u8>) {
-        // Whether the client wants to be redirected is for the node that it asked. A token travels beside
-        // the request: an earlier version would not decode one within.
+        // Whether the client wants to be redirected is for the node that it asked. A token travels
+        // beside the request: an earlier version would not decode one within.
         let Request { body, deadline_ms, redirect: _, direct: _, client: _, token: _ } = self;
         body.put(out);
         deadline_ms.put(out);

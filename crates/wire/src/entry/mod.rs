@@ -10,8 +10,8 @@
 //!
 //! There is no count: an entry's commands end where it ends, which lets the leader gather them as
 //! they come ([`BatchEncoder`]). There is no checksum either: the log and the peer links have
-//! theirs. How values are written is described in `compact`; which byte stands for which variant, in
-//! `command` and `answer`.
+//! theirs. How values are written is described in `compact`; which byte stands for which variant,
+//! in `command` and `answer`.
 //!
 //! A later format gets the next version byte; this one goes on being read.
 //!
@@ -248,8 +248,8 @@ pub fn decode_request(bytes: Bytes) -> Result<Request, EntryError> {
     decode_value(bytes)
 }
 
-/// Writes what a site keeps of the registry beside its copy: what it has promised and used, what it has
-/// accepted, and what it has to hand in.
+/// Writes what a site keeps of the registry beside its copy: what it has promised and used, what it
+/// has accepted, and what it has to hand in.
 pub fn encode_registrar(
     promised: Ballot,
     used: Ballot,

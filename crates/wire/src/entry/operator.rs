@@ -1,5 +1,5 @@
-//! Commands of operators. One without a number is as requests were before operators had numbers, so that earlier
-//! versions carry it out:
+//! Commands of operators. One without a number is as requests were before operators had numbers, so
+//! that earlier versions carry it out:
 //!
 //! ```text
 //! command = 3 ‖ node ‖ address ‖ witness | 135 (by force) ‖ the same

@@ -67,8 +67,8 @@ const ROOMS: &[Room] = &[
             "origin",
             "replica",
             "stream",
-            // Its tests drive what the leader does about a restored site, about copies that may go, and about an order that was
-            // cut.
+            // Its tests drive what the leader does about a restored site, about copies that may go,
+            // and about an order that was cut.
             "causal/Part",
             "causal/Region",
             "causal/bridge",

@@ -330,7 +330,8 @@ impl Asked {
         fits.then(|| self.reads.iter().cloned().zip(found).collect())
     }
 
-    /// What it has written, by its answer: a key that was absent does not expire, and a clear is known by its place.
+    /// What it has written, by its answer: a key that was absent does not expire, and a clear is
+    /// known by its place.
     pub(super) fn note_written(&mut self, answer: &Answer) {
         if let Answer::Placed(position) = answer
             && self.mark.is_none()

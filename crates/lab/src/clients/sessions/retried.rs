@@ -1,8 +1,9 @@
-//! Puts that were sent to two sites: which writes of the first one have given way to them, by the order.
+//! Puts that were sent to two sites: which writes of the first one have given way to them, by the
+//! order.
 //!
-//! From its place on, a retry is in the place of the first site, until that site's own attempt or a write that has seen the
-//! retry. What the site has written meanwhile to the same keys counts below the retry: so its readers have seen it, and so it is
-//! judged.
+//! From its place on, a retry is in the place of the first site, until that site's own attempt or a
+//! write that has seen the retry. What the site has written meanwhile to the same keys counts below
+//! the retry: so its readers have seen it, and so it is judged.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What sessions were answered, in the form of a history. Which write a read found is known by its mark, and where
-//! that write is in the order by the order itself: once all is at rest.
+//! What sessions were answered, in the form of a history. Which write a read found is known by its
+//! mark, and where that write is in the order by the order itself: once all is at rest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -96,8 +96,8 @@ impl Ordering {
         ordering
     }
 
-    /// The last place is that of a write which a retry has come in the place of: on these registers it counts elsewhere. What
-    /// is left of it has the place before.
+    /// The last place is that of a write which a retry has come in the place of: on these registers
+    /// it counts elsewhere. What is left of it has the place before.
     fn gives_way(&mut self, own: &CausalWrite, instead: Vec<Instead>) {
         let Some(mark) = mark_of_write(own) else { return };
         let last = self.positions.last().expect("it was just noted");
@@ -110,8 +110,8 @@ impl Ordering {
         }
     }
 
-    /// Takes in what was acknowledged by sites that went for good before the order had it. What was read at another
-    /// site had been ordered: that is no excuse.
+    /// Takes in what was acknowledged by sites that went for good before the order had it. What was
+    /// read at another site had been ordered: that is no excuse.
     pub fn note_lost(&mut self, unresolved: &[Unresolved], gone: &BTreeSet<SiteId>) {
         let mut readers: HashMap<&str, BTreeSet<&str>> = HashMap::new();
         for one in unresolved {

@@ -41,8 +41,8 @@ pub(super) struct Windows {
     /// At most so many MiB copied a window
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_mib: u64,
-    /// Give no slot to a server that then uses more than so many MiB; nine tenths of its maxmemory are a
-    /// bound anyway
+    /// Give no slot to a server that then uses more than so many MiB; nine tenths of its maxmemory
+    /// are a bound anyway
     #[arg(long, value_name = "MIB")]
     max_server_mib: Option<u64>,
     /// What is to be least: the mean latency, or a quantile of all uses (p95)
@@ -65,7 +65,8 @@ enum Counted {
     Clients,
 }
 
-/// For how long advice assumes that clients go on as in the window: a move must be worth its cost by then.
+/// For how long advice assumes that clients go on as in the window: a move must be worth its cost
+/// by then.
 const ADVICE_S: f32 = 60.0;
 
 impl Windows {
@@ -264,7 +265,8 @@ impl Windows {
     }
 }
 
-/// What is left is printed: other slots go on following their users, and the next window tries again.
+/// What is left is printed: other slots go on following their users, and the next window tries
+/// again.
 fn report(place: &Place, outcome: &Outcome) {
     if let Err(failed) = place.tell(outcome) {
         failed.report();

@@ -10,15 +10,16 @@ fn two_sites() -> Latencies {
     table(&[[1.0, 20.0], [20.0, 1.0]])
 }
 
-/// Moves of one group in an hour, its users' waiting above the best, and what moves cost them, in ms.
+/// Moves of one group in an hour, its users' waiting above the best, and what moves cost them, in
+/// ms.
 struct Hour {
     moves: usize,
     waited_ms: f64,
     paid_ms: f64,
 }
 
-/// A group with four accesses a second, counted with a memory of two seconds. The rate of each origin comes
-/// from the second; latencies are noisy as they are asked for.
+/// A group with four accesses a second, counted with a memory of two seconds. The rate of each
+/// origin comes from the second; latencies are noisy as they are asked for.
 fn hour(
     stability: &Stability,
     latencies: &Latencies,
@@ -140,8 +141,8 @@ fn samples_of_few_accesses_move_nothing_to_and_fro() {
     );
 }
 
-/// After how many seconds a group whose users are all elsewhere is to move, at that many accesses a second of which one
-/// in `one_of` is counted.
+/// After how many seconds a group whose users are all elsewhere is to move, at that many accesses a
+/// second of which one in `one_of` is counted.
 fn follows_after(per_s: f32, one_of: f32) -> Option<usize> {
     let stability = Stability { memory_s: 10.0, one_of, ..rule(0.0, Planted::none()) };
     let (latencies, rules, mut dice) = (two_sites(), Rules::none(2), Dice::new(5));
@@ -243,7 +244,8 @@ fn a_group_waits_until_its_users_have_paid() {
     let (near, rules) = (Near::new(latencies.mean(), 2), Rules::none(2));
     let solver = Solver::new(latencies.mean(), &near, &rules);
     let solution = solver.solve(&groups, u64::MAX);
-    // 1,000 ms for the bytes, and 10 accesses a second wait 20 ms on average for 40 ms, with the way: 8 ms more.
+    // 1,000 ms for the bytes, and 10 accesses a second wait 20 ms on average for 40 ms, with the
+    // way: 8 ms more.
     let stability = Stability { byte_ms: 1.0, pause_ms: 20.0, ..rule(1.0, Planted::none()) };
     assert_eq!(stability.pause_ms(latencies.mean(), site(0), site(1)), 40.0);
     let of_clients = Stability { sites_are_origins: false, ..stability };

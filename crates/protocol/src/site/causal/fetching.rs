@@ -1,11 +1,14 @@
-//! Requests that need keys which this site is to hold on demand: each waits at its node until all of them are here.
+//! Requests that need keys which this site is to hold on demand: each waits at its node until all
+//! of them are here.
 //!
-//! The leader has the root order what the keys hold ([`crate::causal::fetch`]); another node asks the root itself. A request
-//! whose keys do not come soon goes whole to a site that holds the keyspace, like one of a keyspace that is not fetched: the
-//! root may be away while another site is there. It is admitted there by its token like any other. Some are refused instead,
-//! and nothing was done:
+//! The leader has the root order what the keys hold ([`crate::causal::fetch`]); another node asks
+//! the root itself. A request whose keys do not come soon goes whole to a site that holds the
+//! keyspace, like one of a keyspace that is not fetched: the root may be away while another site is
+//! there. It is admitted there by its token like any other. Some are refused instead, and nothing
+//! was done:
 //!
-//! - a write with a number of its client: it may be repeated here, and sites do not know of each other's;
+//! - a write with a number of its client: it may be repeated here, and sites do not know of each
+//!   other's;
 //! - what depends on versions, or asks for one to depend on: they are this site's.
 //!
 //! A write that was sent to a leader before may have been carried out: it waits until its deadline.
@@ -58,7 +61,8 @@ pub(super) struct Fetching {
     log_before: u64,
 }
 
-/// With what keys come to be here: how far the order is imported, how many are held, and how many evictions are over.
+/// With what keys come to be here: how far the order is imported, how many are held, and how many
+/// evictions are over.
 type LookedAt = (Position, u64, u64);
 
 /// Whether a request may go to any other site. See the module.
@@ -227,7 +231,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.want_keys(keys);
     }
 
-    /// Requests whose keys are here by now go on; so do those that have waited long enough, elsewhere.
+    /// Requests whose keys are here by now go on; so do those that have waited long enough,
+    /// elsewhere.
     pub(super) fn admit_fetched(&mut self) {
         if self.causal.fetching.is_idle() {
             return;
@@ -247,7 +252,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             there = self.causal.fetching.take(|one| one.keys.iter().all(is_held));
         }
         for Waiting { origin, body, deadline, until, .. } in there {
-            // What was held when it came may have been evicted since: of many keys some may be missing at any time.
+            // What was held when it came may have been evicted since: of many keys some may be
+            // missing at any time.
             match self.missing(&body) {
                 Missing::Keys(keys) => self.wait_for_keys(origin, body, keys, (until, deadline)),
                 _ => self.take_in_session(origin, body, deadline),
@@ -258,8 +264,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A key of a request was evicted while it waited for something else. It does not wait for that once more, unless it must
-    /// be carried out here.
+    /// A key of a request was evicted while it waited for something else. It does not wait for that
+    /// once more, unless it must be carried out here.
     pub(super) fn go_on_without(
         &mut self,
         origin: Origin,

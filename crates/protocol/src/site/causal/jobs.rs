@@ -1,5 +1,5 @@
-//! The jobs of causal keys at a site's leader: what they have in common as jobs, and what their steps are as effects. The
-//! standby's is in `site::standby`.
+//! The jobs of causal keys at a site's leader: what they have in common as jobs, and what their
+//! steps are as effects. The standby's is in `site::standby`.
 
 use super::{CHANGE_HAS, Shown, inter_site, region_in};
 use crate::causal::bridge::{Bridge, Notice};
@@ -210,7 +210,8 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
     can.min_by_key(|site| (!is_standby(site), *site))
 }
 
-/// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
+/// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are
+/// asked.
 pub(in crate::site) fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
     match is_lost {
         true => Effect::SendAll { to, message: inter_site(step) },

@@ -1,4 +1,5 @@
-//! Requests of sessions: admitted by their token, or waiting here until the state has what it names.
+//! Requests of sessions: admitted by their token, or waiting here until the state has what it
+//! names.
 
 use super::{Asked, Shown, UNRELEASED, inter_site, released};
 use crate::admission::Target;
@@ -72,8 +73,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A write is to be made in the place of a site that did not answer: the root does that, under the token of the request.
-    /// If that is this site and it has a record of the write, it answers by itself, also while the root is away.
+    /// A write is to be made in the place of a site that did not answer: the root does that, under
+    /// the token of the request. If that is this site and it has a record of the write, it answers
+    /// by itself, also while the root is away.
     pub(in crate::site) fn take_retry(
         &mut self,
         origin: Origin,
@@ -158,8 +160,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether a request that another node passes on is of a session, so that its token counts here; or needs keys that may
-    /// have been evicted since.
+    /// Whether a request that another node passes on is of a session, so that its token counts
+    /// here; or needs keys that may have been evicted since.
     pub(in crate::site) fn is_of_session(&self, origin: Origin, body: &Body) -> bool {
         let is_planted = self.options.planted.is(Bug::ForwardUnadmitted);
         let Some(keyspace) = self.causal_keyspace(body).filter(|_| !is_planted) else {
@@ -194,8 +196,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take(origin, body, Target::Own, deadline);
     }
 
-    /// Asks roots for positions that requests wait for. A node that does not answer is down, or a witness: then
-    /// all are asked.
+    /// Asks roots for positions that requests wait for. A node that does not answer is down, or a
+    /// witness: then all are asked.
     pub(super) fn ask_positions(&mut self) {
         let Some(member) = self.machine.membership() else { return };
         let (own, registry) = (member.own, member.registry.clone());

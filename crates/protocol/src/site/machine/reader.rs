@@ -252,7 +252,8 @@ impl<S: State> Reader<S> {
         if self.published.is_elsewhere(keyspace) { Err(NOT_HELD.into()) } else { Ok(()) }
     }
 
-    /// Under which failover a query is answered. Read it before the answer: it is then never a later one.
+    /// Under which failover a query is answered. Read it before the answer: it is then never a
+    /// later one.
     pub fn served_under(&self, keyspace: KeyspaceId, query: &Query) -> ServedUnder {
         self.published.served_under(keyspace, query)
     }

@@ -42,10 +42,10 @@ impl Paper {
 
 /// EdgeKV (Sonbol and others, 2020): figures 5 to 13, with its way of requests and with ours
 ///
-/// Three groups of three nodes, in an edge and in a cloud setting. Requests about global keys go over
-/// gateways, as in the paper, or directly to the owner of the key, with copies of remote keys or
-/// without. Time is virtual; every run is
-/// judged. docs/lab.md describes what is modelled and what is not.
+/// Three groups of three nodes, in an edge and in a cloud setting. Requests about global keys go
+/// over gateways, as in the paper, or directly to the owner of the key, with copies of remote keys
+/// or without. Time is virtual; every run is judged. docs/lab.md describes what is modelled and
+/// what is not.
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab paper edgekv --report edgekv.html      everything; some minutes
@@ -70,8 +70,8 @@ pub(crate) struct EdgeKv {
     #[arg(long)]
     quick: bool,
 
-    /// Measure throughput in real time too: real nodes in this process, through links with Table 3's
-    /// delays; about a minute. Leave the machine alone meanwhile
+    /// Measure throughput in real time too: real nodes in this process, through links with Table
+    /// 3's delays; about a minute. Leave the machine alone meanwhile
     #[arg(long)]
     real: bool,
 }

@@ -4,12 +4,15 @@
 //! > writes, as those of any key that every site holds. Not held: its record is what is pending on
 //! > it, and nothing is answered from that.
 //!
-//! A key is held from the place on at which the root has ordered what it holds ([`model::Mark::Fetched`], `fetch`), absent or not.
-//! What comes before that place is in it, and what comes behind is imported: so nothing is missing and nothing comes twice,
-//! whatever is lost, repeated or late between the sites. Of a place that touches no held key the content is not needed.
+//! A key is held from the place on at which the root has ordered what it holds
+//! ([`model::Mark::Fetched`], `fetch`), absent or not. What comes before that place is in it, and
+//! what comes behind is imported: so nothing is missing and nothing comes twice, whatever is lost,
+//! repeated or late between the sites. Of a place that touches no held key the content is not
+//! needed.
 //!
-//! A held key has a row, as an absent one has no other, with the bytes that it counts. A key is evicted by a command, and not
-//! while a write of this site to it has no position here: that lies on top of what the order has.
+//! A held key has a row, as an absent one has no other, with the bytes that it counts. A key is
+//! evicted by a command, and not while a write of this site to it has no position here: that lies
+//! on top of what the order has.
 //!
 //! ```text
 //! not held ── Fetched is imported ──▶ held ── Evict ──▶ not held
@@ -120,8 +123,8 @@ impl super::Causal {
 }
 
 impl<S: State> Machine<S> {
-    /// Of the keys that it holds on demand and may evict those that were read least lately here: so many bytes and so many
-    /// keys at least, and no more than one command evicts.
+    /// Of the keys that it holds on demand and may evict those that were read least lately here: so
+    /// many bytes and so many keys at least, and no more than one command evicts.
     pub fn least_read(&self, keyspace: KeyspaceId, bytes: u64, keys: u64) -> Vec<Bytes> {
         let recency = &self.published.recency;
         let all = self.causal().evictable(keyspace);

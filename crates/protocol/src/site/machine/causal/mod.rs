@@ -1,14 +1,15 @@
-//! Causal keys in a site's state: what it has written, and what it has imported of its region's order.
+//! Causal keys in a site's state: what it has written, and what it has imported of its region's
+//! order.
 //!
 //! Each register of a key shows
 //!
 //! > visible = pending ∘ ordered: the region's order up to `applied`, under this site's own writes
 //! > that have no position there, in the order of their revisions.
 //!
-//! A write of this site changes the records at once and keeps its effects as a row until the site imports its
-//! position. An entry of another site is applied to the registers on which nothing of this site is pending:
-//! so a pending write is never overtaken and restored. Nothing else is kept of the state under the pending
-//! writes, as of each register only the last effect counts.
+//! A write of this site changes the records at once and keeps its effects as a row until the site
+//! imports its position. An entry of another site is applied to the registers on which nothing of
+//! this site is pending: so a pending write is never overtaken and restored. Nothing else is kept
+//! of the state under the pending writes, as of each register only the last effect counts.
 //!
 //! | file | idea |
 //! | --- | --- |
@@ -35,13 +36,15 @@
 //! | `recency` | when keys that are held on demand were read |
 //! | [`session`] | what a reader's token becomes, and what a site lacks for one |
 //!
-//! There is one list of writes without a position for all causal keyspaces, in the order of revisions, so
-//! that a keyspace never overtakes another on the way to the order.
+//! There is one list of writes without a position for all causal keyspaces, in the order of
+//! revisions, so that a keyspace never overtakes another on the way to the order.
 //!
-//! An entry of a keyspace that was dropped here changes nothing, and takes its place. One of a keyspace that
-//! this site has no definition of yet is refused together with its batch: the registry comes first.
+//! An entry of a keyspace that was dropped here changes nothing, and takes its place. One of a
+//! keyspace that this site has no definition of yet is refused together with its batch: the
+//! registry comes first.
 //!
-//! Left out: what travels between sites. Sources: the Global Sequence Protocol (Burckhardt 2015), Gesto.
+//! Left out: what travels between sites. Sources: the Global Sequence Protocol (Burckhardt 2015),
+//! Gesto.
 
 mod assign;
 pub(crate) mod bridging;
@@ -100,13 +103,14 @@ pub struct Causal {
     /// How many own writes have no position here, and the bytes of their rows.
     unordered: u64,
     unordered_bytes: u64,
-    /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are pending again.
+    /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are
+    /// pending again.
     kept_bytes: u64,
     root: Root,
     committed: Committed,
     restored: Option<Restored>,
-    /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
-    /// is imported of it.
+    /// The last revision of each site that has a position, and that: at the root in its order,
+    /// elsewhere in what is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
     retries: Retries,
     bridging: Bridging,
@@ -168,8 +172,8 @@ impl Causal {
         self.head.order_bytes
     }
 
-    /// The last revision of a site that has a position, and that position: at the root in its order, elsewhere
-    /// in what is imported of it.
+    /// The last revision of a site that has a position, and that position: at the root in its
+    /// order, elsewhere in what is imported of it.
     pub fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)> {
         self.ordered.get(&site).copied()
     }
@@ -191,7 +195,8 @@ impl Causal {
         has_begun && !region.is_rebuilding() && !self.is_restored()
     }
 
-    /// Whether this site has stopped to be the root in this epoch, and whether it has given the order away.
+    /// Whether this site has stopped to be the root in this epoch, and whether it has given the
+    /// order away.
     pub fn stopped_in(&self, epoch: u16) -> Option<bool> {
         (self.root.stopped == epoch && epoch != 0).then_some(self.root.given)
     }
@@ -220,8 +225,8 @@ impl<S: State> Machine<S> {
         self.region().is_some_and(|region| Some(region.root) == own)
     }
 
-    /// Own writes without a position after a revision, in order: as many as fit so many bytes, and the first
-    /// one whatever it takes.
+    /// Own writes without a position after a revision, in order: as many as fit so many bytes, and
+    /// the first one whatever it takes.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -241,8 +246,9 @@ impl<S: State> Machine<S> {
         rows::own(&self.state, after, usize::MAX)
     }
 
-    /// At the root: the order after a position, of what it keeps: as many entries as fit so many bytes, and
-    /// the first one whatever it takes. Ask for what lies after [`Causal::trimmed_upto`] only.
+    /// At the root: the order after a position, of what it keeps: as many entries as fit so many
+    /// bytes, and the first one whatever it takes. Ask for what lies after [`Causal::trimmed_upto`]
+    /// only.
     ///
     /// # Errors
     /// When the state cannot be read.

@@ -1,17 +1,19 @@
-//! A site that was restored from a backup file: what it did since the backup was made is not in its state, and others know
-//! of it.
+//! A site that was restored from a backup file: what it did since the backup was made is not in its
+//! state, and others know of it.
 //!
 //! > It may have been the root, and have given positions that others have imported. It may have
 //! > been the standby in sync, and have acknowledged positions that it does not have. And others
 //! > have writes of it that it does not know of.
 //!
-//! So it begins *open*: it gives no positions, and is not the standby that takes over, nor one that can be brought in sync. That ends
-//! by a command ([`model::StandbyStep::Rejoin`]), once the registry was changed, or read by most of the registrars, since it was
-//! restored: the epoch, and the version that a standby stands by, are then of its present life (`crate::causal::rejoin`).
+//! So it begins *open*: it gives no positions, and is not the standby that takes over, nor one that
+//! can be brought in sync. That ends by a command ([`model::StandbyStep::Rejoin`]), once the
+//! registry was changed, or read by most of the registrars, since it was restored: the epoch, and
+//! the version that a standby stands by, are then of its present life (`crate::causal::rejoin`).
 //!
-//! Own writes that are missing here, and have positions, are imported like those of another site. Their revisions are not given
-//! again: no causal write is taken before the site is confirmed (`site::confirming`), and from then on it counts on far
-//! above them. What it had acknowledged since the backup, and the root had not ordered, is lost with its disks.
+//! Own writes that are missing here, and have positions, are imported like those of another site.
+//! Their revisions are not given again: no causal write is taken before the site is confirmed
+//! (`site::confirming`), and from then on it counts on far above them. What it had acknowledged
+//! since the backup, and the root had not ordered, is lost with its disks.
 
 use super::super::Applying;
 use super::{Causal, Stopped, rows};
@@ -57,7 +59,8 @@ impl Causal {
         self.restored.is_some_and(|restored| restored.is_open)
     }
 
-    /// The own revisions after the first up to the second may be missing here, though they were written.
+    /// The own revisions after the first up to the second may be missing here, though they were
+    /// written.
     pub fn lacks_own(&self) -> Option<(Revision, Revision)> {
         let restored = self.restored?;
         let after = restored.after.max(self.head.own_ordered);
@@ -76,7 +79,8 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// The site takes its part in the region again, as of this epoch, and of this version of the standby if it is that.
+    /// The site takes its part in the region again, as of this epoch, and of this version of the
+    /// standby if it is that.
     pub(super) fn rejoin(&mut self, since: Ballot, epoch: u16) -> Result<Answer, Stopped> {
         let (region, own) = (*self.region()?, self.member()?.own);
         let standby = region.standby.filter(|standby| standby.site == own);

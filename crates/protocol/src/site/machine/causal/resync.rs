@@ -1,26 +1,28 @@
-//! A site's causal keyspaces anew, from the root: when the site has been away, or is new, and the root keeps no
-//! more of the order that it lacks.
+//! A site's causal keyspaces anew, from the root: when the site has been away, or is new, and the
+//! root keeps no more of the order that it lacks.
 //!
-//! What comes is *staged* under generations that no keyspace has, while the site goes on to show the prefix
-//! that it has imported, under its own writes. It is the root's records, read while the root goes on, and the
-//! order from before the first of them until behind the last:
+//! What comes is *staged* under generations that no keyspace has, while the site goes on to show
+//! the prefix that it has imported, under its own writes. It is the root's records, read while the
+//! root goes on, and the order from before the first of them until behind the last:
 //!
 //! > staged(register) = the last assignment in the order from `start` to `upto`, else what its
 //! > record showed.
 //!
-//! A record shows all that the root had imported when it was read, and no chunk has a record that is older
-//! than the order before it. So an assignment is missing for a moment at most, until the order comes that
-//! has it. Of the root's own writes without a position a record may show some: the source switches behind
-//! them. Then what is staged is the order up to `upto`, and nothing else.
+//! A record shows all that the root had imported when it was read, and no chunk has a record that
+//! is older than the order before it. So an assignment is missing for a moment at most, until the
+//! order comes that has it. Of the root's own writes without a position a record may show some: the
+//! source switches behind them. Then what is staged is the order up to `upto`, and nothing else.
 //!
-//! Own writes are staged by their positions like those of others. Those which have one go from the list of
-//! writes without a position, some with each command; the *switch* makes the rest again on top, with their
-//! revisions, and has the keyspaces hold what is staged, all in one command. A keyspace of which nothing came is
-//! empty then. No position of an absent key is kept, as a read of nothing counts as all that the site shows.
+//! Own writes are staged by their positions like those of others. Those which have one go from the
+//! list of writes without a position, some with each command; the *switch* makes the rest again on
+//! top, with their revisions, and has the keyspaces hold what is staged, all in one command. A
+//! keyspace of which nothing came is empty then. No position of an absent key is kept, as a read of
+//! nothing counts as all that the site shows.
 //!
-//! What has come is numbered like chunks of a handover (`destination`): the leader that asks what there is
-//! sends the rest. A resync is named by its start, so that nothing late of an earlier one is taken. If the
-//! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
+//! What has come is numbered like chunks of a handover (`destination`): the leader that asks what
+//! there is sends the rest. A resync is named by its start, so that nothing late of an earlier one
+//! is taken. If the order was trimmed beyond what has come, it begins anew. Nothing is imported
+//! meanwhile.
 
 use super::super::records::Record;
 use super::super::store::Store;
@@ -76,8 +78,8 @@ pub struct Records {
 }
 
 impl<S: State> Machine<S> {
-    /// At the root: the records of causal keyspaces behind one, of those that are asked for, as many as fit so many bytes, and
-    /// the first one whatever it takes.
+    /// At the root: the records of causal keyspaces behind one, of those that are asked for, as
+    /// many as fit so many bytes, and the first one whatever it takes.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -127,8 +129,8 @@ impl<S: State> Machine<S> {
     }
 }
 
-/// The row of a record after an assignment that leaves some registers as they are, where nothing is pending; `None`: it is
-/// the same.
+/// The row of a record after an assignment that leaves some registers as they are, where nothing is
+/// pending; `None`: it is the same.
 pub(super) fn row_after(
     old: Option<Record>,
     effect: &Effect,
@@ -424,8 +426,8 @@ impl<S: State> Applying<'_, S> {
         Ok(store.count + count(&new) - count(&old))
     }
 
-    /// Own writes up to one have positions: they wait no more, a part of them if they are many. Whether none
-    /// of them is left.
+    /// Own writes up to one have positions: they wait no more, a part of them if they are many.
+    /// Whether none of them is left.
     fn drop_ordered(&mut self, upto: Revision) -> Result<bool, MachineError> {
         let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
         if self.modes.causal.unordered == 0 && self.modes.causal.kept_bytes == 0 {

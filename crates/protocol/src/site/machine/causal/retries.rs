@@ -1,26 +1,29 @@
 //! Puts under a number, which a client may send again to another site: each has one effect.
 //!
-//! The site that is asked first carries out a numbered put like any write, and its number goes along with it. An attempt
-//! at another site is carried out at the root, under the token of its session:
+//! The site that is asked first carries out a numbered put like any write, and its number goes
+//! along with it. An attempt at another site is carried out at the root, under the token of its
+//! session:
 //!
 //! > it has a place: that is the answer. It has none: it gets the next one, *in the place of* the
 //! > site that was asked first.
 //!
-//! That site may have written it, too, and offer it later. From the place of the retry on, until the site's own attempt
-//! comes or one of its writes that has seen the retry:
+//! That site may have written it, too, and offer it later. From the place of the retry on, until
+//! the site's own attempt comes or one of its writes that has seen the retry:
 //!
 //! - its own attempt has no effect;
-//! - of its other writes, which did not know of the retry, what they assign to the keys of the put has no effect: the site's
-//!   readers have seen them overwritten, or see it now.
+//! - of its other writes, which did not know of the retry, what they assign to the keys of the put
+//!   has no effect: the site's readers have seen them overwritten, or see it now.
 //!
-//! What has no effect keeps its place ([`NO_KEYSPACE`]). What is left of a write is a write of no site right before it. The
-//! site, when it imports the retry, shows it over the same writes, takes no late attempt, and writes that it has imported it: a
-//! mark, which closes the retry at the root.
+//! What has no effect keeps its place ([`NO_KEYSPACE`]). What is left of a write is a write of no
+//! site right before it. The site, when it imports the retry, shows it over the same writes, takes
+//! no late attempt, and writes that it has imported it: a mark, which closes the retry at the root.
 //!
-//! All of this is in the order, so every site has of it what it has imported: another root goes on with it.
+//! All of this is in the order, so every site has of it what it has imported: another root goes on
+//! with it.
 //!
-//! The numbers are kept of the last numbered writes. What a session has seen when it is asked again bounds where the first
-//! attempt can be: if numbers from there on are forgotten, the retry is refused.
+//! The numbers are kept of the last numbered writes. What a session has seen when it is asked again
+//! bounds where the first attempt can be: if numbers from there on are forgotten, the retry is
+//! refused.
 //!
 //! Puts of whole strings only: what they overwrite is all of their keys.
 
@@ -44,7 +47,8 @@ pub(super) type Number = (ClientId, u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     pub(super) at: Position,
-    /// At the root: from where on it is open no more. It is kept for sites that have not come there.
+    /// At the root: from where on it is open no more. It is kept for sites that have not come
+    /// there.
     pub(super) closed: Option<Position>,
     pub(super) tried: SiteId,
     pub(super) keyspace: KeyspaceId,
@@ -263,7 +267,8 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Closes what sites have left open that are gone. Those that are closed count until every site has come there.
+    /// Closes what sites have left open that are gone. Those that are closed count until every site
+    /// has come there.
     fn make_room(&mut self, epoch: u16) -> Result<(), Stopped> {
         let registry = &self.member()?.registry;
         let open = &self.modes.causal.retries.open;
@@ -287,8 +292,8 @@ impl<S: State> Applying<'_, S> {
 
     // ---- the order -----------------------------------------------------------------------------
 
-    /// At the root: what a site's write becomes that open retries are in the place of, and the retry that is closed behind
-    /// it. What is left of its effects is ordered.
+    /// At the root: what a site's write becomes that open retries are in the place of, and the
+    /// retry that is closed behind it. What is left of its effects is ordered.
     pub(super) fn match_retries(
         &mut self,
         epoch: u16,
@@ -324,7 +329,8 @@ impl<S: State> Applying<'_, S> {
         Some((void(), Vec::new()))
     }
 
-    /// A write has a place: what follows for numbers. At the root when it is ordered, elsewhere when it is imported.
+    /// A write has a place: what follows for numbers. At the root when it is ordered, elsewhere
+    /// when it is imported.
     pub(super) fn follow_retries(&mut self, at: Position, site: SiteId, write: &CausalWrite) {
         let is_own = self.member().is_ok_and(|member| member.own == site);
         let version = if is_own { write.revision } else { Revision(0) };
@@ -389,7 +395,8 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(retry_rows::of_open(number), row);
     }
 
-    /// What was closed up to a place is not needed any more: all sites have come there, or this one is not the root.
+    /// What was closed up to a place is not needed any more: all sites have come there, or this one
+    /// is not the root.
     pub(super) fn forget_closed(&mut self, upto: Position) {
         let open = self.modes.causal.retries.open.iter();
         let closed = open.filter(|(_, open)| open.closed.is_some_and(|at| at <= upto));
@@ -402,8 +409,8 @@ impl<S: State> Applying<'_, S> {
 
     // ---- the site that was asked first ---------------------------------------------------------
 
-    /// A retry in the place of this site is imported, before what it assigns: what this site has written to its keys
-    /// lies under it. Answers with its number.
+    /// A retry in the place of this site is imported, before what it assigns: what this site has
+    /// written to its keys lies under it. Answers with its number.
     pub(super) fn give_way(&mut self, at: Position, write: &CausalWrite) -> Option<Number> {
         let own = self.member().ok()?.own;
         let number = write.effects.iter().find_map(|effect| match effect {
@@ -437,7 +444,8 @@ impl<S: State> Applying<'_, S> {
         self.causal_commit(keyspace, marks);
     }
 
-    /// A restored site is confirmed: it could not write so of the retries that it has imported until now.
+    /// A restored site is confirmed: it could not write so of the retries that it has imported
+    /// until now.
     pub(super) fn mark_all_imported(&mut self) {
         let Ok(own) = self.member().map(|member| member.own) else { return };
         let Causal { head, retries, .. } = &self.modes.causal;
@@ -453,8 +461,8 @@ impl<S: State> Applying<'_, S> {
 
     // ---- a resync ------------------------------------------------------------------------------
 
-    /// The keys of this site's writes that lie under a retry, once a resync has brought the order up to a place: of a write
-    /// what is left.
+    /// The keys of this site's writes that lie under a retry, once a resync has brought the order
+    /// up to a place: of a write what is left.
     pub(super) fn left_of_own(&self, write: &CausalWrite) -> Vec<Effect> {
         let open = self.modes.causal.retries.open.values();
         let over =
@@ -464,7 +472,8 @@ impl<S: State> Applying<'_, S> {
         write.effects.iter().filter(is_left).cloned().collect()
     }
 
-    /// What a resync has brought of retries takes the place of what was known: all numbers are known from its end on.
+    /// What a resync has brought of retries takes the place of what was known: all numbers are
+    /// known from its end on.
     pub(super) fn replace_retries(
         &mut self,
         upto: Position,
@@ -478,7 +487,8 @@ impl<S: State> Applying<'_, S> {
         }
         self.modes.causal.retries.pending = old.pending;
         self.modes.causal.retries.settled = old.settled;
-        // A late attempt must find that it was made. What was not imported, or was lost since, may be made again.
+        // A late attempt must find that it was made. What was not imported, or was lost since, may
+        // be made again.
         let applied = self.modes.causal.head.applied;
         let rebuilt = region.and_then(|region| region.rebuilt);
         let stands =

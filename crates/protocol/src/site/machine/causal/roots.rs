@@ -1,17 +1,19 @@
 //! Another root: the order of a region ends at one site and goes on at another.
 //!
-//! A root *stops*: it gives no more positions. It may go on as if nothing was, until it has *given* the order away:
-//! then its last position is the end of its epoch, whatever comes. Only behind that the registry changes: a new
-//! epoch, its root, and the end of the one before ([`model::Region::cut`]). So at most one site gives positions
-//! in an epoch, and what one has given is kept.
+//! A root *stops*: it gives no more positions. It may go on as if nothing was, until it has *given*
+//! the order away: then its last position is the end of its epoch, whatever comes. Only behind that
+//! the registry changes: a new epoch, its root, and the end of the one before
+//! ([`model::Region::cut`]). So at most one site gives positions in an epoch, and what one has
+//! given is kept.
 //!
 //! > A site that has imported the order up to the end of an epoch is at the beginning of the next
 //! > one, with the same count. Every other site is before that beginning, however far it is, and
 //! > gets its keys anew.
 //!
-//! The new root must be such a site. It has the order in its records, and of each site the last write that has a
-//! position, as every site keeps that while it imports. The order before its beginning is trimmed, so to speak.
-//! What it may still keep of an order that it gave earlier goes with the first trimming.
+//! The new root must be such a site. It has the order in its records, and of each site the last
+//! write that has a position, as every site keeps that while it imports. The order before its
+//! beginning is trimmed, so to speak. What it may still keep of an order that it gave earlier goes
+//! with the first trimming.
 //!
 //! Left out: which site it is, and when (`crate::causal::roots`).
 
@@ -64,8 +66,8 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// What the root has ordered of each site, at the one that is to go on. This one keeps that while it imports, but
-    /// what it imported before it did so is missing.
+    /// What the root has ordered of each site, at the one that is to go on. This one keeps that
+    /// while it imports, but what it imported before it did so is missing.
     pub(super) fn take_last_ordered(
         &mut self,
         epoch: u16,
@@ -73,7 +75,8 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let (region, own) = (*self.region()?, self.member()?.own);
         let causal = &self.modes.causal;
-        // A resync has such a list of its own. What follows is a site's report that it has the order: see `restored`.
+        // A resync has such a list of its own. What follows is a site's report that it has the
+        // order: see `restored`.
         let is_unready = causal.resync.is_some() || causal.is_restored() || !causal.is_whole();
         if region.epoch != epoch || region.root == own || is_unready {
             return Err(NOT_HERE.into());
@@ -98,24 +101,27 @@ impl<S: State> Applying<'_, S> {
         if self.modes.causal.root.stopped == epoch && !orders_on { Err(NOT_HERE) } else { Ok(()) }
     }
 
-    /// A site at the end of an epoch is at the beginning of the next one; the new root goes on there.
+    /// A site at the end of an epoch is at the beginning of the next one; the new root goes on
+    /// there.
     pub(super) fn follow_root(&mut self) {
         let Ok(region) = self.region().copied() else { return };
         let Ok(own) = self.member().map(|member| member.own) else { return };
         let (Some(cut), Some(begin)) = (region.cut, region.begin()) else { return };
         let causal = &mut self.modes.causal;
-        // In an epoch that a recovered registry has forgotten, what has the same count is before its first write: the root
-        // gave its order there. After a rebuild that is not known of it.
+        // In an epoch that a recovered registry has forgotten, what has the same count is before
+        // its first write: the root gave its order there. After a rebuild that is not known of it.
         let is_rebuilt = region.rebuilt.is_some_and(|rebuilt| rebuilt.until == region.epoch);
         let is_forgotten = !is_rebuilt
             && (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
             && causal.head.applied.count() == cut.count();
-        // A site that has ordered beyond the end has places that are void. It gets its keys anew, and what has a place.
+        // A site that has ordered beyond the end has places that are void. It gets its keys anew,
+        // and what has a place.
         let is_at_end = causal.head.applied == cut || is_forgotten;
         if is_at_end && causal.head.order_last <= cut && causal.resync.is_none() {
             let ended = std::mem::replace(&mut causal.head.applied, begin);
             causal.is_dirty = true;
-            // What cannot be read now cannot be read when the next entry is applied either, which reports it.
+            // What cannot be read now cannot be read when the next entry is applied either, which
+            // reports it.
             let _ = self.drop_void(ended, begin);
         }
         let causal = &mut self.modes.causal;

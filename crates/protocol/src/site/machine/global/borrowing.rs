@@ -353,9 +353,9 @@ impl<S: State> Machine<S> {
         let found = group_records(&self.state, part.generation, &group.tag)?;
         let record = |(key, row)| StagedItem::Record { keyspace: group.keyspace, key, row };
         let mut records: Vec<StagedItem> = found.into_iter().map(record).collect();
-        // Beyond what is new since the loan, an owner that took the slot in a failover may lack the answers
-        // about writes that came with the group, which it gets in these records.
-        // Its offer may come before the decision.
+        // Beyond what is new since the loan, an owner that took the slot in a failover may lack the
+        // answers about writes that came with the group, which it gets in these records. Its offer
+        // may come before the decision.
         let epoch = self.modes.slots.token(slot).epoch();
         let lent_under = loan.epoch.failover;
         let is_of_lender =

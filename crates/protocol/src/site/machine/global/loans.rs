@@ -517,9 +517,10 @@ impl<S: State> Applying<'_, S> {
         parts.iter().for_each(|group| self.set_part(group, None));
     }
 
-    /// The copy of a lent group's key expires. Whether the key is gone only its borrower decides, so this is no change
-    /// for those who follow the keyspace. It is one for the mirror and for the next owner of the slot: their clocks may
-    /// have stood still, and a report in which the key is gone, too, changes nothing here that they would be sent.
+    /// The copy of a lent group's key expires. Whether the key is gone only its borrower decides,
+    /// so this is no change for those who follow the keyspace. It is one for the mirror and for the
+    /// next owner of the slot: their clocks may have stood still, and a report in which the key is
+    /// gone, too, changes nothing here that they would be sent.
     pub(in crate::site::machine) fn expire_lent(
         &mut self,
         group: &Group,

@@ -1,5 +1,5 @@
-//! The registry of several regions is recovered, and the order of one of them goes on before what the others have of it: the
-//! machines of their roots, and the bridges between these.
+//! The registry of several regions is recovered, and the order of one of them goes on before what
+//! the others have of it: the machines of their roots, and the bridges between these.
 
 use super::causal::change;
 use super::causal_expiry::import;
@@ -75,7 +75,8 @@ impl Site {
     }
 }
 
-/// The registry is recovered without a site of the second region, whose order goes on where `by` has it.
+/// The registry is recovered without a site of the second region, whose order goes on where `by`
+/// has it.
 fn recovered(of: &Registry, by: &Site) -> Registry {
     let mut registry = of.clone();
     let term = Term { number: 1, site: SiteId(1) };

@@ -220,7 +220,8 @@ fn a_resync_leaves_nothing_that_was_held_on_demand() {
     assert_eq!(c.causal(CausalCommand::Resync(switch(chunks))), Ok(Answer::Installed));
     assert_eq!((shown(&c, "p"), shown(&c, "q")), (None, None));
     assert_eq!(c.machine.causal().held_size(PLANS).keys, 0);
-    // What it has written lies on top of what comes, and is nothing once it is ordered and not held.
+    // What it has written lies on top of what comes, and is nothing once it is ordered and not
+    // held.
     let mut other = c.twin();
     fetch(&mut a, &["p"]);
     import_all(&mut c, &a);
@@ -250,8 +251,8 @@ fn a_resync_leaves_nothing_that_was_held_on_demand() {
     assert_eq!((shown(&other, "p"), other.machine.causal_keys()), (None, 0));
 }
 
-/// Whatever is written, ordered, imported, fetched and evicted in whatever order: what the site shows of a key that it holds is
-/// what another site shows that holds all, at the same place.
+/// Whatever is written, ordered, imported, fetched and evicted in whatever order: what the site
+/// shows of a key that it holds is what another site shows that holds all, at the same place.
 #[test]
 fn what_is_held_is_what_the_order_makes_of_it() {
     const KEYS: [&str; 4] = ["k", "l", "m", "n"];

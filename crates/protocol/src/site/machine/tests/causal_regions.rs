@@ -1,5 +1,6 @@
-//! Causal keys of three regions: the machines of their roots, and of a second site of one of them, and what passes between
-//! them by hand, in any legal order. In the end all show, of each register, the write with the highest stamp.
+//! Causal keys of three regions: the machines of their roots, and of a second site of one of them,
+//! and what passes between them by hand, in any legal order. In the end all show, of each register,
+//! the write with the highest stamp.
 
 use super::causal::{CARTS, change, delete, set, unset};
 use super::*;

@@ -143,7 +143,8 @@ fn own_writes_that_a_backup_lacks_come_with_the_order() {
     assert_eq!(b.machine.reader().lacks(&token(last)), None);
 }
 
-/// The root keeps a retry open until the site that was asked first has marked it, and takes no more than so many.
+/// The root keeps a retry open until the site that was asked first has marked it, and takes no more
+/// than so many.
 #[test]
 fn retries_that_come_before_a_restored_site_is_confirmed_are_closed() {
     // They come with the order, or with the keys anew.

@@ -1,5 +1,5 @@
-//! A numbered put at two sites, by hand: what each site shows and keeps of it, also once it is opened again, and what a
-//! resync brings.
+//! A numbered put at two sites, by hand: what each site shows and keeps of it, also once it is
+//! opened again, and what a resync brings.
 
 use super::causal::{A, B, CARTS, order, resync, set, three_sites};
 use super::causal_expiry::{import, settle};
@@ -156,7 +156,8 @@ fn a_first_attempt_after_a_resync_is_not_a_new_write() {
     let mut sites = three_sites();
     let [a, b, c] = &mut sites;
     let made = |version| Ok(Answer::Put { applied: true, version, old: None });
-    // The place of the first is known here; that of the second comes with a resync; the third has none.
+    // The place of the first is known here; that of the second comes with a resync; the third has
+    // none.
     let put = |b: &mut Site, sequence, key| {
         b.causal(numbered(sequence, key, "u")).unwrap();
         b.machine.causal().last_revision()
@@ -191,7 +192,8 @@ fn a_first_attempt_after_a_resync_is_not_a_new_write() {
 fn a_late_attempt_after_a_resync_is_not_a_new_write() {
     let mut sites = three_sites();
     let [a, b, c] = &mut sites;
-    // The first attempt is on its way to B. The root makes the put, B reports that it has it, and gets its keys anew.
+    // The first attempt is on its way to B. The root makes the put, B reports that it has it, and
+    // gets its keys anew.
     a.causal(retry(1, B, "x", "u")).unwrap();
     import(a);
     b.import_from(a).unwrap();

@@ -119,7 +119,8 @@ fn rows_that_are_gone_are_gone_at_the_mirror() {
     }
 }
 
-/// The clock of the mirror may have stood still while the key expired at its home and at its borrower.
+/// The clock of the mirror may have stood still while the key expired at its home and at its
+/// borrower.
 #[test]
 fn a_key_that_expires_while_it_is_lent_is_gone_at_the_mirror() {
     let (mut a, mut b, _) = sites();
@@ -143,7 +144,8 @@ fn a_key_that_expires_while_it_is_lent_is_gone_at_the_mirror() {
     let (is_all, items) = stream.chunk(&a);
     let gone = StagedItem::Absent { keyspace: CARS, key: "x{7}".into() };
     assert!(is_all && items.contains(&gone), "{items:?}");
-    // Whether the key is gone its borrower decides, so those who follow the keyspace here are sent nothing.
+    // Whether the key is gone its borrower decides, so those who follow the keyspace here are sent
+    // nothing.
     let changes = a.machine.reader().changes(CARS, Revision(0), 100);
     assert!(changes.is_err() || !changes.unwrap().iter().any(|one| one.kind == ChangeKind::Expire));
 }

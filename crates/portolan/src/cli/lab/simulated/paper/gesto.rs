@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// Gesto (Afonso, Bravo and Rodrigues, 2020): figures 2 to 7, and metadata by number of sites
 ///
-/// Seven sites with the delays of its Table I, and its workloads W1 and W2, on models of eventual consistency,
-/// COPS, Occult, Saturn and Gesto, and on whole sites of Portolan. Time is virtual; what work costs is assumed. docs/lab.md describes what is
-/// modelled and what is not.
+/// Seven sites with the delays of its Table I, and its workloads W1 and W2, on models of eventual
+/// consistency, COPS, Occult, Saturn and Gesto, and on whole sites of Portolan. Time is virtual;
+/// what work costs is assumed. docs/lab.md describes what is modelled and what is not.
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab paper gesto --report gesto.html        everything; some minutes
@@ -22,7 +22,8 @@ use std::time::Duration;
 
 Exit codes: 0 everything ran, 2 there is no such figure")]
 pub(crate) struct Gesto {
-    /// Only this figure of the paper, 2 to 7; 0 is metadata by number of sites, 1 Portolan's own causal keys
+    /// Only this figure of the paper, 2 to 7; 0 is metadata by number of sites, 1 Portolan's own
+    /// causal keys
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
 

@@ -17,11 +17,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Portkey (Noor, Srivastava and Netravali, 2021): figures 4 and 8 to 14, and what was set as a goal
+/// Portkey (Noor, Srivastava and Netravali, 2021): figures 4 and 8 to 14, and what was set as a
+/// goal
 ///
-/// 25 sites, 32 clients that move, six workloads; hash placement, the paper's heuristics, its greedy
-/// solver, ours, and optima that know the future, all on the same accesses. Time is virtual, but for
-/// figure 12. docs/placement.md describes what is modelled and what is not.
+/// 25 sites, 32 clients that move, six workloads; hash placement, the paper's heuristics, its
+/// greedy solver, ours, and optima that know the future, all on the same accesses. Time is virtual,
+/// but for figure 12. docs/placement.md describes what is modelled and what is not.
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab paper portkey --report portkey.html        everything; some minutes
