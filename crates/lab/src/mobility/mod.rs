@@ -9,16 +9,12 @@
 //! | --- | --- |
 //! | [`waypoint`] | a vehicle that drives straight to random places, at random speeds |
 //! | [`manhattan`] | a vehicle that keeps to the streets of a grid |
-//! | [`levy`] | a person on foot: many short ways, few long ones |
-//! | [`commuter`] | a person who goes to work and back each day |
 //! | [`trace`] | a recorded client |
 //!
 //! Left out: streets, but for those of [`manhattan`]. A straight line between reports a minute
 //! apart cuts corners by a block or two, which does not matter for choosing among sites kilometres
 //! apart.
 
-pub mod commuter;
-pub mod levy;
 pub mod manhattan;
 mod model;
 pub mod trace;

@@ -8,8 +8,6 @@ use serde::Deserialize;
 
 use super::{
     Track,
-    commuter::{self, Commuter},
-    levy::{self, Levy},
     manhattan::{self, Manhattan},
     way::Way,
     waypoint::{self, Waypoint},
@@ -26,10 +24,6 @@ pub enum Mobility {
     Waypoint(Waypoint),
     /// Along the streets of a grid.
     Manhattan(Manhattan),
-    /// As people walk: many short ways, few long ones.
-    Levy(Levy),
-    /// To work and back each day.
-    Commuter(Commuter),
     /// As a recorded trace does.
     Trace(Replay),
 }
@@ -74,8 +68,6 @@ impl Mobility {
             Mobility::Still(still) => still.check(),
             Mobility::Waypoint(waypoint) => waypoint.check(),
             Mobility::Manhattan(manhattan) => manhattan.check(),
-            Mobility::Levy(levy) => levy.check(),
-            Mobility::Commuter(commuter) => commuter.check(),
             Mobility::Trace(replay) => replay.check(),
         }
     }
@@ -102,8 +94,6 @@ impl Mobility {
             Mobility::Manhattan(manhattan) => {
                 manhattan::track(name, area, manhattan, duration_s, rng)
             }
-            Mobility::Levy(levy) => levy::track(name, area, levy, duration_s, rng),
-            Mobility::Commuter(commuter) => commuter::track(name, area, commuter, duration_s, rng),
             Mobility::Trace(_) => return None,
         })
     }
@@ -147,13 +137,10 @@ mod tests {
         toml::from_str(text).map_err(|error| error.message().to_owned())
     }
 
-    const ALL: [&str; 6] = [
+    const ALL: [&str; 4] = [
         "model = \"still\"",
         "model = \"waypoint\"\nspeed_min_kmh = 15\nspeed_max_kmh = 55.0\npause_max_s = 120",
         "model = \"manhattan\"\nblock_m = 200\nspeed_min_kmh = 15\nspeed_max_kmh = 55",
-        "model = \"levy\"\nalpha = 1.5\nbeta = 0.8\nflight_min_m = 5\nflight_max_m = 1000\n\
-         pause_min_s = 10\npause_max_s = 600\nk = 0.7",
-        "model = \"commuter\"\nspeed_kmh = 30\nwork_spread_m = 500\nway = \"straight\"",
         "model = \"trace\"\nfile = \"cabs.csv.gz\"\nfrom_s = 3600\nspeed = 10",
     ];
 
@@ -215,7 +202,7 @@ mod tests {
     #[test]
     fn the_schema_names_each_model_and_explains_its_fields() {
         let schema = serde_json::to_string(&schemars::schema_for!(Mobility)).unwrap();
-        for model in ["still", "waypoint", "manhattan", "levy", "commuter", "trace"] {
+        for model in ["still", "waypoint", "manhattan", "trace"] {
             assert!(schema.contains(&format!("\"const\":\"{model}\"")), "{model}: {schema}");
         }
         assert!(schema.contains("Metres from one crossing to the next"), "{schema}");
