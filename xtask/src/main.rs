@@ -34,6 +34,8 @@ enum Bench {
     Global(bench::Options),
     /// Placement: what it costs to count accesses, and the bars that the lab measures.
     Placement(bench::placement::PlacementOptions),
+    /// Causal keys: latency and updates beside keys of single sites, the order, the lab's bars.
+    Causal(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Site(options)) => bench::site(&options),
         Task::Bench(Bench::Global(options)) => bench::global::global(&options),
         Task::Bench(Bench::Placement(options)) => bench::placement::placement(&options),
+        Task::Bench(Bench::Causal(options)) => bench::causal::causal(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

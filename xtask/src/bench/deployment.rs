@@ -1,4 +1,4 @@
-//! Sites that keep global keys together, as processes on loopback.
+//! Sites of one deployment, as processes on loopback.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,10 +11,12 @@ use super::systems;
 
 /// How long a deployment may take to come to rest.
 const SETTLED_MAX: Duration = Duration::from_secs(60);
+/// The unit of times in `/proc/PID/stat`, a part of Linux's interface.
+const TICKS_PER_SECOND: f64 = 100.0;
 /// What keys of the load begin with.
 const PREFIX: &str = "key:";
 
-/// Sites with one global keyspace for the keys of the load; ended and removed with the value.
+/// Sites with one keyspace for the keys of the load; ended and removed with the value.
 #[derive(Debug)]
 pub(super) struct Deployment {
     sites: Vec<Site>,
@@ -27,16 +29,17 @@ pub(super) struct Deployment {
 
 impl Deployment {
     /// Starts so many sites of so many nodes, and waits until each holds its share of the slots.
+    /// The keys of the load are global.
     pub(super) fn start(programs: &Programs, sites: usize, nodes: u64) -> Result<Self, String> {
-        Self::start_placed(programs, sites, nodes, "off")
+        Self::start_with(programs, (sites, nodes), &["--scope", "global"])
     }
 
-    /// The same with a placement of the keyspace.
-    pub(super) fn start_placed(
+    /// The same with these properties of the keyspace of the load; without any there is none, and
+    /// its keys are each site's own.
+    pub(super) fn start_with(
         programs: &Programs,
-        sites: usize,
-        nodes: u64,
-        placement: &str,
+        (sites, nodes): (usize, u64),
+        properties: &[&str],
     ) -> Result<Self, String> {
         let folder = systems::folder()?;
         let mut all = Self {
@@ -59,8 +62,11 @@ impl Deployment {
             all.sites.push(site);
         }
         all.settle()?;
-        let create = ["keyspace", "create", "load", "--prefix", PREFIX, "--scope", "global"];
-        let create = [&create[..], &["--placement", placement]].concat();
+        if properties.is_empty() {
+            return Ok(all);
+        }
+        let create = ["keyspace", "create", "load", "--prefix", PREFIX];
+        let create = [&create[..], properties].concat();
         eventually(SETTLED_MAX, || all.first(0).cli(&create))?;
         for node in all.sites.iter().flat_map(|site| &site.nodes) {
             eventually(SETTLED_MAX, || match node.cli(&["keyspace", "list"])? {
@@ -129,6 +135,20 @@ impl Deployment {
     pub(super) fn pids(&self) -> String {
         let pids = self.sites.iter().flat_map(Site::pids);
         pids.map(|pid| pid.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Processor time that all nodes have used since their start, user and system together.
+    pub(super) fn cpu_s(&self) -> Result<f64, String> {
+        let pids = self.sites.iter().flat_map(Site::pids);
+        pids.map(|pid| {
+            let path = format!("/proc/{pid}/stat");
+            let stat = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+            // What follows the name in parentheses begins with field 3; the times are 14 and 15.
+            let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+            Ok(ticks.sum::<f64>() / TICKS_PER_SECOND)
+        })
+        .sum()
     }
 
     /// Moves some slots to a site, from any owner; returns when it owns them.

@@ -11,6 +11,8 @@
 //! Raw samples go to `bench/results/`, the tables to `bench/RESULTS.md`. `--quick` is for trying
 //! things out: its tables go to the target folder and are not results.
 
+mod bars;
+pub(crate) mod causal;
 mod command;
 mod cost;
 mod deployment;

@@ -56,7 +56,10 @@ fn of_keys(
     keys: u64,
     runs: usize,
 ) -> Result<Counts, String> {
-    let start = |placement| Deployment::start_placed(programs, 1, 1, placement);
+    let start = |placement| {
+        let properties = ["--scope", "global", "--placement", placement];
+        Deployment::start_with(programs, (1, 1), &properties)
+    };
     let [off, advise, adaptive] = PLACEMENTS.map(start);
     let sites = [off?, advise?, adaptive?];
     for site in &sites {

@@ -14,13 +14,13 @@
 //! another, so nothing moves; the lab has whole sites for it.
 
 mod count;
-mod lab;
 mod results;
 mod solver;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::{command, disk, machine, read_results, systems, write_results};
+use super::{bars, command, disk, machine, read_results, systems, write_results};
 use results::Results;
 
 /// All rows, in the order in which they are measured.
@@ -50,7 +50,9 @@ pub(crate) fn placement(
     let programs = command::build()?;
     let mut results = Results::new(machine::describe(&systems::root()?)?, options.quick)?;
     if options.wants("lab") {
-        results.lab = lab::measure(&programs, cabs.as_deref(), options.quick)?;
+        let cabs = cabs.as_ref().map(|file| [OsStr::new("--cabs"), file.as_os_str()]);
+        let more = cabs.as_ref().map_or(&[][..], |cabs| cabs);
+        results.lab = bars::of_paper(&programs, ("portkey", more), options.quick)?;
     }
     if options.wants("solver") && !options.quick {
         results.solver = Some(solver::measure()?);

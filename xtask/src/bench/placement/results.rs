@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::count::{CLIENTS, Counts, PIPELINE, PLACEMENTS};
-use super::lab::Goal;
 use super::solver::Solved;
+use crate::bench::bars::Goal;
 use crate::bench::command::output;
 use crate::bench::disk::Fdatasync;
 use crate::bench::load::Report;
@@ -77,22 +77,23 @@ impl Results {
         line(&mut page, "| --- | --- | --- | --- |");
         for (keys, placement) in self.extents() {
             let Some(fewer) = self.fewer_percent(keys, placement) else { continue };
-            let met = met(fewer.median <= FEWER_PERCENT_MAX, "");
             let (keys, placement) = (grouped(keys as f64), PLACEMENTS[placement]);
-            let measured = fewer.text(|percent| format!("{percent:.1}"));
-            line(
-                &mut page,
-                &format!(
-                    "| GETs of {keys} keys, pipeline {PIPELINE}, with `placement = {placement}` | ≤ \
-                     {FEWER_PERCENT_MAX} % fewer | {measured} % | {met} |"
+            let goal = Goal {
+                what: format!(
+                    "GETs of {keys} keys, pipeline {PIPELINE}, with `placement = {placement}`"
                 ),
-            );
+                goal: format!("≤ {FEWER_PERCENT_MAX} % fewer"),
+                here: format!("{} %", fewer.text(|percent| format!("{percent:.1}"))),
+                met: fewer.median <= FEWER_PERCENT_MAX,
+                missed_by: String::new(),
+            };
+            line(&mut page, &goal.row(""));
         }
-        let solver = self.solver.iter().flat_map(Solved::goals).map(|goal| ("solver, ", goal));
-        let lab = self.lab.iter().cloned().map(|goal| ("in the lab, ", goal));
-        for (prefix, Goal { what, goal, here, met: is_met, missed_by }) in solver.chain(lab) {
-            let met = met(is_met, &missed_by);
-            line(&mut page, &format!("| {prefix}{what} | {goal} | {here} | {met} |"));
+        for goal in self.solver.iter().flat_map(Solved::goals) {
+            line(&mut page, &goal.row("solver, "));
+        }
+        for goal in &self.lab {
+            line(&mut page, &goal.row("in the lab, "));
         }
         self.gets(&mut page);
         page
@@ -148,14 +149,6 @@ impl Results {
         line(page, "\n```text");
         line(page, &first.command);
         line(page, "```");
-    }
-}
-
-fn met(is_met: bool, missed_by: &str) -> String {
-    match (is_met, missed_by) {
-        (true, _) => "met".to_owned(),
-        (false, "") => "**missed**".to_owned(),
-        (false, by) => format!("**missed** by {by}"),
     }
 }
 

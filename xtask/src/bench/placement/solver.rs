@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::lab::Goal;
+use crate::bench::bars::Goal;
 use crate::bench::command::output_of;
 
 /// What is printed before the time of a row, and within how many seconds it is to be.
@@ -67,20 +67,14 @@ impl Solved {
             if let Some(percent) = excess.and_then(|rest| number(rest, 0)) {
                 here.push_str(&format!(", by an estimate {percent:.1} % above the optimum"));
             }
-            goals.push(goal(name.to_owned(), (median_s, most_s), " s", here));
+            goals.push(Goal::at_most(name.to_owned(), (median_s, most_s), " s", here));
         }
         if let Some(bytes) = after(MEMORY.0).and_then(|rest| number(rest, 0)) {
             let what = "memory of a group, with the answers and the sort".to_owned();
-            goals.push(goal(what, (bytes, MEMORY.1), " B", format!("{bytes:.1} B")));
+            goals.push(Goal::at_most(what, (bytes, MEMORY.1), " B", format!("{bytes:.1} B")));
         }
         goals
     }
-}
-
-fn goal(what: String, (value, most): (f64, f64), unit: &str, here: String) -> Goal {
-    let met = value <= most;
-    let missed_by = if met { String::new() } else { format!("{:.2}{unit}", value - most) };
-    Goal { what, goal: format!("≤ {most}{unit}"), here, met, missed_by }
 }
 
 #[cfg(test)]

@@ -1,0 +1,200 @@
+//! The samples of a run as JSON, and as the page that people read.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::order::{self, Ordered};
+use super::real::{CLIENTS, KEYS, Local, PIPELINE, Rate, UPDATES, Updates, VALUE_BYTES};
+use crate::bench::bars::Goal;
+use crate::bench::command::output;
+use crate::bench::disk::Fdatasync;
+use crate::bench::load::{Latency, Report};
+use crate::bench::machine::Machine;
+use crate::bench::statistics::{Spread, grouped};
+use crate::bench::systems::System;
+
+/// How much slower a request may be, in percent.
+const SLOWER_PERCENT_MAX: f64 = 5.0;
+/// The least share of the updates of clients that write each one at each site.
+const SHARE_MIN: f64 = 0.90;
+
+/// Everything that a run measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Results {
+    /// When it began, in UTC.
+    pub(super) date: String,
+    pub(super) machine: Machine,
+    pub(super) version: String,
+    /// Before each repetition.
+    pub(super) disk: Vec<Fdatasync>,
+    pub(super) is_quick: bool,
+    pub(super) lab: Vec<Goal>,
+    pub(super) order: Vec<Ordered>,
+    pub(super) local: Vec<Local>,
+    pub(super) updates: Vec<Updates>,
+}
+
+const INTRODUCTION: &str = "\
+# Causal keys: what they cost
+
+Written by `cargo xtask bench causal`; do not edit. What the mode is: [docs/causal.md](../docs/causal.md).
+Sites and the generator (`bench/load`) ran on this one machine, on loopback, from empty disks in every repetition. Figures are the
+median of all runs and, in parentheses, the smallest and the largest. The bars of the lab are of virtual time, and come out alike on every
+machine but for those that say *real time*; how they are measured is in [docs/lab.md](../docs/lab.md#portolans-own-causal-keys). Seeds and what was searched exhaustively
+are in [the record](../docs/record.md#seeds).
+";
+
+type Quantile = (&'static str, fn(&Latency) -> f64);
+const QUANTILES: [Quantile; 2] = [("p50", |one| one.p50_us), ("p99", |one| one.p99_us)];
+
+impl Results {
+    pub(super) fn new(machine: Machine, is_quick: bool) -> Result<Self, String> {
+        Ok(Self {
+            date: output("date", &["-u", "+%Y-%m-%dT%H:%MZ"])?,
+            machine,
+            version: System::Portolan.version()?,
+            disk: Vec::new(),
+            is_quick,
+            lab: Vec::new(),
+            order: Vec::new(),
+            local: Vec::new(),
+            updates: Vec::new(),
+        })
+    }
+
+    /// The page; `samples` is where the JSON lies, as seen from it.
+    pub(super) fn page(&self, samples: &str) -> String {
+        let mut page = String::from(INTRODUCTION);
+        if self.is_quick {
+            line(&mut page, "\n**A quick run: not a result.**");
+        }
+        line(&mut page, "");
+        line(&mut page, &format!("- {}; samples: [{samples}]({samples})", self.date));
+        line(&mut page, &format!("- {}", self.machine));
+        line(&mut page, &format!("- {}", self.version));
+        if let Some(p50) = Spread::of(self.disk.iter().map(|disk| disk.p50_us)) {
+            let took = p50.text(grouped);
+            line(&mut page, &format!("- the disk: 4 KiB appended with fdatasync take {took} µs"));
+        }
+        line(&mut page, "\n## The bars\n");
+        line(&mut page, "| work | bar | measured | |");
+        line(&mut page, "| --- | --- | --- | --- |");
+        let local = [true, false].into_iter().flat_map(|gets| {
+            QUANTILES.into_iter().filter_map(move |quantile| self.slower(gets, quantile))
+        });
+        for goal in local.chain(self.share()).chain(order::goals(&self.order)) {
+            line(&mut page, &goal.row(""));
+        }
+        for goal in &self.lab {
+            line(&mut page, &goal.row("in the lab, "));
+        }
+        self.requests(&mut page);
+        self.rates(&mut page);
+        page
+    }
+
+    fn runs(&self, gets: bool) -> impl Iterator<Item = &Local> {
+        self.local.iter().filter(move |one| one.gets == gets)
+    }
+
+    /// By how much a request to a causal key takes longer than one to a key of the site, run by
+    /// run.
+    fn slower(&self, gets: bool, (name, of): Quantile) -> Option<Goal> {
+        let percent =
+            |one: &Local| Some(100.0 * (of(one.causal.latency()?) / of(one.own.latency()?) - 1.0));
+        let spread = Spread::of(self.runs(gets).filter_map(percent))?;
+        let kind = if gets { "GET" } else { "SET" };
+        let what = format!("{kind} of one client at a site that is not the root, {name}: longer");
+        let here = format!("{} %", spread.text(tenths));
+        Some(Goal::at_most(what, (spread.median, SLOWER_PERCENT_MAX), " %", here))
+    }
+
+    fn share(&self) -> Option<Goal> {
+        let of = |one: &Updates| one.causal.per_s() / one.own.per_s();
+        let share = Spread::of(self.updates.iter().map(of))?;
+        let missing = SHARE_MIN - share.median;
+        Some(Goal {
+            what: "updates at three sites on this machine, against clients that write each at each site"
+                .to_owned(),
+            goal: format!("≥ {SHARE_MIN:.2}"),
+            here: share.text(|share| format!("{share:.2}")),
+            met: missing <= 0.0,
+            missed_by: format!("{:.2}", missing.max(0.0)),
+        })
+    }
+
+    fn requests(&self, page: &mut String) {
+        let Some(first) = self.local.first() else { return };
+        line(page, "\n## local: requests of one client at a site that is not the root\n");
+        let about = format!(
+            "{} keys, values of {VALUE_BYTES} B, one second a run. Two deployments of three sites of one node, at the same time and asked in \
+             turn; each pair of runs is compared by itself.",
+            grouped(KEYS as f64)
+        );
+        line(page, &about);
+        line(page, "\n| request | keys | p50 µs | p99 µs |");
+        line(page, "| --- | --- | --: | --: |");
+        for gets in [true, false] {
+            let kinds: [(&str, fn(&Local) -> &Report); 2] =
+                [("causal", |one| &one.causal), ("of the site", |one| &one.own)];
+            for (keys, report) in kinds {
+                let cell = |(_, of): Quantile| {
+                    let runs = self.runs(gets).filter_map(|one| report(one).latency().map(of));
+                    Spread::of(runs).map_or_else(|| "–".to_owned(), |one| one.text(grouped))
+                };
+                let [p50, p99] = QUANTILES.map(cell);
+                let request = if gets { "GET" } else { "SET" };
+                line(page, &format!("| {request} | {keys} | {p50} | {p99} |"));
+            }
+        }
+        quoted(page, &first.command);
+    }
+
+    fn rates(&self, page: &mut String) {
+        let Some(first) = self.updates.first() else { return };
+        line(page, "\n## updates: until all three sites show them\n");
+        let about = format!(
+            "{} updates a run, {CLIENTS} clients with {PIPELINE} at once, distributed to three sites of one node. Causal: until each site \
+             shows the last write of each. Beside it, without any consistency between the sites: clients write each update at each of the three, \
+             which are three times as many writes.",
+            grouped(UPDATES as f64)
+        );
+        line(page, &about);
+        line(
+            page,
+            "\n| keys | updates/s | all answered, s | all shown, s | CPU µs/update, all sites |",
+        );
+        line(page, "| --- | --: | --: | --: | --: |");
+        let kinds: [(&str, fn(&Updates) -> &Rate); 2] =
+            [("causal", |one| &one.causal), ("written at each site", |one| &one.own)];
+        for (keys, rate) in kinds {
+            let cell = |of: fn(&Rate) -> f64, show: fn(f64) -> String| {
+                let spread = Spread::of(self.updates.iter().map(|one| of(rate(one))));
+                spread.map_or_else(|| "–".to_owned(), |one| one.text(show))
+            };
+            let per_s = cell(Rate::per_s, grouped);
+            let answered = cell(|one| one.answered_s, hundredths);
+            let shown = cell(|one| one.shown_s, hundredths);
+            let cpu = cell(Rate::cpu_us_each, tenths);
+            line(page, &format!("| {keys} | {per_s} | {answered} | {shown} | {cpu} |"));
+        }
+        quoted(page, &first.command);
+    }
+}
+
+fn tenths(number: f64) -> String {
+    format!("{number:.1}")
+}
+
+fn hundredths(number: f64) -> String {
+    format!("{number:.2}")
+}
+
+fn quoted(page: &mut String, command: &str) {
+    line(page, &format!("\n```text\n{command}\n```"));
+}
+
+fn line(page: &mut String, text: &str) {
+    writeln!(page, "{text}").expect("a String takes everything");
+}
