@@ -53,24 +53,30 @@ fn a_calm_run_is_answered_and_keeps_its_promises() {
     assert!(walkers.any(|client| client.starts_with("walker-") && sites(client) > 1));
 }
 
-#[test]
-fn promises_are_kept_under_every_kind_of_fault() {
-    let world = causal();
+/// Runs some seeds of a world with all its faults, or as many as the environment asks for.
+fn keeps_promises(world: &str, seeds: u64) -> Totals {
+    let spec = ready::load(world, None).unwrap();
     let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
     let mut totals = Totals::default();
     let mut wrongs = Vec::new();
-    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(8) {
+    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(seeds) {
         let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        let tried = one(&world, &options);
+        let tried = one(&spec, &options);
         if !tried.wrongs.is_empty() {
-            eprintln!("seed {seed}: {}", tried.wrongs.join("\n"));
+            eprintln!("{world}, seed {seed}: {}", tried.wrongs.join("\n"));
             wrongs.push(seed);
         }
         totals.add(&tried);
     }
     let hours = totals.virtual_s / 3_600.0;
-    eprintln!("causal: {hours:.2} simulated hours, {} operations", totals.operations);
-    assert_eq!(wrongs, [0; 0]);
+    eprintln!("{world}: {hours:.2} simulated hours, {} operations", totals.operations);
+    assert_eq!(wrongs, [0; 0], "{world}");
+    totals
+}
+
+#[test]
+fn promises_are_kept_under_every_kind_of_fault() {
+    let totals = keeps_promises("causal", 8);
     if totals.seeds >= 8 {
         for kind in [Kind::PartSite, Kind::PartSites, Kind::LeaveSite, Kind::JoinSite] {
             assert!(totals.faults.contains_key(kind.name()), "{kind}: {:?}", totals.faults);
@@ -80,28 +86,20 @@ fn promises_are_kept_under_every_kind_of_fault() {
 
 #[test]
 fn keys_that_sites_hold_on_demand_keep_their_promises() {
-    let world = ready::load("fetched", None).unwrap();
-    for seed in 1..=number("PORTOLAN_SEEDS").unwrap_or(3) {
-        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        assert_eq!(one(&world, &options).wrongs, [""; 0], "seed {seed}");
-    }
+    keeps_promises("fetched", 3);
 }
 
 #[test]
 fn keyspaces_that_some_sites_hold_keep_their_promises() {
-    let world = ready::load("partial", None).unwrap();
-    for seed in 1..=number("PORTOLAN_SEEDS").unwrap_or(3) {
-        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        assert_eq!(one(&world, &options).wrongs, [""; 0], "seed {seed}");
-    }
+    keeps_promises("partial", 3);
 }
 
 #[test]
 fn regions_that_take_each_others_writes_keep_their_promises() {
-    let world = ready::load("regions", None).unwrap();
-    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
-    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(4) {
-        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        assert_eq!(one(&world, &options).wrongs, [""; 0], "seed {seed}");
-    }
+    keeps_promises("regions", 4);
+}
+
+#[test]
+fn nothing_that_a_session_has_seen_is_lost_with_a_root_that_has_a_standby() {
+    keeps_promises("standbys", 3);
 }
