@@ -76,6 +76,16 @@ impl Plane {
         Self { area: *area, width_m: width_m.max(1.0), height_m: height_m.max(1.0) }
     }
 
+    /// Metres east and north of the corner.
+    #[cfg(test)]
+    pub(super) fn meters(&self, at: Point) -> (f64, f64) {
+        let Bounds { south, west, north, east } = self.area;
+        (
+            (at.lon - west) / (east - west) * self.width_m,
+            (at.lat - south) / (north - south) * self.height_m,
+        )
+    }
+
     /// The point so many metres east and north of the corner; what lies outside is put on the edge.
     pub(super) fn point(&self, (east_m, north_m): (f64, f64)) -> Point {
         let Bounds { south, west, north, east } = self.area;
@@ -141,6 +151,8 @@ pub(super) mod tests {
             let true_m = plane.point(a).distance_m(plane.point(b));
             let plane_m = (a.0 - b.0).hypot(a.1 - b.1);
             assert!((plane_m / true_m - 1.0).abs() < 2e-3, "{plane_m} {true_m}");
+            let back = plane.meters(plane.point(a));
+            assert!((back.0 - a.0).hypot(back.1 - a.1) < 1e-3);
         }
         let edge = plane.point((-10.0, plane.height_m + 10.0));
         assert_eq!(edge, Point::new(CITY.north, CITY.west));
