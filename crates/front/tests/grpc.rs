@@ -382,6 +382,10 @@ fn the_admin_port_reports_the_state_of_the_node() {
         client(&site).keyspace("").put("a", "1").await.unwrap();
     });
     assert_eq!(http(&site, "/healthz", ""), (200, "ok\n".into()));
+    // What it publishes about itself follows its answers.
+    while http(&site, "/readyz", "").0 != 200 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(http(&site, "/readyz", ""), (200, "ready\n".into()));
     let (code, metrics) = http(&site, "/metrics", "");
     assert_eq!(code, 200);

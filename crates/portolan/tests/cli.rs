@@ -594,9 +594,14 @@ fn a_site_that_is_not_there_is_unavailable() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = socket.local_addr().unwrap().to_string();
     for words in [&["get", "a"][..], &["put", "a", "1"], &["status"], &["watch"]] {
-        let words = [words, &["--server", &closed, "--deadline", "1s"]].concat();
-        let says = ["nothing was done", &closed, "nothing listens there", "--server"];
-        assert_says(&run(&words).err(UNAVAILABLE), &says);
+        let within = |deadline: &str| {
+            let refused = run(&[words, &["--server", &closed, "--deadline", deadline]].concat());
+            refused.err(UNAVAILABLE)
+        };
+        // On a slow machine a second is too short to find out anything.
+        let refused = Some(within("1s")).filter(|text| !text.contains("did not answer in time"));
+        let refused = refused.unwrap_or_else(|| within("30s"));
+        assert_says(&refused, &["nothing was done", &closed, "nothing listens there", "--server"]);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -14,7 +14,17 @@ struct Played {
     _directory: tempfile::TempDir,
 }
 
+/// One demo at a time, also beside other processes of these tests: it starts seven sites, which
+/// elect leaders and take each other for lost by their clocks.
+fn turn() -> File {
+    let lock = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo.lock");
+    let lock = File::create(lock).expect("the target folder can be written");
+    lock.lock().expect("the target folder's files can be locked");
+    lock
+}
+
 fn play(extra: &[&str]) -> Played {
+    let _turn = turn();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let report = directory.path().join("report");
     let output = Command::new(env!("CARGO_BIN_EXE_portolan"))

@@ -39,9 +39,9 @@ use super::{distance, picture::Role, records::Kind, roster::Endpoint, trips};
 
 /// How long a site may take to have all its nodes as voters and a leader, and to have the
 /// deployment.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(180);
 /// How long sites may take to have shared out the slots, for all sites together.
-const WHOLE_TIMEOUT: Duration = Duration::from_secs(120);
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// No slot must move for so long before the slots are shared out.
 const QUIET: Duration = Duration::from_secs(1);
 /// How often to look whether it has.
@@ -242,8 +242,14 @@ impl City {
         let body = Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
             RegistryChange::Leave(own),
         )));
-        let request = Request::new(body);
-        node.handle.call(request).await.map(|_| ())
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            match node.handle.call(Request::new(body.clone())).await {
+                // Nothing was done. On a busy machine registrars may not answer for a while.
+                Err(Failure::NotServing(_)) if Instant::now() < deadline => sleep(QUIET).await,
+                answered => return answered.map(|_| ()),
+            }
+        }
     }
 
     /// Stops a node as a crash would: nothing is sent, handed over or flushed, and its ports close.
