@@ -337,7 +337,6 @@ impl<'w> Run<'w> {
         self.inter_site_bytes = self.lab.inter_site_bytes - before;
         if !self.plan.is_empty() {
             apply::end_all(&mut self.lab);
-            self.pointers.all_end(self.lab.now());
             // A site that comes then has its keys to get first.
             let mut entered = u64::MAX;
             while entered != self.lab.sites_entered {
@@ -406,11 +405,8 @@ impl<'w> Run<'w> {
                 Stepped::Call(Call::GoOn(number, began)) => {
                     let since = self.lab.now() - began;
                     let goes_on = apply::go_on(&mut self.lab, &self.plan[number], since);
-                    match goes_on {
-                        Begun::For(more) => {
-                            self.lab.call_after(more, Call::GoOn(number, began));
-                        }
-                        _ => self.pointers.ends(self.plan[number].kind, self.lab.now()),
+                    if let Begun::For(more) = goes_on {
+                        self.lab.call_after(more, Call::GoOn(number, began));
                     }
                     self.note_return(number, goes_on == Begun::Over);
                 }
@@ -458,7 +454,6 @@ impl<'w> Run<'w> {
             return;
         }
         self.done[number] = true;
-        self.pointers.begins(fault.kind, begun, self.lab.now());
         let (kind, place, span) =
             (fault.kind, fault.place(&self.world.sites), fault.span.as_millis());
         let text = match span {

@@ -59,6 +59,7 @@ use model::{
 };
 use network::Network;
 pub use node::{Belongs, Down, Node};
+pub use view::JudgedRing;
 use promoted::Promoted;
 use protocol::Core;
 use protocol::bugs::Planted;

@@ -4,9 +4,21 @@ use super::{NodeIndex, Simulation};
 use model::{Epoch, NodeId, SiteId, Slot};
 use protocol::global::ring::invariant;
 use protocol::site::{Standing, Status};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::state::Read;
+
+/// What there is to the ring at a moment.
+#[derive(Debug)]
+pub struct JudgedRing {
+    /// Whether the pointers are as they must be at every moment, as long as no site is wrongly
+    /// taken for dead.
+    pub holds: Result<(), invariant::Violation>,
+    /// Whether those of every site that is there are as they are to be in the end.
+    pub is_ideal: bool,
+    /// Whether a site on the ring takes another one on it for dead.
+    pub is_misjudged: bool,
+}
 
 impl<C> Simulation<C> {
     /// A node's name in traces and histories.
@@ -153,24 +165,26 @@ impl<C> Simulation<C> {
         pointers.collect()
     }
 
-    /// Whether the pointers of all sites together are as they must be at every moment, as long as
-    /// no site is wrongly taken for failed; and whether those of every site that is there are as
-    /// they are to be in the end.
-    pub fn judge_ring(&self) -> (Result<(), invariant::Violation>, bool) {
+    /// The pointers of all sites together.
+    pub fn judge_ring(&self) -> JudgedRing {
         let leaders = (0..self.sites.len()).filter_map(|site| {
             let nodes = self.sites[site].nodes.iter().copied();
             let processes = nodes.filter_map(|node| self.nodes[node].process.as_ref());
             let leads = processes.filter(|process| process.site.is_on_ring());
             leads.max_by_key(|process| process.site.leads_in())
         });
-        let rings: Vec<_> = leaders.map(|process| process.site.ring()).collect();
-        let live = rings.iter().map(|ring| ring.site()).collect();
+        let leaders: Vec<_> = leaders.collect();
+        let rings: Vec<_> = leaders.iter().map(|process| process.site.ring()).collect();
+        let live: BTreeSet<SiteId> = rings.iter().map(|ring| ring.site()).collect();
+        let mut suspects = leaders.iter().flat_map(|process| process.site.ring_suspects());
+        let is_misjudged = suspects.any(|site| live.contains(&site));
         let holds = match rings.is_empty() {
             true => Ok(()),
             false => invariant::check(&rings, &live),
         };
         let there = (0..self.sites.len()).filter(|site| self.is_there(*site)).count();
-        (holds, rings.len() == there && invariant::is_ideal(&rings, &live))
+        let is_ideal = rings.len() == there && invariant::is_ideal(&rings, &live);
+        JudgedRing { holds, is_ideal, is_misjudged }
     }
 
     /// The rows of a node's state; `None`: it cannot be read.

@@ -59,6 +59,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.deployment.ring.driver.as_ref().map_or(&self.deployment.ring.kept, Driver::ring)
     }
 
+    /// The sites that this node, if it leads, takes for dead on the ring.
+    pub fn ring_suspects(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.deployment.ring.driver.iter().flat_map(Driver::suspects)
+    }
+
     /// How often this node has seen its pointers change. It begins with 0 at each start.
     pub fn ring_changes(&self) -> u64 {
         self.deployment.ring.changes

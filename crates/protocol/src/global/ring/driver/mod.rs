@@ -227,6 +227,11 @@ impl Driver {
         self.timeout(now);
     }
 
+    /// The sites that are taken for dead.
+    pub fn suspects(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.silent.keys().copied()
+    }
+
     /// Takes in a message of another site.
     pub fn handle(&mut self, now: Duration, from: SiteId, message: RingMessage) {
         if from == self.ring.site() {
