@@ -181,7 +181,7 @@ impl State for FjallState {
             for (key, value) in batch.into_changes() {
                 recent.filling.put(key, value);
             }
-            recent.filling.is_full(self.0.bytes_max)
+            recent.filling.changes().is_full(self.0.bytes_max)
         };
         if is_full { self.0.writer.send() } else { self.0.writer.check() }
     }
@@ -191,10 +191,10 @@ impl State for FjallState {
     }
 
     fn view(&self) -> FjallView {
-        self.0.writer.send_if(|recent| recent.filling.len() > CHANGES_COPIED_MAX);
+        self.0.writer.send_if(|recent| recent.filling.changes().len() > CHANGES_COPIED_MAX);
         let recent = self.0.writer.recent();
         FjallView {
-            newest: Arc::new(Leaving::new(recent.filling.clone())),
+            newest: Arc::new(Leaving::new(recent.filling.changes().clone())),
             newer: recent.leaving.clone(),
             snapshot: self.engine().snapshot(),
             state: self.clone(),
@@ -226,9 +226,10 @@ impl Read for FjallNow<'_> {
         until: Option<&[u8]>,
         visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
     ) -> Result<(), StateError> {
-        let newest = Leaving::new(self.recent.filling.clone());
+        let range = (from, until);
+        let newest = |(from, until)| self.recent.filling.range(from, until);
         let newer = self.recent.leaving.as_deref();
-        scan(self.engine, &newest, newer, &self.engine.snapshot(), (from, until), visit)
+        scan(self.engine, newest, newer, &self.engine.snapshot(), range, visit)
     }
 }
 
@@ -257,24 +258,27 @@ impl Read for FjallView {
         until: Option<&[u8]>,
         visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
     ) -> Result<(), StateError> {
+        let newest = |(from, until)| self.newest.range(from, until);
         let newer = self.newer.as_deref();
-        scan(self.state.engine(), &self.newest, newer, &self.snapshot, (from, until), visit)
+        scan(self.state.engine(), newest, newer, &self.snapshot, (from, until), visit)
     }
 }
 
-fn scan(
+type Range<'a> = (&'a [u8], Option<&'a [u8]>);
+
+fn scan<'a, I: Iterator<Item = (Bytes, Option<Bytes>)>>(
     engine: &Engine,
-    newest: &Leaving,
+    newest: impl FnOnce(Range<'a>) -> I,
     newer: Option<&Leaving>,
     snapshot: &Snapshot,
-    (from, until): (&[u8], Option<&[u8]>),
+    (from, until): Range<'a>,
     visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
 ) -> Result<(), StateError> {
     if until.is_some_and(|until| until <= from) {
         return Ok(());
     }
     let newer = newer.into_iter().flat_map(|newer| newer.range(from, until));
-    let changes = merge(newest.range(from, until), newer);
+    let changes = merge(newest((from, until)), newer);
     scan_over(changes, |visit| engine.scan_at(snapshot, from, until, visit), visit)
 }
 

@@ -12,13 +12,17 @@
 
 use super::super::Batch;
 use model::Bytes;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The overhead of a change beside its bytes: two handles and their counts, its place in the table.
 const CHANGE_BYTES: u64 = 200;
 /// Changes collected before they are written, even if of few keys: a killed node applies this many
 /// again.
 const CHANGES_MAX: usize = 200_000;
+/// Keys that a scan takes from the order of a map at once: it may end after a few.
+const KEYS_AT_ONCE: usize = 32;
 
 /// Changes by key; `None` removes.
 #[derive(Clone)]
@@ -38,15 +42,18 @@ impl Changes {
         self.batch.get(key)
     }
 
-    pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+    /// Returns whether the key is a new one here.
+    pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) -> bool {
         let key_bytes = key.len() as u64;
         let weight = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len) as u64;
         self.taken += 1;
         self.bytes += weight(&value);
-        match self.batch.change(key, value) {
-            Some(replaced) => self.bytes -= weight(&replaced),
+        let replaced = self.batch.change(key, value);
+        match &replaced {
+            Some(replaced) => self.bytes -= weight(replaced),
             None => self.bytes += CHANGE_BYTES + key_bytes,
         }
+        replaced.is_none()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,11 +82,19 @@ impl Leaving {
 
     /// All of them, in byte order.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
-        self.range(b"", None)
+        self.slice(b"", None)
     }
 
     /// Those of a range, in byte order.
     pub(super) fn range(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
+        self.slice(from, until).map(|(key, change)| (key.clone(), change.clone()))
+    }
+
+    fn slice(
         &self,
         from: &[u8],
         until: Option<&[u8]>,
@@ -97,26 +112,98 @@ impl Leaving {
 
 /// Both maps.
 pub(super) struct Recent {
-    pub(super) filling: Changes,
+    pub(super) filling: Filling,
     pub(super) leaving: Option<Arc<Leaving>>,
+}
+
+/// The changes that are being collected.
+///
+/// Their keys have an order for scans, which come many times between two changes where a site looks
+/// for what is left to do: to sort all keys for each took longer than all else that such a site
+/// did. Keys that came since the last scan are put in order by the next one, so that a site that
+/// only writes pays for a handle to each new key.
+pub(super) struct Filling {
+    changes: Changes,
+    order: Mutex<Order>,
+}
+
+#[derive(Default)]
+struct Order {
+    sorted: BTreeSet<Bytes>,
+    /// Those that came since.
+    new: Vec<Bytes>,
+}
+
+impl Filling {
+    fn new() -> Filling {
+        Filling { changes: Changes::new(), order: Mutex::default() }
+    }
+
+    pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        if self.changes.put(key.clone(), value) {
+            let order = self.order.get_mut().unwrap_or_else(PoisonError::into_inner);
+            order.new.push(key);
+        }
+    }
+
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// The changes, which begin anew here.
+    pub(super) fn take(&mut self) -> Changes {
+        std::mem::replace(self, Filling::new()).changes
+    }
+
+    /// Those of a range, in byte order.
+    pub(super) fn range(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
+        let mut after = Bound::Included(Bytes::copy_from_slice(from));
+        let until =
+            until.map_or(Bound::Unbounded, |until| Bound::Excluded(Bytes::copy_from_slice(until)));
+        let mut next = VecDeque::new();
+        let keys = std::iter::from_fn(move || {
+            if next.is_empty() {
+                let range = (after.clone(), until.clone());
+                next.extend(self.order().sorted.range(range).take(KEYS_AT_ONCE).cloned());
+            }
+            let key: Bytes = next.pop_front()?;
+            after = Bound::Excluded(key.clone());
+            Some(key)
+        });
+        keys.filter_map(|key| {
+            let change = self.changes.get(&key)?.clone();
+            Some((key, change))
+        })
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = std::mem::take(&mut order.new);
+        order.sorted.extend(new);
+        order
+    }
 }
 
 impl Recent {
     pub(super) fn new() -> Recent {
-        Recent { filling: Changes::new(), leaving: None }
+        Recent { filling: Filling::new(), leaving: None }
     }
 
     /// The latest change of a key, if the engine may not have it yet.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        let newest = self.filling.get(key);
+        let newest = self.filling.changes.get(key);
         newest.or_else(|| self.leaving.as_ref().and_then(|leaving| leaving.get(key)))
     }
 }
 
 /// The newest change of each key of two sets, both in byte order.
-pub(super) fn merge<'a>(
-    newer: impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)>,
-    older: impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)>,
+pub(super) fn merge(
+    newer: impl Iterator<Item = (Bytes, Option<Bytes>)>,
+    older: impl Iterator<Item = (Bytes, Option<Bytes>)>,
 ) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
     let (mut newer, mut older) = (newer.peekable(), older.peekable());
     std::iter::from_fn(move || {
@@ -125,12 +212,12 @@ pub(super) fn merge<'a>(
             (None, Some(_)) => true,
             _ => false,
         };
-        let next = if takes_older { older.next() } else { newer.next() };
-        let (key, change) = next?;
-        if !takes_older {
-            older.next_if(|(old, _)| *old == key);
+        if takes_older {
+            return older.next();
         }
-        Some((key.clone(), change.clone()))
+        let (key, change) = newer.next()?;
+        older.next_if(|(old, _)| *old == key);
+        Some((key, change))
     })
 }
 
@@ -174,5 +261,33 @@ mod tests {
         let expected = [("b", Some("2")), ("c", None), ("e", Some("2"))];
         assert_eq!(merged, expected.map(|(key, value)| (key.into(), value.map(Bytes::from))));
         assert_eq!(newer.range(b"c", Some(b"b")).count(), 0);
+    }
+
+    #[test]
+    fn what_is_collected_is_in_order_and_a_scan_may_end_early() {
+        let mut filling = Filling::new();
+        let put = |filling: &mut Filling, number: usize, value: &'static str| {
+            filling.put(format!("{number:03}").into(), Some(value.into()));
+        };
+        let seen = |filling: &Filling, until: Option<&[u8]>| -> Vec<String> {
+            let range = filling.range(b"002", until);
+            range.map(|(key, change)| format!("{:?}{:?}", key, change.unwrap())).collect()
+        };
+        assert_eq!(seen(&filling, None), [""; 0]);
+        for number in (0..3 * KEYS_AT_ONCE).rev() {
+            put(&mut filling, number, "a");
+        }
+        assert_eq!(filling.range(b"", None).count(), 3 * KEYS_AT_ONCE);
+        // What comes between two scans is in its place, and a key that is changed again has one.
+        put(&mut filling, 5, "b");
+        filling.put("0035".into(), Some("c".into()));
+        filling.put("004".into(), None);
+        let range: Vec<_> = filling.range(b"003", Some(b"006")).collect();
+        let expected = [("003", Some("a")), ("0035", Some("c")), ("004", None), ("005", Some("b"))];
+        assert_eq!(range, expected.map(|(key, value)| (key.into(), value.map(Bytes::from))));
+        assert_eq!(seen(&filling, Some(b"003")), ["b\"002\"b\"a\""]);
+        assert_eq!(filling.range(b"000", None).take(2).count(), 2);
+        assert_eq!(filling.take().len(), 3 * KEYS_AT_ONCE + 1);
+        assert_eq!(filling.range(b"", None).count(), 0);
     }
 }

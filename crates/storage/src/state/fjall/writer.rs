@@ -5,7 +5,7 @@
 
 use super::super::StateError;
 use super::engine::Engine;
-use super::recent::{Changes, Leaving, Recent};
+use super::recent::{Leaving, Recent};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -146,11 +146,10 @@ impl Shared {
     /// Hands the collected changes to the thread, if there are any and they are `wanted`.
     fn leave(&self, mut progress: MutexGuard<'_, Progress>, wanted: impl FnOnce(&Recent) -> bool) {
         let mut recent = self.recent_mut();
-        if recent.filling.len() == 0 || !wanted(&recent) {
+        if recent.filling.changes().len() == 0 || !wanted(&recent) {
             return;
         }
-        let changes = std::mem::replace(&mut recent.filling, Changes::new());
-        let leaving = Arc::new(Leaving::new(changes));
+        let leaving = Arc::new(Leaving::new(recent.filling.take()));
         recent.leaving = Some(leaving.clone());
         progress.job = Some(leaving);
         self.changed.notify_all();
