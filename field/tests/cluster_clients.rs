@@ -13,7 +13,7 @@ use field::deployment::json;
 use field::resp::{Client, Value};
 use field::{Node, NodeOptions, Site, eventually, number_from_env, ports, toolchain};
 
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Slots of one move.
 const SLOTS: usize = 1_500;
 

@@ -9,7 +9,7 @@ use field::{Node, NodeOptions, eventually};
 use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(15);
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn options(folder: &Path, site: &str, node: u64, join: Option<&Node>) -> NodeOptions {
     let mut options = NodeOptions::new(&folder.join(site), node);

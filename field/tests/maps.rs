@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use field::resp::{Client, Value};
 use field::{Node, NodeOptions, eventually, ports, toolchain};
 
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(15);
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Between two starts: the first site has given slots to the second when the third comes.

@@ -13,7 +13,7 @@ use field::resp::Client;
 use field::tls::{Authority, Certificates};
 use field::{Node, NodeOptions, Site, binary, eventually};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 const PASSWORD: &str = "harbour";
 
 /// A user who may do everything, as the configuration has it.

@@ -16,7 +16,7 @@ use field::{RedisCluster, binary, eventually, number_from_env, ports, toolchain}
 
 /// Failovers are none of these tests' business.
 const NEVER: Duration = Duration::from_secs(600);
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 /// More keys than go in one batch.
 const KEYS: usize = 600;
 

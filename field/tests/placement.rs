@@ -8,7 +8,7 @@ use field::deployment::{json, start};
 use field::resp::Client;
 use field::{Node, eventually};
 
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Between two reads.
 const APART: Duration = Duration::from_millis(20);

@@ -10,7 +10,7 @@ use field::redis_cluster::programs;
 use field::{RedisCluster, binary, eventually, ports, toolchain};
 
 const NEVER: Duration = Duration::from_secs(600);
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn vectors() -> std::path::PathBuf {
     toolchain::wrapper("vectors.json")

@@ -59,7 +59,6 @@ use model::{
 };
 use network::Network;
 pub use node::{Belongs, Down, Node};
-pub use view::JudgedRing;
 use promoted::Promoted;
 use protocol::Core;
 use protocol::bugs::Planted;
@@ -68,6 +67,7 @@ use queue::Queue;
 use site_lifecycle::{AdminTask, SiteLifecycle, SitePlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+pub use view::JudgedRing;
 use wire::peer::Message;
 
 /// How long a node that was not taken in waits before it tries again; how long a full disk rests.
