@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{Node, NodeOptions, eventually};
 
 /// How long sites may take to agree on something.
-pub const LIMIT: Duration = Duration::from_secs(90);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// A site of one node with its data in `folder`. It joins the deployment of `join`.
 #[must_use]

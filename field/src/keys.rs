@@ -9,7 +9,7 @@ use crate::{Node, eventually};
 /// How long one answer may take.
 const DEADLINE: Duration = Duration::from_secs(15);
 /// How long the node may fail to answer.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 /// How many keys are asked for at a time.
 const PIPELINE: usize = 250;
 
