@@ -1,18 +1,19 @@
 //! The ring while things happen: its invariant holds after every change of a pointer.
 //!
 //! It is promised as long as no site is wrongly taken for dead and fewer are lost at once than a
-//! successor list is long ("How to make Chord correct", Zave 2012). So it is judged from when the
-//! ring is first as it should be, through joins, departures, crashes and handovers of leadership,
-//! until a site on the ring takes another one on it for dead: one that is cut off, slow, or back
-//! after it was lost. Then again once the ring has been seen as it should be. What becomes of it in
-//! the end is judged in any case ([`crate::verdict::ring`]).
+//! successor list is long ("How to make Chord correct", Zave 2012). Lists are longer than the ready
+//! worlds have sites, so only the loss of all is too much. So it is judged from when the ring is
+//! first as it should be, through joins, departures, crashes and handovers of leadership, until no
+//! site is left on it, or one on it takes another one on it for dead: that is cut off, slow, or
+//! back after it was lost. Then again once the ring has been seen as it should be. What becomes of
+//! it in the end is judged in any case ([`crate::verdict::ring`]).
 
 use super::Run;
 
 /// What was judged of the ring.
 #[derive(Debug, Default)]
 pub(super) struct Pointers {
-    /// No site on the ring has been taken for dead since the ring was as it should be.
+    /// Nothing has ended the promise since the ring was as it should be.
     is_promised: bool,
     /// Changes of pointers so far.
     pub(super) changes: u64,
@@ -28,8 +29,8 @@ impl Run<'_> {
         }
         self.pointers.changes += 1;
         let ring = self.lab.judge_ring();
-        self.pointers.is_promised &= !ring.is_misjudged;
-        self.pointers.is_promised |= ring.is_ideal && !ring.is_misjudged;
+        self.pointers.is_promised =
+            !ring.ends_promise && (self.pointers.is_promised || ring.is_ideal);
         if !self.pointers.is_promised {
             return;
         }

@@ -11,13 +11,13 @@ use storage::state::Read;
 /// What there is to the ring at a moment.
 #[derive(Debug)]
 pub struct JudgedRing {
-    /// Whether the pointers are as they must be at every moment, as long as no site is wrongly
-    /// taken for dead.
+    /// Whether the pointers are as they must be at every moment that keeps the promise.
     pub holds: Result<(), invariant::Violation>,
     /// Whether those of every site that is there are as they are to be in the end.
     pub is_ideal: bool,
-    /// Whether a site on the ring takes another one on it for dead.
-    pub is_misjudged: bool,
+    /// Whether the promise ends: a site on the ring takes another one on it for dead, or none is
+    /// left on it.
+    pub ends_promise: bool,
 }
 
 impl<C> Simulation<C> {
@@ -177,14 +177,14 @@ impl<C> Simulation<C> {
         let rings: Vec<_> = leaders.iter().map(|process| process.site.ring()).collect();
         let live: BTreeSet<SiteId> = rings.iter().map(|ring| ring.site()).collect();
         let mut suspects = leaders.iter().flat_map(|process| process.site.ring_suspects());
-        let is_misjudged = suspects.any(|site| live.contains(&site));
+        let ends_promise = live.is_empty() || suspects.any(|site| live.contains(&site));
         let holds = match rings.is_empty() {
             true => Ok(()),
             false => invariant::check(&rings, &live),
         };
         let there = (0..self.sites.len()).filter(|site| self.is_there(*site)).count();
         let is_ideal = rings.len() == there && invariant::is_ideal(&rings, &live);
-        JudgedRing { holds, is_ideal, is_misjudged }
+        JudgedRing { holds, is_ideal, ends_promise }
     }
 
     /// The rows of a node's state; `None`: it cannot be read.
