@@ -32,19 +32,24 @@ use std::time::{Duration, Instant};
 
 /// Asks `question` until it answers or `limit` has passed; its last error is the error then.
 ///
-/// Generous limits cost nothing here: a test that passes does not wait for them.
+/// Generous limits cost nothing here: a test that passes does not wait for them. A question takes a
+/// fifth of the time at most, so that on a slow machine the rest is left to who is asked.
 pub fn eventually<T>(
     limit: Duration,
     mut question: impl FnMut() -> Result<T, String>,
 ) -> Result<T, String> {
     let began = Instant::now();
     loop {
+        let asked = Instant::now();
         match question() {
             Ok(answer) => return Ok(answer),
             Err(reason) if began.elapsed() >= limit => {
                 return Err(format!("still after {} s: {reason}", limit.as_secs()));
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => {
+                let pause = 4 * asked.elapsed();
+                std::thread::sleep(pause.clamp(Duration::from_millis(20), Duration::from_secs(1)));
+            }
         }
     }
 }

@@ -38,11 +38,13 @@ export async function freePort(): Promise<number> {
 export async function eventually<T>(attempt: () => T | Promise<T>, limitMs = LIMIT_MS): Promise<T> {
   const ends = performance.now() + limitMs;
   for (;;) {
+    const asked = performance.now();
     try {
       return await attempt();
     } catch (error) {
       if (performance.now() > ends) throw error;
-      await sleep(50);
+      // An attempt may start a process: a slow machine is left to the sites for most of the time.
+      await sleep(Math.min(1_000, Math.max(50, 4 * (performance.now() - asked))));
     }
   }
 }

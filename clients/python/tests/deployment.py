@@ -50,12 +50,14 @@ def eventually(attempt, limit_s: float = LIMIT_S):
     """What `attempt` returns once it raises nothing any more."""
     ends = time.monotonic() + limit_s
     while True:
+        asked = time.monotonic()
         try:
             return attempt()
         except Exception:
             if time.monotonic() > ends:
                 raise
-            time.sleep(0.05)
+            # An attempt may start a process: a slow machine is left to the sites for most of the time.
+            time.sleep(min(1.0, max(0.05, 4 * (time.monotonic() - asked))))
 
 
 class Site:
