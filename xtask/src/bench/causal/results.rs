@@ -46,6 +46,8 @@ are in [the record](../docs/record.md#seeds).
 ";
 
 type Quantile = (&'static str, fn(&Latency) -> f64);
+/// A row of a table, by its name.
+type Row<Of, Figures> = (&'static str, fn(&Of) -> &Figures);
 const QUANTILES: [Quantile; 2] = [("p50", |one| one.p50_us), ("p99", |one| one.p99_us)];
 
 impl Results {
@@ -136,7 +138,7 @@ impl Results {
         line(page, "\n| request | keys | p50 µs | p99 µs |");
         line(page, "| --- | --- | --: | --: |");
         for gets in [true, false] {
-            let kinds: [(&str, fn(&Local) -> &Report); 2] =
+            let kinds: [Row<Local, Report>; 2] =
                 [("causal", |one| &one.causal), ("of the site", |one| &one.own)];
             for (keys, report) in kinds {
                 let cell = |(_, of): Quantile| {
@@ -166,7 +168,7 @@ impl Results {
             "\n| keys | updates/s | all answered, s | all shown, s | CPU µs/update, all sites |",
         );
         line(page, "| --- | --: | --: | --: | --: |");
-        let kinds: [(&str, fn(&Updates) -> &Rate); 2] =
+        let kinds: [Row<Updates, Rate>; 2] =
             [("causal", |one| &one.causal), ("written at each site", |one| &one.own)];
         for (keys, rate) in kinds {
             let cell = |of: fn(&Rate) -> f64, show: fn(f64) -> String| {
