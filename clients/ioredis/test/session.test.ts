@@ -149,7 +149,7 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
       }
       assert.ok(seen === last || late.has(seen), `${seen}, not ${last}`);
     }
-    t.diagnostic(`${unknown} writes had no answer`);
+    assert.ok(unknown <= 2, "one for each death");
     assert.ok(one.sessionStats.attaches >= 1);
   });
 

@@ -133,8 +133,7 @@ impl Run<'_> {
         None
     }
 
-    // ---- what may be lost
-    // ------------------------------------------------------------------------
+    // ---- what may be lost -----------------------------------------------------------------------
 
     /// Notes how far the owners of slots are behind the borrowers of groups.
     pub(super) fn note_loans(&mut self) {

@@ -1,8 +1,8 @@
 //! The ring while things happen: its invariant holds after every change of a pointer.
 //!
 //! It is promised as long as no site is wrongly taken for dead and fewer are lost at once than a
-//! successor list is long ("How to make Chord correct", Zave 2012). Lists are longer than the ready
-//! worlds have sites, so only the loss of all is too much. So it is judged from when the ring is
+//! successor list is long ("How to make Chord correct", Zave 2012). In the ready worlds a list has
+//! all other sites, so only the loss of all is too much. So it is judged from when the ring is
 //! first as it should be, through joins, departures, crashes and handovers of leadership, until no
 //! site is left on it, or one on it takes another one on it for dead: that is cut off, slow, or
 //! back after it was lost. Then again once the ring has been seen as it should be. What becomes of

@@ -205,8 +205,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- links
-    // ------------------------------------------------------------------------------------
+    // ---- links ----------------------------------------------------------------------------------
 
     /// Breaks the connection of two nodes of a site. Both notice.
     pub fn break_link(&mut self, site: usize, a: u64, b: u64) {

@@ -262,8 +262,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- other sites
-    // -----------------------------------------------------------------------------
+    // ---- other sites ----------------------------------------------------------------------------
 
     /// Sends a message to a node of another site.
     pub(super) fn send_inter_site(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
@@ -312,8 +311,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- the log's thread
-    // ------------------------------------------------------------------------
+    // ---- the log's thread -----------------------------------------------------------------------
 
     fn disk_job(&mut self, node: NodeIndex, job: DiskJob) {
         let Some(process) = self.process(node) else { return };
@@ -390,8 +388,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    // ---- long work
-    // -------------------------------------------------------------------------------
+    // ---- long work ------------------------------------------------------------------------------
 
     fn in_background(&mut self, node: NodeIndex, task: BackgroundTask) {
         let Some(process) = self.process(node) else { return };

@@ -269,8 +269,7 @@ impl<C> Simulation<C> {
         self.sites[site].id.into_iter().for_each(|id| self.note_stopped(id));
     }
 
-    // ---- what operators ask
-    // ------------------------------------------------------------------------
+    // ---- what operators ask ---------------------------------------------------------------------
 
     /// Asks a node of another site that is there and not cut off.
     fn ask_another(&mut self, site: usize, body: Body) -> Option<Ticket> {

@@ -182,8 +182,7 @@ impl Standbys {
         rejoin.poll(now, region, &mut self.last_id).into_iter().map(step).collect()
     }
 
-    // ---- at the root
-    // -------------------------------------------------------------------------------
+    // ---- at the root ----------------------------------------------------------------------------
 
     fn at_root(
         &mut self,
@@ -286,8 +285,7 @@ impl Standbys {
         self.change(now, RegistryChange::NameStandby { region, epoch, site })
     }
 
-    // ---- at the standby
-    // ----------------------------------------------------------------------------
+    // ---- at the standby -------------------------------------------------------------------------
 
     fn at_standby(
         &mut self,
@@ -339,8 +337,7 @@ impl Standbys {
         Some(Step::Call(root))
     }
 
-    // ---- both
-    // --------------------------------------------------------------------------------------
+    // ---- both -----------------------------------------------------------------------------------
 
     fn commit(&mut self, now: Duration, standby: Standby, step: StandbyStep) -> Option<Step> {
         if self.proposed.is_some_and(|at| now < at + RETRY_AFTER) {

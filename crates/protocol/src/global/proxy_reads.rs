@@ -104,8 +104,7 @@ fn place(slot: Slot) -> usize {
     usize::from(slot.number())
 }
 
-// ---- at the site that asks
-// -------------------------------------------------------------------------
+// ---- at the site that asks ----------------------------------------------------------------------
 
 /// A read on its way.
 #[derive(Debug)]
@@ -381,8 +380,7 @@ impl ProxyReads {
     }
 }
 
-// ---- at the site that is asked
-// ---------------------------------------------------------------------
+// ---- at the site that is asked ------------------------------------------------------------------
 
 /// Under which failover a site serves what it answers about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -239,8 +239,7 @@ impl Routing {
         Ok(())
     }
 
-    // ---- where slots are
-    // -------------------------------------------------------------------------
+    // ---- where slots are ------------------------------------------------------------------------
 
     /// A fact about slots; what of it was news.
     pub(crate) fn learn(&mut self, run: RunFact, source: Source, now: Duration) -> Vec<Raised> {
@@ -339,8 +338,7 @@ impl Routing {
         }
     }
 
-    // ---- on the way
-    // ------------------------------------------------------------------------------
+    // ---- on the way -----------------------------------------------------------------------------
 
     /// The requests to look at now.
     pub(crate) fn take_due(&mut self, now: Duration) -> Vec<u64> {

@@ -67,8 +67,7 @@ pub trait ModeState: Sized + fmt::Debug {
     /// Brings what changed into the state.
     fn write<S: State>(at: &mut Applying<'_, S, Self>);
 
-    // ---- keys of slots
-    // -----------------------------------------------------------------------------
+    // ---- keys of slots --------------------------------------------------------------------------
 
     /// The records of a slot that a write of this site's clients works on.
     ///
@@ -112,8 +111,7 @@ pub trait ModeState: Sized + fmt::Debug {
         key: &[u8],
     ) -> Option<Place>;
 
-    // ---- keyspaces
-    // ---------------------------------------------------------------------------------
+    // ---- keyspaces ------------------------------------------------------------------------------
 
     /// Whether a keyspace is here, so that a transaction in another one may read it.
     ///

@@ -139,8 +139,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.machine.mirrors().iter().map(kept).collect()
     }
 
-    // ---- stale reads
-    // -------------------------------------------------------------------------------
+    // ---- stale reads ----------------------------------------------------------------------------
 
     /// Handles a stale read of a slot if its owner is silent. Returns whether it did.
     pub(super) fn reads_from_backup(&mut self, id: u64, slot: Slot, owner: SiteId) -> bool {
@@ -227,8 +226,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         Ok(Answer::FromBackup { outcome: Box::new(outcome), caught_up_ms })
     }
 
-    // ---- failover
-    // ----------------------------------------------------------------------------------
+    // ---- failover -------------------------------------------------------------------------------
 
     /// The site that drives an operator's failover: the backup, which has the age of its copies; if
     /// that cannot be reached, any site does.

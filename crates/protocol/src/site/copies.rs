@@ -17,8 +17,7 @@ use wire::entry;
 use wire::inter_site::{self, InterSiteAnswer, put_failover};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    // ---- at the node that asks
-    // ---------------------------------------------------------------------
+    // ---- at the node that asks ------------------------------------------------------------------
 
     /// Answers a read that may be stale from a young copy, if its key is elsewhere.
     pub(super) fn answer_from_copy(&mut self, origin: Origin, body: &Body) -> bool {
@@ -119,8 +118,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- at the owner
-    // -----------------------------------------------------------------------------
+    // ---- at the owner ---------------------------------------------------------------------------
 
     /// Answers a read of a node that keeps copies: that its copy is right, or with the value and
     /// what it was found at. Both are looked at between two entries of the log, so at one moment.

@@ -183,8 +183,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- the registry
-    // ------------------------------------------------------------------------------
+    // ---- the registry ---------------------------------------------------------------------------
 
     /// The site's nodes as they should stand in the registry.
     fn described_nodes(&self) -> Vec<NodeEntry> {
@@ -273,8 +272,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.report(sites[self.deployment.gossip.turn % sites.len()], false);
     }
 
-    // ---- what is shown
-    // -----------------------------------------------------------------------------
+    // ---- what is shown --------------------------------------------------------------------------
 
     /// The slots that this site holds and does not give away just now, and those that hold
     /// something.

@@ -246,8 +246,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         entry.map_or_else(Vec::new, |entry| entry.nodes.iter().map(|node| node.node).collect())
     }
 
-    // ---- what comes in
-    // -----------------------------------------------------------------------------
+    // ---- what comes in --------------------------------------------------------------------------
 
     pub(super) fn take_inter_site(
         &mut self,
@@ -473,8 +472,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
     }
 
-    // ---- what goes out
-    // -----------------------------------------------------------------------------
+    // ---- what goes out --------------------------------------------------------------------------
 
     pub(super) fn send_inter_site(&mut self, site: SiteId, node: NodeId, message: InterSite) {
         let message = Box::new(self.stamped(message));

@@ -203,8 +203,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- what is shown
-    // ---------------------------------------------------------------------------
+    // ---- what is shown --------------------------------------------------------------------------
 
     /// Where slots are and which sites answer.
     pub fn map_view(&self) -> MapView {

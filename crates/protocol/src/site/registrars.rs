@@ -451,8 +451,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    // ---- what people see and ask
-    // ---------------------------------------------------------------------
+    // ---- what people see and ask ----------------------------------------------------------------
 
     pub(super) fn take_view(
         &mut self,

@@ -93,8 +93,7 @@ fn forms_leave_nothing_out(bounds: Bounds) {
     assert!(all == forms && fewer < states, "{} and {} forms", all.len(), forms.len());
 }
 
-// ---- what holds
-// ------------------------------------------------------------------------------------
+// ---- what holds ---------------------------------------------------------------------------------
 
 #[test]
 fn loans_and_moves() {
@@ -175,8 +174,7 @@ fn a_loan_a_failover_and_a_change_of_backups() {
     holds(Bounds { backups: 1, ..bounds([1, 0, 1, 1, 1]) });
 }
 
-// ---- planted bugs
-// ----------------------------------------------------------------------------------
+// ---- planted bugs -------------------------------------------------------------------------------
 
 #[test]
 fn bugs_of_rows_and_numbers_are_found() {

@@ -89,8 +89,7 @@ fn forms_leave_nothing_out(bounds: Bounds) {
     assert!(all == forms && fewer < states, "{} and {} forms", all.len(), forms.len());
 }
 
-// ---- what holds
-// ------------------------------------------------------------------------------------
+// ---- what holds ---------------------------------------------------------------------------------
 
 #[test]
 fn a_move_and_a_failover() {
@@ -207,8 +206,7 @@ fn four_sites_and_a_leave() {
     holds(Bounds { sites: 4, ..bounds([1, 1, 1, 0, 1]) });
 }
 
-// ---- what is found
-// ---------------------------------------------------------------------------------
+// ---- what is found ------------------------------------------------------------------------------
 
 #[test]
 fn bugs_of_failovers_are_found() {
@@ -266,8 +264,7 @@ fn every_bug_is_looked_for() {
     assert_eq!(Bug::ALL.len(), 6 + 1 + 5 + 1 + 4);
 }
 
-// ---- counterexamples
-// -------------------------------------------------------------------------------
+// ---- counterexamples ----------------------------------------------------------------------------
 
 /// What played out, and the state that it came to.
 fn play(bounds: Bounds, steps: &[&str]) -> (World, world::State) {

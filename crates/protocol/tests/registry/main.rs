@@ -151,8 +151,7 @@ fn finds_slip(slip: Slip, scene: &Scene, much: (usize, u64, usize), commands: &[
     assert!(report.fault.is_some(), "{slip:?} is not found: {report:?}");
 }
 
-// ---- what holds
-// ------------------------------------------------------------------------------------
+// ---- what holds ---------------------------------------------------------------------------------
 
 #[test]
 fn two_ballots_of_three_registrars() {
@@ -236,8 +235,7 @@ fn a_recovery_while_one_registrar_takes_anothers_place() {
     holds(&run(&BACK, (3, 2, 1), &[1, 2], &[1, 4, 5], NONE));
 }
 
-// ---- what is found
-// ---------------------------------------------------------------------------------
+// ---- what is found ------------------------------------------------------------------------------
 
 #[test]
 fn bugs_of_changes_are_found() {

@@ -223,8 +223,7 @@ impl World {
         (0..self.bounds.sites as usize).map(|at| (at, SiteId(at as u32 + 1)))
     }
 
-    // ---- steps
-    // -------------------------------------------------------------------------------------
+    // ---- steps ----------------------------------------------------------------------------------
 
     /// Calls `emit` with every state that can come next, and what happened.
     fn steps(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
@@ -450,8 +449,7 @@ impl World {
         Some((self.keep_acceptor(acceptor), self.keep_attempt(attempt_now)))
     }
 
-    // ---- what can no longer matter
-    // -----------------------------------------------------------------
+    // ---- what can no longer matter --------------------------------------------------------------
 
     /// Clears attempts that can get no majority any more, and orders the rest.
     fn clear(&mut self, state: &mut State) {
@@ -509,8 +507,7 @@ impl World {
         text
     }
 
-    // ---- what must hold
-    // ----------------------------------------------------------------------------
+    // ---- what must hold -------------------------------------------------------------------------
 
     /// What is wrong with a state.
     fn fault_in(&mut self, state: &State) -> Option<&'static str> {

@@ -296,8 +296,7 @@ impl<S: State> Applying<'_, S> {
         deployment.backs_up = super::deployment::backs_up(deployment.member.as_ref());
     }
 
-    // ---- what others ask
-    // ---------------------------------------------------------------------------
+    // ---- what others ask ------------------------------------------------------------------------
 
     /// What this site records of all slots, by this registry or a newer one.
     pub(in crate::site::machine) fn inventory(
