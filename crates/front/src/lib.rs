@@ -6,6 +6,7 @@
 
 pub mod admin;
 mod causal;
+mod connection;
 pub mod grpc;
 mod listener;
 mod login;

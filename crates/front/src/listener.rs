@@ -1,27 +1,23 @@
-//! An open port: connections are accepted, counted, limited, wrapped in TLS.
+//! An open port, and the threads behind it.
 //!
-//! One [`Acceptor`] per port accepts connections and distributes them to workers in turn. A worker
-//! is a thread with a runtime of its own, so that a connection, its requests and the batcher where
-//! their answers arrive stay on one thread; each turns accepted sockets into [`Connection`]s there.
+//! One thread accepts connections and distributes them to all in turn; a connection stays with its
+//! thread, which has a runtime of its own. So a connection, its requests and the batcher where their
+//! answers arrive are on one thread, and threads share nothing during a request except the site
+//! itself.
 
-use crate::permits::{Permit, Permits};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
-/// A client that has not finished its TLS handshake by then is disconnected.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// Connections that wait for one worker to take them.
-const ACCEPTED_MAX: usize = 64;
+/// Connections that wait for one thread to take them.
+const ACCEPTED_MAX: usize = 1024;
 /// After a failed accept (for example without file descriptors) the port pauses this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,186 +52,151 @@ pub enum OpenError {
     },
 }
 
-/// An accepted connection, on its way to the worker that will serve it.
+/// A bound port that does not accept yet.
+pub(crate) struct Listener {
+    flag: &'static str,
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+}
+
+/// A thread's accepted connections.
+pub(crate) type Inbox = mpsc::Receiver<Accepted>;
+
+/// Becomes true, or is dropped, when the port closes.
+#[derive(Clone)]
+pub(crate) struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Completes when the port closes.
+    pub(crate) async fn wait(&mut self) {
+        // An error means that the front was dropped, which is a stop too.
+        let _ = self.0.wait_for(|stopped| *stopped).await;
+    }
+}
+
+impl Listener {
+    /// Binds a port. `flag`: its flag without the dashes, also the name of its threads.
+    pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<Listener, OpenError> {
+        let port = |cause| OpenError::Port { flag, address, cause };
+        let listener = std::net::TcpListener::bind(address).map_err(port)?;
+        listener.set_nonblocking(true).map_err(port)?;
+        let address = listener.local_addr().map_err(port)?;
+        Ok(Listener { flag, listener, address })
+    }
+
+    /// The address it listens on; with the actual port if port 0 was requested.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves the port: `worker` runs once for each thread, inside the thread's runtime, and returns
+    /// what the thread does until the port closes. `blocking_max`: a thread's helpers for calls that
+    /// block.
+    pub(crate) fn serve<F>(
+        self,
+        threads: usize,
+        blocking_max: usize,
+        mut worker: impl FnMut(Inbox, Stop) -> F,
+    ) -> Result<Port, OpenError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Listener { flag, listener, address } = self;
+        let refused = |cause| OpenError::Thread { flag, cause };
+        let runtimes = (0..threads.max(1)).map(|_| runtime(blocking_max));
+        let runtimes = runtimes.collect::<io::Result<Vec<_>>>().map_err(refused)?;
+        let (inputs, inboxes): (Vec<_>, Vec<_>) =
+            runtimes.iter().map(|_| mpsc::channel(ACCEPTED_MAX)).unzip();
+        let listener = {
+            let _inside = runtimes[0].enter();
+            let port = |cause| OpenError::Port { flag, address, cause };
+            TcpListener::from_std(listener).map_err(port)?
+        };
+        runtimes[0].spawn(accept(listener, inputs));
+        let (stop, stopped) = watch::channel(false);
+        let mut port = Port { address, stop, threads: Vec::new() };
+        for (number, (runtime, inbox)) in runtimes.into_iter().zip(inboxes).enumerate() {
+            let work = {
+                let _inside = runtime.enter();
+                worker(inbox, Stop(stopped.clone()))
+            };
+            let run = move || {
+                runtime.block_on(work);
+                runtime.shutdown_background();
+            };
+            let thread = std::thread::Builder::new().name(format!("{flag}-{number}"));
+            port.threads.push(thread.spawn(run).map_err(refused)?);
+        }
+        Ok(port)
+    }
+}
+
+fn runtime(blocking_max: usize) -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().max_blocking_threads(blocking_max).build()
+}
+
+/// A served port. Dropping it stops its threads, and waits for them.
+#[derive(Debug)]
+pub(crate) struct Port {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Port {
+    /// The address it listens on; with the actual port if port 0 was requested.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        for thread in self.threads.drain(..) {
+            // A panic has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An accepted connection, on its way to the thread that will serve it.
 pub(crate) struct Accepted {
     stream: std::net::TcpStream,
-    permit: Arc<Permit>,
+    pub(crate) from: SocketAddr,
 }
 
-/// Accepts the connections of one port.
-pub(crate) struct Acceptor {
-    pub(crate) listener: TcpListener,
-    /// The limit of connections.
-    pub(crate) permits: Arc<Permits>,
-    /// The idle time after which a connection is probed.
-    pub(crate) keepalive: Option<Duration>,
-}
-
-impl Acceptor {
-    /// Distributes connections in turn, without end. A connection that finds no free permit is
-    /// closed at once, which is clearer to its client than silence.
-    pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Accepted>>) {
-        for worker in workers.iter().cycle() {
-            let accepted = loop {
-                match self.accept().await {
-                    Ok(Some(accepted)) => break accepted,
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::warn!("a connection could not be accepted: {error}");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            };
-            if worker.send(accepted).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    async fn accept(&self) -> io::Result<Option<Accepted>> {
-        let (stream, from) = self.listener.accept().await?;
-        let Some(permit) = self.permits.take(from.ip()) else {
-            tracing::warn!("{from} was disconnected: all connections of the port are taken");
-            return Ok(None);
-        };
+impl Accepted {
+    /// The stream, on the runtime of the calling thread. `keepalive`: the idle time after which the
+    /// system probes it, so that a connection ends when the other side is gone without closing it.
+    pub(crate) fn open(self, keepalive: Option<Duration>) -> io::Result<TcpStream> {
+        let stream = TcpStream::from_std(self.stream)?;
         stream.set_nodelay(true)?;
-        keep_alive(&stream, self.keepalive)?;
-        Ok(Some(Accepted { stream: stream.into_std()?, permit }))
+        if let Some(after) = keepalive {
+            let probes = socket2::TcpKeepalive::new().with_time(after);
+            socket2::SockRef::from(&stream).set_tcp_keepalive(&probes)?;
+        }
+        Ok(stream)
     }
 }
 
-/// Enables the system's keep-alive probes, so that a connection ends when the other side is gone
-/// without closing it.
-pub(crate) fn keep_alive(stream: &TcpStream, after: Option<Duration>) -> io::Result<()> {
-    let Some(after) = after else { return Ok(()) };
-    let probes = socket2::TcpKeepalive::new().with_time(after);
-    socket2::SockRef::from(stream).set_tcp_keepalive(&probes)
-}
-
-/// The channel of connections for a worker.
-pub(crate) fn inbox() -> (mpsc::Sender<Accepted>, mpsc::Receiver<Accepted>) {
-    mpsc::channel(ACCEPTED_MAX)
-}
-
-/// On the worker's own runtime: turns accepted sockets into connections, with concurrent
-/// handshakes, until the receiver is dropped.
-pub(crate) fn welcome(
-    mut accepted: mpsc::Receiver<Accepted>,
-    tls: Option<TlsAcceptor>,
-) -> mpsc::Receiver<Connection> {
-    let (welcomed, connections) = mpsc::channel(ACCEPTED_MAX);
-    tokio::spawn(async move {
-        while let Some(Accepted { stream, permit }) = accepted.recv().await {
-            let stream = match TcpStream::from_std(stream) {
-                Ok(stream) => stream,
+/// Accepts connections and distributes them in turn, until a thread is gone.
+async fn accept(listener: TcpListener, threads: Vec<mpsc::Sender<Accepted>>) {
+    for thread in threads.iter().cycle() {
+        let accepted = loop {
+            let accepted = listener.accept().await;
+            match accepted.and_then(|(stream, from)| Ok((stream.into_std()?, from))) {
+                Ok((stream, from)) => break Accepted { stream, from },
                 Err(error) => {
-                    tracing::warn!("a connection was lost before it was served: {error}");
-                    continue;
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    sleep(ACCEPT_PAUSE).await;
                 }
-            };
-            let Some(tls) = tls.clone() else {
-                if welcomed.send(Connection::new(stream, permit)).await.is_err() {
-                    return;
-                }
-                continue;
-            };
-            let welcomed = welcomed.clone();
-            tokio::spawn(async move {
-                let shaken = tokio::select! {
-                    shaken = timeout(HANDSHAKE_DEADLINE, tls.accept(stream)) => shaken,
-                    () = permit.evicted() => return,
-                };
-                match shaken {
-                    Ok(Ok(stream)) => {
-                        // The receiver is gone only when the port is being closed.
-                        let _ = welcomed.send(Connection::new(stream, permit)).await;
-                    }
-                    Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
-                    Err(_) => tracing::debug!("a TLS handshake took too long"),
-                }
-            });
+            }
+        };
+        if thread.send(accepted).await.is_err() {
+            return;
         }
-    });
-    connections
-}
-
-/// A stream of bytes in both directions.
-trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
-
-/// A connection that can be served, with or without TLS.
-pub(crate) struct Connection {
-    io: Box<dyn Io>,
-    pub(crate) permit: Arc<Permit>,
-    /// Completes when the connection must be closed.
-    evicted: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl Connection {
-    fn new(io: impl Io + 'static, permit: Arc<Permit>) -> Connection {
-        let sitting = permit.clone();
-        let evicted = Box::pin(async move { sitting.evicted().await });
-        Connection { io: Box::new(io), permit, evicted }
     }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if !self.permit.is_admitted() && self.evicted.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, parts)
-    }
-}
-
-impl tonic::transport::server::Connected for Connection {
-    type ConnectInfo = Arc<Permit>;
-
-    fn connect_info(&self) -> Arc<Permit> {
-        self.permit.clone()
-    }
-}
-
-/// Binds a port.
-pub(crate) async fn bind(
-    flag: &'static str,
-    address: SocketAddr,
-) -> Result<TcpListener, OpenError> {
-    TcpListener::bind(address).await.map_err(|cause| OpenError::Port { flag, address, cause })
 }
 
 /// The accepting side of a port's TLS, if it has any.

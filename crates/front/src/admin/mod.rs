@@ -13,7 +13,8 @@
 
 pub mod status;
 
-use crate::listener::{self, Acceptor, Connection, OpenError};
+use crate::connection::{Connection, Terms, welcome};
+use crate::listener::{self, Listener, OpenError, Port};
 use crate::login::{self, NotLetIn};
 use crate::permits::{Permit, Permits};
 use axum::Router;
@@ -29,19 +30,14 @@ use server::users::Right;
 use server::{Handle, Node};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 const FLAG: &str = "admin";
 /// Monitoring needs only a few.
 const CONNECTIONS_MAX: usize = 256;
 
 /// An open admin port. It closes when this is dropped.
-pub struct Admin {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Admin(Port);
 
 impl Admin {
     /// Opens the port of a node.
@@ -50,55 +46,30 @@ impl Admin {
         address: SocketAddr,
         tls: Option<&TlsConfig>,
     ) -> Result<Admin, OpenError> {
-        let refused = |cause| OpenError::Thread { flag: FLAG, cause };
         let tls = listener::tls_acceptor(FLAG, tls, &[b"http/1.1"])?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(1)
-            .build()
-            .map_err(refused)?;
-        let listener = runtime.block_on(listener::bind(FLAG, address))?;
-        let address = listener.local_addr().map_err(refused)?;
-        let handle = {
-            let _on_it = runtime.enter();
-            node.handle()
-        };
-        let permits = Permits::new(FLAG, CONNECTIONS_MAX, &handle);
-        let acceptor = Acceptor { listener, permits, keepalive: handle.clients().keepalive };
-        let (stop, stopped) = oneshot::channel::<()>();
-        let work = async move {
-            let (sender, inbox) = listener::inbox();
-            tokio::spawn(acceptor.run(vec![sender]));
-            let listener = Welcomed { connections: listener::welcome(inbox, tls) };
-            let router = router(handle).into_make_service_with_connect_info::<Guest>();
-            tokio::select! {
-                served = axum::serve(listener, router) => if let Err(error) = served {
-                    tracing::error!("the admin port failed: {error}");
-                },
-                _ = stopped => {}
+        let listener = Listener::bind(FLAG, address)?;
+        let port = listener.serve(1, 1, |inbox, mut stop| {
+            let handle = node.handle();
+            let permits = Permits::new(FLAG, CONNECTIONS_MAX, &handle);
+            let keepalive = handle.clients().keepalive;
+            let terms = Terms { permits, keepalive, tls: tls.clone() };
+            async move {
+                let listener = Welcomed { connections: welcome(inbox, terms) };
+                let router = router(handle).into_make_service_with_connect_info::<Guest>();
+                tokio::select! {
+                    served = axum::serve(listener, router) => if let Err(error) = served {
+                        tracing::error!("the admin port failed: {error}");
+                    },
+                    () = stop.wait() => {}
+                }
             }
-        };
-        let thread = std::thread::Builder::new().name(FLAG.to_owned());
-        let thread = thread.spawn(move || {
-            runtime.block_on(work);
-            runtime.shutdown_background();
         });
-        Ok(Admin { address, stop: Some(stop), thread: Some(thread.map_err(refused)?) })
+        port.map(Admin)
     }
 
     /// The address it listens on; with the actual port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Admin {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic has been reported by the thread itself.
-            let _ = thread.join();
-        }
+        self.0.address()
     }
 }
 

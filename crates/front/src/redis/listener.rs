@@ -1,35 +1,23 @@
-//! The port, and the threads behind it.
-//!
-//! One thread accepts connections and distributes them in turn; a connection stays with its thread,
-//! which has a runtime of its own. So threads share nothing during a command except the site
-//! itself.
+//! The port, with its options, and how a connection becomes a session.
 
 use super::cluster::ClusterPort;
 use super::connection::Connection;
 use super::session::Session;
 use super::thread::{Numbered, Shared, Thread};
-use crate::listener::keep_alive;
+use crate::connection::HANDSHAKE_DEADLINE;
+use crate::listener::{Accepted, Inbox, Listener, OpenError, Port, tls_acceptor};
 use model::limits;
 use server::Node;
-use server::config::{ClusterView, Config, FrontConfig};
-use server::tls::{self, TlsError};
+use server::config::{ClusterView, Config, FrontConfig, TlsConfig};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 
-/// Connections accepted and not yet taken by their thread.
-const ACCEPTED_MAX: usize = 1024;
-/// The time limit of a TLS handshake.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The pause after a failed accept (for example without free file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A thread's helpers for calls that block: no command has one.
+const BLOCKING_THREADS_MAX: usize = 1;
 
 /// The options of the Redis front.
 #[derive(Clone, Debug)]
@@ -41,7 +29,7 @@ pub struct Options {
     /// Connections at once, at most [`limits::CONNECTIONS_MAX`].
     pub connections_max: usize,
     /// If set, the port accepts only TLS.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<TlsConfig>,
     /// If set, the port uses the Redis Cluster protocol; its address for clients (`host:port`).
     pub cluster: Option<String>,
     /// The site that such a port shows for a slot.
@@ -50,22 +38,22 @@ pub struct Options {
 
 impl Options {
     /// The options in a configuration; `None`: it opens no Redis port.
-    pub fn of(config: &Config) -> Result<Option<Options>, TlsError> {
-        config.ports.redis.map(|address| Options::at(address, config)).transpose()
+    pub fn of(config: &Config) -> Option<Options> {
+        config.ports.redis.map(|address| Options::at(address, config))
     }
 
     /// The same for the port of the Redis Cluster protocol.
-    pub fn of_cluster(config: &Config) -> Result<Option<Options>, TlsError> {
-        let Some(address) = config.ports.redis_cluster else { return Ok(None) };
+    pub fn of_cluster(config: &Config) -> Option<Options> {
+        let address = config.ports.redis_cluster?;
         let advertised = config.ports.advertise_redis_cluster.clone();
         let cluster = Some(advertised.unwrap_or_else(|| address.to_string()));
-        Ok(Some(Options { cluster, ..Options::at(address, config)? }))
+        Some(Options { cluster, ..Options::at(address, config) })
     }
 
-    fn at(address: SocketAddr, config: &Config) -> Result<Options, TlsError> {
+    fn at(address: SocketAddr, config: &Config) -> Options {
         let FrontConfig { threads, connections_max, cluster_view } = config.front;
-        let tls = config.tls.redis.as_ref().map(|tls| tls::client_port(tls, &[])).transpose()?;
-        Ok(Options { address, threads, connections_max, tls, cluster: None, cluster_view })
+        let tls = config.tls.redis.clone();
+        Options { address, threads, connections_max, tls, cluster: None, cluster_view }
     }
 
     /// The port's flag without its dashes.
@@ -74,139 +62,52 @@ impl Options {
     }
 }
 
-/// Why the Redis front does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The port cannot be opened.
-    #[error("--{flag} {address} cannot be opened: {cause}")]
-    Port {
-        /// The flag without its dashes.
-        flag: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// The system refuses a thread.
-    #[error("the system refuses a thread for the Redis front: {0}")]
-    Thread(io::Error),
-}
-
-/// A running Redis front. Dropping it stops it: connections are closed where they are.
+/// An open Redis port. It closes when this is dropped: connections are closed where they are.
 #[derive(Debug)]
-pub struct RedisFront {
-    address: SocketAddr,
-    stop: watch::Sender<bool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-type Accepted = (TcpStream, SocketAddr);
+pub struct RedisFront(Port);
 
 impl RedisFront {
-    /// Opens the port and serves a node's clients.
-    pub fn start(node: &Node, options: Options) -> Result<RedisFront, StartError> {
+    /// Opens the port of a node.
+    pub fn open(node: &Node, options: Options) -> Result<RedisFront, OpenError> {
         let flag = options.flag();
-        let port = |cause| StartError::Port { flag, address: options.address, cause };
-        let listener = TcpListener::bind(options.address).map_err(port)?;
-        listener.set_nonblocking(true).map_err(port)?;
-        let address = listener.local_addr().map_err(port)?;
+        let tls = tls_acceptor(flag, options.tls.as_ref(), &[])?;
+        let listener = Listener::bind(flag, options.address)?;
+        let port = listener.address().port();
         let connections_max = options.connections_max.min(limits::CONNECTIONS_MAX);
-        let salt = RandomState::new().hash_one(address);
-        let cluster = options
-            .cluster
-            .map(|at| ClusterPort::new(&at, options.tls.is_some(), options.cluster_view));
-        let (mut cluster, mut shared) = (cluster, None::<Arc<Shared>>);
-        let (stop, stopped) = watch::channel(false);
-        let mut front = RedisFront { address, stop, threads: Vec::new() };
-        let (mut queues, mut listener) = (Vec::new(), Some(listener));
-        for number in (0..options.threads.max(1)).rev() {
-            let (queue, accepted) = mpsc::channel(ACCEPTED_MAX);
-            queues.push(queue);
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(StartError::Thread)?;
-            let handle = {
-                let _inside = runtime.enter();
-                node.handle()
-            };
+        let salt = RandomState::new().hash_one(listener.address());
+        let view = options.cluster_view;
+        let mut cluster = options.cluster.map(|at| ClusterPort::new(&at, tls.is_some(), view));
+        let mut shared = None::<Arc<Shared>>;
+        let served = listener.serve(options.threads, BLOCKING_THREADS_MAX, |inbox, mut stop| {
+            let handle = node.handle();
             let shared = shared.get_or_insert_with(|| {
-                let cluster = cluster.take();
-                Arc::new(Shared::new(address.port(), connections_max, salt, cluster, &handle))
+                Arc::new(Shared::new(port, connections_max, salt, cluster.take(), &handle))
             });
             let thread = Arc::new(Thread::new(handle, shared.clone()));
-            let acceptor = options.tls.clone().map(TlsAcceptor::from);
-            // Thread 0 is created last, has the queues of all others, and accepts.
-            let accepting = (number == 0).then(|| listener.take()).flatten();
-            let accepting = accepting.map(|listener| (listener, std::mem::take(&mut queues)));
-            let mut stopped = stopped.clone();
-            let run = move || {
-                runtime.block_on(async {
-                    if let Some((listener, queues)) = accepting {
-                        tokio::spawn(accept(listener, queues));
-                    }
-                    tokio::spawn(take_in(thread, accepted, acceptor));
-                    let _ = stopped.wait_for(|stopped| *stopped).await;
-                });
-                runtime.shutdown_background();
-            };
-            let name = format!("{flag}-{number}");
-            let spawned = std::thread::Builder::new().name(name).spawn(run);
-            front.threads.push(spawned.map_err(StartError::Thread)?);
-        }
-        Ok(front)
-    }
-
-    /// The address it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for RedisFront {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        for thread in self.threads.drain(..) {
-            // A panic has been reported by the thread itself.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Accepts connections and distributes them in turn.
-async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Accepted>>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!("the Redis port cannot be used: {error}"),
-    };
-    let mut turn = 0;
-    loop {
-        let accepted = listener.accept().await;
-        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
-        match accepted {
-            Ok(accepted) => {
-                turn = (turn + 1) % queues.len();
-                if queues[turn].send(accepted).await.is_err() {
-                    return;
+            let tls = tls.clone();
+            async move {
+                tokio::select! {
+                    () = take_in(thread, inbox, tls) => {}
+                    () = stop.wait() => {}
                 }
             }
-            Err(error) => {
-                tracing::warn!("a connection cannot be accepted: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        });
+        served.map(RedisFront)
+    }
+
+    /// The address it listens on; with the actual port if port 0 was requested.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
     }
 }
 
 /// Serves the connections of this thread.
-async fn take_in(
-    thread: Arc<Thread>,
-    mut accepted: mpsc::Receiver<Accepted>,
-    acceptor: Option<TlsAcceptor>,
-) {
-    while let Some((stream, peer)) = accepted.recv().await {
-        let (thread, acceptor) = (thread.clone(), acceptor.clone());
+async fn take_in(thread: Arc<Thread>, mut inbox: Inbox, tls: Option<TlsAcceptor>) {
+    while let Some(accepted) = inbox.recv().await {
+        let (thread, tls, from) = (thread.clone(), tls.clone(), accepted.from);
         tokio::spawn(async move {
-            if let Err(error) = serve(thread, stream, peer, acceptor).await {
-                tracing::debug!("the Redis connection from {peer} ended: {error}");
+            if let Err(error) = serve(thread, accepted, tls).await {
+                tracing::debug!("the Redis connection from {from} ended: {error}");
             }
         });
     }
@@ -214,23 +115,21 @@ async fn take_in(
 
 async fn serve(
     thread: Arc<Thread>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
+    accepted: Accepted,
+    tls: Option<TlsAcceptor>,
 ) -> io::Result<()> {
-    let mut stream = tokio::net::TcpStream::from_std(stream)?;
-    stream.set_nodelay(true)?;
-    keep_alive(&stream, thread.handle.clients().keepalive)?;
+    let peer = accepted.from;
+    let mut stream = accepted.open(thread.handle.clients().keepalive)?;
     let Some(numbered) = Numbered::take(&thread, peer.ip()) else {
         return stream.write_all(b"-ERR max number of clients reached\r\n").await;
     };
     let permit = numbered.permit.clone();
     let session = Session::new(thread, numbered, peer);
     let serving = async {
-        match acceptor {
+        match tls {
             None => Connection::new(stream, session).serve().await,
-            Some(acceptor) => {
-                let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
+            Some(tls) => {
+                let handshake = tokio::time::timeout(HANDSHAKE_DEADLINE, tls.accept(stream));
                 Connection::new(handshake.await??, session).serve().await
             }
         }

@@ -42,7 +42,7 @@ mod table;
 mod thread;
 mod transaction;
 
-pub use listener::{Options, RedisFront, StartError};
+pub use listener::{Options, RedisFront};
 
 /// The Redis version that the commands behave like; clients select features by it.
 const REDIS_VERSION: &str = "7.2.0";

@@ -69,8 +69,8 @@ impl Deployment {
         let join = self.sites.first().map(Place::peer);
         let config = self.config(self.sites.len() + 1, 1, join, with_port);
         let node = Node::start(&config).unwrap();
-        let options = Options::of_cluster(&config).unwrap();
-        let front = options.map(|options| RedisFront::start(&node, options).unwrap());
+        let options = Options::of_cluster(&config);
+        let front = options.map(|options| RedisFront::open(&node, options).unwrap());
         let handle = {
             let _inside = self.runtime.enter();
             node.handle()
@@ -85,8 +85,8 @@ impl Deployment {
         let number = self.sites[site].more.len() as u64 + 2;
         let config = self.config(site + 1, number, Some(self.sites[site].peer()), true);
         let node = Node::start(&config).unwrap();
-        let options = Options::of_cluster(&config).unwrap().unwrap();
-        let front = RedisFront::start(&node, options).unwrap();
+        let options = Options::of_cluster(&config).unwrap();
+        let front = RedisFront::open(&node, options).unwrap();
         self.sites[site].more.push((front, node));
         until(|| self.sites[site].handle.status().members.voters.len() as u64 == number);
         self.wait_until_known();
@@ -175,8 +175,8 @@ impl Deployment {
     pub(crate) fn open_plain(&self, site: usize) -> RedisFront {
         let ports = Ports { redis: Some(free_port()), ..Ports::default() };
         let config = Config { ports, ..self.config(site + 1, 1, None, false) };
-        let options = Options::of(&config).unwrap().unwrap();
-        RedisFront::start(self.sites[site].node.as_ref().unwrap(), options).unwrap()
+        let options = Options::of(&config).unwrap();
+        RedisFront::open(self.sites[site].node.as_ref().unwrap(), options).unwrap()
     }
 
     /// How a site's first node is.

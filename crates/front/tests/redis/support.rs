@@ -48,9 +48,9 @@ impl Site {
             Config { data: data.path().join("n1"), node: NodeId(1), ports, ..Config::default() };
         configure(&mut config);
         let node = Node::start(&config).unwrap();
-        let mut front_options = Options::of(&config).unwrap().unwrap();
+        let mut front_options = Options::of(&config).unwrap();
         options(&mut front_options);
-        let front = RedisFront::start(&node, front_options).unwrap();
+        let front = RedisFront::open(&node, front_options).unwrap();
         Site { front: Some(front), node: Some(node), _data: data }
     }
 

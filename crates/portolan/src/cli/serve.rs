@@ -147,12 +147,9 @@ impl Fronts {
             Grpc::open(node, &grpc::Options { address, tls, threads, connections_max })
         });
         let grpc = grpc.transpose().map_err(Failed::cannot_serve)?;
-        let redis = redis::Options::of(config).map_err(Failed::cannot_serve)?;
-        let redis = redis.map(|options| RedisFront::start(node, options));
-        let redis = redis.transpose().map_err(Failed::cannot_serve)?;
-        let cluster = redis::Options::of_cluster(config).map_err(Failed::cannot_serve)?;
-        let cluster = cluster.map(|options| RedisFront::start(node, options));
-        let redis_cluster = cluster.transpose().map_err(Failed::cannot_serve)?;
+        let redis = |options| RedisFront::open(node, options).map_err(Failed::cannot_serve);
+        let redis_cluster = redis::Options::of_cluster(config).map(redis).transpose()?;
+        let redis = redis::Options::of(config).map(redis).transpose()?;
         // The last one: once `/readyz` reports that the node is ready, its other ports are open.
         let admin = ports.admin.map(|address| Admin::open(node, address, tls.admin.as_ref()));
         let admin = admin.transpose().map_err(Failed::cannot_serve)?;

@@ -68,7 +68,7 @@ pub(crate) enum CityError {
         /// Its site.
         site: SiteName,
         /// Its error.
-        source: redis::StartError,
+        source: front::OpenError,
     },
     /// A node did not start.
     #[error("node {node} of {site}: {source}")]
@@ -444,8 +444,8 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
             cluster: None,
             cluster_view: ClusterView::default(),
         };
-        let front = RedisFront::start(&node, options)
-            .map_err(|source| CityError::Front { site, source })?;
+        let front =
+            RedisFront::open(&node, options).map_err(|source| CityError::Front { site, source })?;
         let handle = node.handle();
         let (redis, peer) = (front.address(), peers.addr());
         Ok(Running { redis, peer, handle, up: Some(Up { node, front, peers }) })

@@ -198,7 +198,7 @@ impl Sites {
                 cluster: None,
                 cluster_view: ClusterView::default(),
             };
-            let front = RedisFront::start(&node, options)?;
+            let front = RedisFront::open(&node, options)?;
             let peer = match &peers {
                 Some(relay) => {
                     relay.set_target(node.peer_address());
