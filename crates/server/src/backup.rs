@@ -5,6 +5,7 @@
 //! directory of a new site of one node; more join as they would any site. In a deployment the new
 //! site confirms with the others what it owns before it serves it (`protocol::site::confirming`).
 
+use crate::engine::SiteState;
 use crate::handle::Shared;
 use crate::identity::{self, Identity, IdentityError};
 use crate::node::open_state;
@@ -92,7 +93,7 @@ pub fn restore(
     let _lock = identity::lock_directory(data)?;
     let snapshots = Folder::open(&disk, &data.join("snapshots"))?;
     let head = snapshots.import(&file)?;
-    let state = open_state(data, Options::default())?;
+    let state = SiteState::silent(open_state(data, Options::default())?);
     snapshots.load(head.index, &state)?;
     let confirms = mark_restored(&state)?;
 
