@@ -194,7 +194,7 @@ impl State for FjallState {
         self.0.writer.send_if(|recent| recent.filling.changes().len() > CHANGES_COPIED_MAX);
         let recent = self.0.writer.recent();
         FjallView {
-            newest: Arc::new(Leaving::new(recent.filling.changes().clone())),
+            newest: Arc::new(recent.filling.copied()),
             newer: recent.leaving.clone(),
             snapshot: self.engine().snapshot(),
             state: self.clone(),

@@ -68,14 +68,13 @@ impl Changes {
 /// Changes that are complete, to be written.
 pub(super) struct Leaving {
     changes: Changes,
+    /// The order that they had while they were collected, until they are sorted: neither is work
+    /// for a thread that commits.
+    order: Mutex<Order>,
     sorted: OnceLock<Vec<Bytes>>,
 }
 
 impl Leaving {
-    pub(super) fn new(changes: Changes) -> Leaving {
-        Leaving { changes, sorted: OnceLock::new() }
-    }
-
     pub(super) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
         self.changes.get(key)
     }
@@ -100,8 +99,10 @@ impl Leaving {
         until: Option<&[u8]>,
     ) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
         let sorted = self.sorted.get_or_init(|| {
-            let mut keys: Vec<_> = self.changes.batch.keys().cloned().collect();
-            keys.sort_unstable();
+            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            let Order { sorted, new } = std::mem::take(&mut *order);
+            let mut keys: Vec<_> = sorted.into_iter().chain(new).collect();
+            keys.sort();
             keys
         });
         let first = sorted.partition_point(|key| &key[..] < from);
@@ -150,9 +151,18 @@ impl Filling {
         &self.changes
     }
 
-    /// The changes, which begin anew here.
-    pub(super) fn take(&mut self) -> Changes {
-        std::mem::replace(self, Filling::new()).changes
+    /// What was collected, which begins anew here.
+    pub(super) fn take(&mut self) -> Leaving {
+        let Filling { changes, order } = std::mem::replace(self, Filling::new());
+        Leaving { changes, order, sorted: OnceLock::new() }
+    }
+
+    /// A copy of what was collected.
+    pub(super) fn copied(&self) -> Leaving {
+        let changes = self.changes.clone();
+        let new = changes.batch.keys().cloned().collect();
+        let order = Mutex::new(Order { new, ..Order::default() });
+        Leaving { changes, order, sorted: OnceLock::new() }
     }
 
     /// Those of a range, in byte order.
@@ -225,17 +235,17 @@ pub(super) fn merge(
 mod tests {
     use super::*;
 
-    fn changes(all: &[(&'static str, Option<&'static str>)]) -> Changes {
-        let mut changes = Changes::new();
+    fn filling(all: &[(&'static str, Option<&'static str>)]) -> Filling {
+        let mut filling = Filling::new();
         for (key, value) in all {
-            changes.put(Bytes::from(*key), value.map(Bytes::from));
+            filling.put(Bytes::from(*key), value.map(Bytes::from));
         }
-        changes
+        filling
     }
 
     #[test]
     fn a_newer_change_takes_the_older_ones_place() {
-        let twice = changes(&[("a", Some("long ago")), ("b", Some("2")), ("a", None)]);
+        let twice = filling(&[("a", Some("long ago")), ("b", Some("2")), ("a", None)]).changes;
         assert_eq!(twice.get(b"a"), Some(&None));
         assert_eq!((twice.len(), twice.taken), (2, 3));
         assert_eq!(twice.bytes, 2 * (CHANGE_BYTES + 1) + 1);
@@ -254,8 +264,8 @@ mod tests {
 
     #[test]
     fn the_newest_of_two_sets_is_seen_in_order() {
-        let older = Leaving::new(changes(&[("a", Some("1")), ("c", Some("1")), ("d", Some("1"))]));
-        let newer = Leaving::new(changes(&[("e", Some("2")), ("b", Some("2")), ("c", None)]));
+        let older = filling(&[("a", Some("1")), ("c", Some("1")), ("d", Some("1"))]).copied();
+        let newer = filling(&[("e", Some("2")), ("b", Some("2")), ("c", None)]).take();
         let merged = merge(newer.range(b"b", None), older.range(b"b", Some(b"d")));
         let merged: Vec<_> = merged.collect();
         let expected = [("b", Some("2")), ("c", None), ("e", Some("2"))];
@@ -287,7 +297,13 @@ mod tests {
         assert_eq!(range, expected.map(|(key, value)| (key.into(), value.map(Bytes::from))));
         assert_eq!(seen(&filling, Some(b"003")), ["b\"002\"b\"a\""]);
         assert_eq!(filling.range(b"000", None).take(2).count(), 2);
-        assert_eq!(filling.take().len(), 3 * KEYS_AT_ONCE + 1);
+        // What leaves is in order too, whatever came since the last scan.
+        put(&mut filling, 4, "c");
+        filling.put("0021".into(), None);
+        let leaving = filling.take();
+        assert_eq!((leaving.all().count(), leaving.changes.len()), (98, 98));
+        assert!(leaving.all().is_sorted_by(|(a, _), (b, _)| a < b));
+        assert_eq!(leaving.range(b"0020", Some(b"003")).count(), 1);
         assert_eq!(filling.range(b"", None).count(), 0);
     }
 }

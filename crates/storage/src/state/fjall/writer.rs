@@ -149,7 +149,7 @@ impl Shared {
         if recent.filling.changes().len() == 0 || !wanted(&recent) {
             return;
         }
-        let leaving = Arc::new(Leaving::new(recent.filling.take()));
+        let leaving = Arc::new(recent.filling.take());
         recent.leaving = Some(leaving.clone());
         progress.job = Some(leaving);
         self.changed.notify_all();
