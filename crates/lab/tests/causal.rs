@@ -1,20 +1,22 @@
 //! Causal keys in virtual time, over the whole of a site: sessions that move, and all that goes
 //! wrong meanwhile.
 
-use lab::explore::{Totals, one};
+mod promises;
+
 use lab::faults::Kind;
 use lab::history::Promise;
 use lab::run::{self, Options, Ran};
 use lab::verdict::Verdict;
 use lab::world::{World, ready};
+use promises::keeps_promises;
 use std::time::Duration;
 
-fn causal() -> World {
-    ready::load("causal", None).unwrap()
+fn world(name: &str) -> World {
+    ready::load(name, None).unwrap()
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+fn causal() -> World {
+    world("causal")
 }
 
 fn examined(ran: &Ran, promise: Promise) -> u64 {
@@ -53,30 +55,9 @@ fn a_calm_run_is_answered_and_keeps_its_promises() {
     assert!(walkers.any(|client| client.starts_with("walker-") && sites(client) > 1));
 }
 
-/// Runs some seeds of a world with all its faults, or as many as the environment asks for.
-fn keeps_promises(world: &str, seeds: u64) -> Totals {
-    let spec = ready::load(world, None).unwrap();
-    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
-    let mut totals = Totals::default();
-    let mut wrongs = Vec::new();
-    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(seeds) {
-        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        let tried = one(&spec, &options);
-        if !tried.wrongs.is_empty() {
-            eprintln!("{world}, seed {seed}: {}", tried.wrongs.join("\n"));
-            wrongs.push(seed);
-        }
-        totals.add(&tried);
-    }
-    let hours = totals.virtual_s / 3_600.0;
-    eprintln!("{world}: {hours:.2} simulated hours, {} operations", totals.operations);
-    assert_eq!(wrongs, [0; 0], "{world}");
-    totals
-}
-
 #[test]
 fn promises_are_kept_under_every_kind_of_fault() {
-    let totals = keeps_promises("causal", 8);
+    let totals = keeps_promises(&causal(), 8);
     if totals.seeds >= 8 {
         for kind in [Kind::PartSite, Kind::PartSites, Kind::LeaveSite, Kind::JoinSite] {
             assert!(totals.faults.contains_key(kind.name()), "{kind}: {:?}", totals.faults);
@@ -86,20 +67,20 @@ fn promises_are_kept_under_every_kind_of_fault() {
 
 #[test]
 fn keys_that_sites_hold_on_demand_keep_their_promises() {
-    keeps_promises("fetched", 3);
+    keeps_promises(&world("fetched"), 3);
 }
 
 #[test]
 fn keyspaces_that_some_sites_hold_keep_their_promises() {
-    keeps_promises("partial", 3);
+    keeps_promises(&world("partial"), 3);
 }
 
 #[test]
 fn regions_that_take_each_others_writes_keep_their_promises() {
-    keeps_promises("regions", 4);
+    keeps_promises(&world("regions"), 4);
 }
 
 #[test]
 fn nothing_that_a_session_has_seen_is_lost_with_a_root_that_has_a_standby() {
-    keeps_promises("standbys", 3);
+    keeps_promises(&world("standbys"), 3);
 }

@@ -1,10 +1,13 @@
 //! Global keys in virtual time: found from anywhere, while their slots change hands.
 
+mod promises;
+
 use lab::explore::Totals;
 use lab::history::Promise;
 use lab::run::{self, Options, Ran};
 use lab::verdict::Verdict;
 use lab::world::ready;
+use promises::keeps_promises;
 use std::time::Duration;
 
 fn global(options: &Options) -> Ran {
@@ -28,18 +31,7 @@ fn a_calm_run_is_answered_and_keeps_its_promises() {
 
 #[test]
 fn promises_are_kept_under_every_kind_of_fault() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
-    let world = ready::load("global", None).unwrap();
-    let mut totals = Totals::default();
-    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(6) {
-        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        let tried = lab::explore::one(&world, &options);
-        assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
-        totals.add(&tried);
-    }
-    let hours = totals.virtual_s / 3_600.0;
-    eprintln!("global: {hours:.2} simulated hours, {} operations", totals.operations);
+    let totals = keeps_promises(&ready::load("global", None).unwrap(), 6);
     let (changes, judged) = (totals.ring_changes, totals.ring_judged);
     assert!(judged > 0, "the ring's invariant was never judged, in {changes} changes");
     if totals.seeds >= 6 {

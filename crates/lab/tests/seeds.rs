@@ -4,39 +4,24 @@
 //! `PORTOLAN_SEEDS=200` runs so many of each world, `PORTOLAN_SEEDS_FROM=1000` begins there. For
 //! hours of it there is `portolan lab explore`.
 
+mod promises;
+
 use lab::explore::{Totals, one};
 use lab::run::Options;
 use lab::world::ready;
+use promises::keeps_promises;
 use std::time::Duration;
 
 const SEEDS_DEFAULT: u64 = 12;
 /// Of a world that takes ten times as long as the others.
 const SEEDS_OF_MANY_SITES: u64 = 4;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn explore(world: &str) -> Totals {
     explore_some(world, SEEDS_DEFAULT)
 }
 
 fn explore_some(world: &str, seeds: u64) -> Totals {
-    let spec = ready::load(world, None).expect("a ready world");
-    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
-    let mut totals = Totals::default();
-    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(seeds) {
-        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
-        let tried = one(&spec, &options);
-        assert!(
-            tried.wrongs.is_empty(),
-            "{}\nportolan lab explore {world} --from {seed} --seeds 1 makes it small",
-            tried.wrongs.join("\n")
-        );
-        totals.add(&tried);
-    }
-    eprintln!("{world}: {:.2} simulated hours", totals.virtual_s / 3_600.0);
-    totals
+    keeps_promises(&ready::load(world, None).expect("a ready world"), seeds)
 }
 
 #[test]
