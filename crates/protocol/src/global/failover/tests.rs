@@ -1,0 +1,157 @@
+//! What counts in a failover, and what only counted in an earlier one.
+
+use super::plan::tests::{B, C, LOST, mirror, slots};
+use super::*;
+use model::{Inventory, Revision};
+
+fn registry() -> Registry {
+    let mut registry = Registry::empty(model::DeploymentId(1), 1);
+    for (id, name) in [(1, "a"), (2, "b"), (3, "c")] {
+        let name = model::SiteName::new(name).unwrap();
+        registry.sites.push(model::SiteEntry {
+            id: SiteId(id),
+            name,
+            incarnation: 1,
+            capacity_percent: 100,
+            leaving: false,
+            failure_domain: None,
+            region: None,
+            nodes: Vec::new(),
+        });
+    }
+    registry.site_next = 4;
+    registry
+}
+
+fn asked_of(effects: &[Effect], site: SiteId) -> u64 {
+    let id = effects.iter().find_map(|effect| match effect {
+        Effect::Ask { id, to, .. } if *to == site => *id,
+        _ => None,
+    });
+    id.unwrap()
+}
+
+/// C answers an earlier failover with what it had before this one's fences.
+#[test]
+fn what_a_site_told_an_earlier_failover_is_not_its_inventory_in_this_one() {
+    let registry = registry();
+    let mut after = registry.clone();
+    let second = Duration::from_secs(1);
+    let mut now = Duration::ZERO;
+    let mut jobs = FailoverJobs::default();
+    let wanted = |accept, now: Duration| Wanted {
+        origin: Origin::Discard,
+        lost: LOST,
+        by: B,
+        without: Vec::new(),
+        accept,
+        reported: None,
+        deadline: now + 10 * second,
+        id: None,
+    };
+    let heard_since = |site: SiteId, _| site != LOST;
+    let view = |registry, now| Context {
+        now,
+        own: B,
+        registry,
+        caught_up_ms: 0,
+        heard_since: &heard_since,
+    };
+    let reported = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
+    let before = Inventory {
+        owners: vec![(LOST, slots("0-16383", 2))],
+        copies: vec![mirror("0-16383", 2, 7)],
+        ..Inventory::default()
+    };
+    // The first one ends before C has answered.
+    jobs.want(wanted(false, now), &view(&registry, now));
+    now += 2 * second;
+    let effects = jobs.advance(LOST, &view(&registry, now));
+    let late = asked_of(&effects, C);
+    now += 10 * second;
+    jobs.advance(LOST, &view(&registry, now));
+    assert!(jobs.under_way.is_empty());
+    // The second one gets as far as its inventories.
+    jobs.want(wanted(true, now), &view(&registry, now));
+    now += 2 * second;
+    let effects = jobs.advance(LOST, &view(&registry, now));
+    for site in [B, C] {
+        let id = asked_of(&effects, site);
+        let more = jobs.take_answer(id, reported(&before), &view(&registry, now));
+        if let Some(effect) = more.into_iter().next() {
+            let Effect::Change { id, change, .. } = effect else { panic!("{effect:?}") };
+            let version = Ballot { round: 9, ..registry.version };
+            after.change_at(&change, version).unwrap();
+            after.version = version;
+            let effects =
+                jobs.take_answer(id.unwrap(), Ok(Answer::Done(Revision(1))), &view(&after, now));
+            let own = asked_of(&effects, B);
+            asked_of(&effects, C);
+            assert!(jobs.take_answer(own, reported(&before), &view(&after, now)).is_empty());
+            // Meanwhile the lost site had handed its slots to C, which has not reported that
+            // yet.
+            let effects = jobs.take_answer(late, reported(&before), &view(&after, now));
+            assert!(effects.is_empty(), "decided without C's inventory: {effects:?}");
+            return;
+        }
+    }
+    panic!("it was not opened");
+}
+
+/// The preview has B's copy up to 7; meanwhile that copy is gone.
+#[test]
+fn a_failover_is_not_opened_if_more_would_be_lost_than_its_operator_was_told() {
+    let registry = registry();
+    let outcome = |reported: Option<Vec<Taken>>, position: u64| {
+        let mut jobs = FailoverJobs::default();
+        let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
+        let heard_since = |site: SiteId, _| site != LOST;
+        let view = |now| Context {
+            now,
+            own: B,
+            registry: &registry,
+            caught_up_ms: 0,
+            heard_since: &heard_since,
+        };
+        let wanted = Wanted {
+            origin: Origin::Discard,
+            lost: LOST,
+            by: B,
+            without: Vec::new(),
+            accept: true,
+            reported,
+            deadline: now + 10 * second,
+            id: None,
+        };
+        jobs.want(wanted, &view(now));
+        now += 2 * second;
+        let effects = jobs.advance(LOST, &view(now));
+        let inventory = Inventory {
+            owners: vec![(LOST, slots("0-16383", 2))],
+            copies: vec![mirror("0-16383", 2, position)],
+            ..Inventory::default()
+        };
+        let mut last = Vec::new();
+        for site in [B, C] {
+            let reported = Ok(Answer::Inventory(Box::new(inventory.clone())));
+            last = jobs.take_answer(asked_of(&effects, site), reported, &view(now));
+        }
+        last.pop().expect("an effect")
+    };
+    let reported = || {
+        let from = Some((Epoch::counted(2), 7));
+        Some(vec![Taken { by: B, slots: "0-16383".parse().unwrap(), from }])
+    };
+    let is_opened = |effect: &Effect| {
+        let Effect::Change { change, .. } = effect else { return false };
+        matches!(change, RegistryChange::OpenFailover { .. })
+    };
+    assert!(is_opened(&outcome(reported(), 7)) && is_opened(&outcome(reported(), 8)));
+    let worse = outcome(reported(), 6);
+    let is_refused = matches!(
+        &worse,
+        Effect::Settle(_, Err(Failure::Refused(Refusal::Backup(BackupError::Worse))))
+    );
+    assert!(is_refused, "{worse:?}");
+    assert!(is_opened(&outcome(None, 6)), "the preview had no more");
+}
