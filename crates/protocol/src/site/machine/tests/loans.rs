@@ -540,6 +540,35 @@ fn a_failover_of_the_owner_adopts_what_its_borrowers_claim() {
     }
 }
 
+/// The borrower does not serve the part then, and the taker has what was reported before.
+#[test]
+fn a_key_that_expires_in_an_unconfirmed_part_is_reported() {
+    let (mut a, mut b, mut c) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let expires = put_with("v{7}", "1", Condition::Always, Expiry::AfterMs(1_000));
+    b.write_in(CARS, expires).unwrap();
+    let open = failover(&a.newest(), A, None);
+    let claimed = claims(&mut b, &open, A);
+    claims(&mut c, &open, A);
+    let opened = open.failovers.open.as_ref().unwrap().opened;
+    c.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    let decided = failover(&open, A, Some((C, "x{7}", false)));
+    for site in [&mut b, &mut c] {
+        site.learns(&decided);
+    }
+    c.run(b.report(B, "x{7}")).unwrap();
+    assert_eq!(b.part_of("v{7}"), Part::Unconfirmed);
+    let changed = |b: &Site| b.machine.part(&group("7")).unwrap().changed;
+    let reported = changed(&b);
+    b.now_ms += 5_000;
+    b.tick();
+    assert!(changed(&b) > reported);
+    settle(&mut c, C, &mut b, B, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut c, C, &mut b, B, "x{7}");
+    assert_eq!((c.value("v{7}"), c.value("x{7}")), (Ok(None), Ok(Some("1".into()))));
+}
+
 /// The owner was lost with a write that it had not answered and its mirror had not got; the
 /// borrower has it.
 #[test]
