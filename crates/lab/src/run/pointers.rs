@@ -5,8 +5,8 @@
 //! all other sites, so only the loss of all is too much. So it is judged from when the ring is
 //! first as it should be, through joins, departures, crashes and handovers of leadership, until no
 //! site is left on it, or one on it takes another one on it for dead: that is cut off, slow, or
-//! back after it was lost. Then again from the next change of a ring that is as it should be. What
-//! becomes of it in the end is judged in any case ([`crate::verdict::ring`]).
+//! back after it was lost. Then again once the ring has been seen as it should be. What becomes of
+//! it in the end is judged in any case ([`crate::verdict::ring`]).
 
 use super::Run;
 
@@ -15,8 +15,6 @@ use super::Run;
 pub(super) struct Pointers {
     /// Nothing has ended the promise since the ring was as it should be.
     is_promised: bool,
-    /// The ring was as it should be after the last change.
-    was_ideal: bool,
     /// Changes of pointers so far.
     pub(super) changes: u64,
     /// Those after which the invariant was judged.
@@ -31,10 +29,8 @@ impl Run<'_> {
         }
         self.pointers.changes += 1;
         let ring = self.lab.judge_ring();
-        let Pointers { is_promised, was_ideal, .. } = self.pointers;
-        self.pointers.was_ideal = ring.is_ideal;
         self.pointers.is_promised =
-            !ring.ends_promise && (is_promised || was_ideal || ring.is_ideal);
+            !ring.ends_promise && (self.pointers.is_promised || ring.is_ideal);
         if !self.pointers.is_promised {
             return;
         }
