@@ -105,6 +105,8 @@ pub enum Arrival {
 pub struct Counter {
     /// Pairs, a power of two of them.
     profiles: Vec<Profile>,
+    /// A bit for each that is some group's, so that a look at all of few groups is a short one.
+    used: Vec<u64>,
     slots: Vec<Profile>,
     tau_s: f32,
     has_votes: bool,
@@ -118,7 +120,8 @@ impl Counter {
     pub fn new(owner: Site, groups: usize, tau_s: f32, planted: Planted) -> Counter {
         let profiles = vec![Profile::default(); groups.next_power_of_two().max(2)];
         let slots = vec![Profile::default(); SLOTS];
-        Counter { profiles, slots, tau_s, has_votes: false, owner, evicted: 0, planted }
+        let used = vec![0; profiles.len().div_ceil(64)];
+        Counter { profiles, used, slots, tau_s, has_votes: false, owner, evicted: 0, planted }
     }
 
     /// The same where each client of a group counts as much as any other, whatever it claims. A
@@ -132,7 +135,7 @@ impl Counter {
 
     /// The memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        (self.profiles.len() + self.slots.len()) * size_of::<Profile>()
+        (self.profiles.len() + self.slots.len()) * size_of::<Profile>() + size_of_val(&*self.used)
     }
 
     /// Groups that gave way to heavier ones, for a metric.
@@ -212,6 +215,7 @@ impl Counter {
             return None;
         }
         let before = std::mem::replace(lighter, Profile::new(group.0, now, self.has_votes));
+        self.used[index / 64] |= 1 << (index % 64);
         if before.tag != 0 && before.total() > 0.0 {
             self.evicted += 1;
             let slot = usize::from(GroupKey(before.tag).slot());
@@ -238,6 +242,7 @@ impl Counter {
     pub fn remove(&mut self, now: Tick, group: GroupKey) -> Option<Profile> {
         let index = self.find(group)?;
         self.profiles[index].fade(now, self.tau_s);
+        self.used[index / 64] &= !(1 << (index % 64));
         Some(std::mem::take(&mut self.profiles[index]))
     }
 
@@ -252,7 +257,21 @@ impl Counter {
 
     /// All groups that are followed and have users.
     pub fn groups(&self) -> impl Iterator<Item = (GroupKey, &Profile)> {
-        let is_used = |profile: &&Profile| profile.tag != 0 && profile.total() > 0.0;
-        self.profiles.iter().filter(is_used).map(|profile| (GroupKey(profile.tag), profile))
+        let words = self.used.iter().enumerate().filter(|(_, word)| **word != 0);
+        let used = words.flat_map(|(at, word)| ones(*word).map(move |bit| at * 64 + bit));
+        let profiles = used.map(|index| &self.profiles[index]);
+        let profiles = profiles.filter(|profile| profile.total() > 0.0);
+        profiles.map(|profile| (GroupKey(profile.tag), profile))
     }
+}
+
+/// The places of the bits that are one.
+fn ones(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        (word != 0).then(|| {
+            word &= word - 1;
+            bit
+        })
+    })
 }

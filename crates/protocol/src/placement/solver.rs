@@ -386,8 +386,11 @@ impl<'a> Solver<'a> {
         }
         let count = |accesses: Accesses<'_>| accesses.len() as u64;
         let pruned = |group| count(groups.accesses(group)).pow(2) * self.near.k() as u64;
-        let pruned_all: u64 = (0..groups.len()).map(pruned).sum();
-        let is_pruned = pruned_all <= operations_max;
+        let mut pruned_all = 0;
+        let is_pruned = (0..groups.len()).all(|group| {
+            pruned_all += pruned(group);
+            pruned_all <= operations_max
+        });
         let mut left = operations_max.saturating_sub(if is_pruned { pruned_all } else { accesses });
         let mut exact_if_left = |group: usize, was: Method, solution: &mut Solution| {
             let operations = count(groups.accesses(group)) * self.matrix.sites() as u64;

@@ -246,7 +246,7 @@ fn heavy_groups_are_followed_and_the_rest_counts_by_slot() {
     let mut dice = Dice::new(2);
     let (groups, accesses) = (20_000, 400_000);
     let mut counter = counter(1_024, Planted::none());
-    assert_eq!(counter.memory_bytes(), (1_024 + 16_384) * 64);
+    assert_eq!(counter.memory_bytes(), (1_024 + 16_384) * 64 + 1_024 / 8);
     // A few take most: the rate of a group falls with the inverse of its number.
     let draw = |dice: &mut Dice| ((groups as f32).powf(dice.part()) as usize).min(groups - 1);
     let mut counts = vec![0.0; groups];
@@ -473,4 +473,29 @@ fn a_distribution_is_bounded_and_refuses_what_cannot_be() {
     assert_eq!(Distribution::from_rows(&[(i16::MIN, 1)]), None);
     let many: Vec<(i16, u32)> = (0..=SKETCH_BUCKETS_MAX as i16).map(|index| (index, 1)).collect();
     assert_eq!(Distribution::from_rows(&many), None);
+}
+
+#[test]
+fn all_groups_are_seen_that_are_followed_and_no_other() {
+    let (now, mut counter) = (seconds(0), counter(300, Planted::none()));
+    for number in 0..200 {
+        counter.count(now, key(number), Client(3), Arrival::By(site(1)), 1.0);
+    }
+    let seen = |counter: &Counter| {
+        let mut groups: Vec<u64> = counter.groups().map(|(group, _)| group.number()).collect();
+        groups.sort_unstable();
+        groups
+    };
+    let followed = (0..200).filter(|number| counter.profile(now, key(*number)).is_some());
+    let mut followed: Vec<u64> = followed.map(|number| key(number).number()).collect();
+    followed.sort_unstable();
+    assert!(followed.len() > 100 && seen(&counter) == followed);
+    for number in followed.iter().step_by(2) {
+        assert!(counter.remove(now, GroupKey::of_number(*number)).is_some());
+    }
+    let rest: Vec<u64> = followed.iter().skip(1).step_by(2).copied().collect();
+    assert_eq!(seen(&counter), rest);
+    let without_users = Profile::new(followed[0], now, false);
+    counter.insert(now, GroupKey::of_number(followed[0]), without_users);
+    assert_eq!(seen(&counter), rest);
 }
