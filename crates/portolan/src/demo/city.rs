@@ -198,15 +198,9 @@ impl City {
     }
 
     /// What each site holds of the global keys.
-    pub(super) async fn holdings(&self) -> Vec<Holding> {
-        let mut holdings = Vec::new();
-        for nodes in &self.sites {
-            holdings.push(match nodes.speaker() {
-                Some(node) => node.holding().await,
-                None => Holding::default(),
-            });
-        }
-        holdings
+    pub(super) fn holdings(&self) -> Vec<Holding> {
+        let of_site = |nodes: &Nodes| nodes.speaker().map(Running::holding).unwrap_or_default();
+        self.sites.iter().map(of_site).collect()
     }
 
     /// What each site lends and has borrowed; none: it does not answer now.
@@ -274,7 +268,7 @@ impl City {
         loop {
             let there: Vec<usize> =
                 (0..self.sites.len()).filter(|site| !self.sites[*site].0.is_empty()).collect();
-            let holdings = self.holdings().await;
+            let holdings = self.holdings();
             let is_whole = there.iter().all(|site| {
                 let Holding { slots, moves, .. } = holdings[*site];
                 slots > 0 && moves == 0 && self.known_by(*site) == there.len() - 1
@@ -325,13 +319,11 @@ impl Running {
         Endpoint { address: self.redis, holds: Arc::new(holds) }
     }
 
-    async fn holding(&self) -> Holding {
+    fn holding(&self) -> Holding {
         let status = self.handle.status();
-        let Some(member) = &status.deployment else { return Holding::default() };
-        let map = self.handle.slot_map().await;
-        let own = map.iter().filter(|(_, owner)| *owner == member.own);
+        let own = status.shares.iter().find(|share| share.is_confirmed);
         Holding {
-            slots: own.map(|(slots, _)| slots.len()).sum(),
+            slots: own.map_or(0, |own| own.slots as usize),
             going: status.moves.iter().map(|one| one.what.slots.len()).sum(),
             moves: status.moves.len(),
         }

@@ -33,7 +33,7 @@ const TICKS_PER_LOOK: u64 = 5;
 /// Every how many ticks sites state what they lend.
 const TICKS_PER_LEDGER: u64 = 40;
 /// For so long the run goes on when what is to happen is not over.
-const OVERTIME: Duration = Duration::from_secs(120);
+const OVERTIME: Duration = Duration::from_secs(300);
 
 /// A run, while it goes on.
 pub(super) struct Director<'a> {
@@ -99,7 +99,7 @@ impl<'a> Director<'a> {
             self.look_for_leaders();
             if tick % TICKS_PER_LOOK == 0 {
                 self.admit_joined().await?;
-                self.holdings = self.city.holdings().await;
+                self.holdings = self.city.holdings();
                 if let Some(act) = self.script.next(&self.facts(elapsed)) {
                     self.carry_out(act).await?;
                 }
@@ -126,7 +126,7 @@ impl<'a> Director<'a> {
             }
         }
         self.look_at_ledgers().await;
-        self.story.slots = self.city.holdings().await.iter().map(|one| one.slots).collect();
+        self.story.slots = self.city.holdings().iter().map(|one| one.slots).collect();
         Ok((self.story, self.audit))
     }
 
