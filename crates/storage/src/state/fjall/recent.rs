@@ -69,8 +69,8 @@ impl Changes {
 pub(super) struct Leaving {
     changes: Changes,
     /// The order that they had while they were collected, until they are sorted: neither is work
-    /// for a thread that commits.
-    order: Mutex<Order>,
+    /// for a thread that commits. `None`: they are a copy.
+    order: Mutex<Option<Order>>,
     sorted: OnceLock<Vec<Bytes>>,
 }
 
@@ -100,8 +100,10 @@ impl Leaving {
     ) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
         let sorted = self.sorted.get_or_init(|| {
             let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            let Order { sorted, new } = std::mem::take(&mut *order);
-            let mut keys: Vec<_> = sorted.into_iter().chain(new).collect();
+            let mut keys: Vec<_> = match order.take() {
+                Some(Order { sorted, new }) => sorted.into_iter().chain(new).collect(),
+                None => self.changes.batch.keys().cloned().collect(),
+            };
             keys.sort();
             keys
         });
@@ -154,15 +156,13 @@ impl Filling {
     /// What was collected, which begins anew here.
     pub(super) fn take(&mut self) -> Leaving {
         let Filling { changes, order } = std::mem::replace(self, Filling::new());
-        Leaving { changes, order, sorted: OnceLock::new() }
+        let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Leaving { changes, order: Mutex::new(Some(order)), sorted: OnceLock::new() }
     }
 
     /// A copy of what was collected.
     pub(super) fn copied(&self) -> Leaving {
-        let changes = self.changes.clone();
-        let new = changes.batch.keys().cloned().collect();
-        let order = Mutex::new(Order { new, ..Order::default() });
-        Leaving { changes, order, sorted: OnceLock::new() }
+        Leaving { changes: self.changes.clone(), order: Mutex::default(), sorted: OnceLock::new() }
     }
 
     /// Those of a range, in byte order.
