@@ -58,10 +58,11 @@ impl Played {
         (columns[1].parse().unwrap(), columns[2].parse().unwrap())
     }
 
-    fn assert_kept_its_promises(&self) {
+    /// `attached_min`: so many vehicles are on the road while there is time to attach.
+    fn assert_kept_its_promises(&self, attached_min: u64) {
         assert!(self.operation("look").0 > 0, "{}", self.stdout);
         assert!(self.operation("report").0 > 0, "{}", self.stdout);
-        assert!(self.operation("attach").0 >= 24, "{}", self.stdout);
+        assert!(self.operation("attach").0 >= attached_min, "{}", self.stdout);
         assert!(self.operation("trip-save").0 > 0, "{}", self.stdout);
         assert!(self.operation("trip-read").0 > 0, "{}", self.stdout);
         for said in [
@@ -162,7 +163,7 @@ impl Played {
 
 #[test]
 fn made_up_vehicles_are_served_while_a_leader_dies() {
-    play(&[]).assert_kept_its_promises();
+    play(&[]).assert_kept_its_promises(24);
 }
 
 #[test]
@@ -175,7 +176,8 @@ fn a_recorded_trace_is_served_while_a_leader_dies() {
     }
     let trace = trace.to_str().expect("a path that is text");
     let played = play(&["--trace", trace]);
-    played.assert_kept_its_promises();
+    // They come on the road one after the other, the last ones as the play ends.
+    played.assert_kept_its_promises(12);
     assert!(played.stdout.contains("24 vehicles"), "{}", played.stdout);
 }
 
