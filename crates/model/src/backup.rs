@@ -67,6 +67,10 @@ impl Registry {
     pub(crate) fn check_all_asked(&self, id: SiteId) -> Result<(), RegistryError> {
         let last_of = |lost| self.failovers.last_decided(lost);
         let (Some(last), Some(lost)) = (last_of(id), self.site(id)) else { return Ok(()) };
+        // Of before a recovery: what has come to the site since may be in no report.
+        if last.decided.term != self.version.term {
+            return Err(RegistryError::NotAllAsked(lost.name.clone()));
+        }
         let listed = last.without.iter().filter(|site| self.site(**site).is_some());
         let all_lost = listed.clone().all(|site| self.is_lost(*site));
         let mut decided = listed.filter_map(|site| last_of(*site));

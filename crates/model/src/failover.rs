@@ -3,9 +3,10 @@
 //! A failover is *open* from the change that names the failed site until it is decided or called
 //! off. While it is open, each site's copy of the registry fences the failed site and the sites
 //! named with it: no other site takes slots from them or freezes slots towards them, and they serve
-//! nothing. There is no other fence, so no fence outlasts its failover. The *decision* names the
-//! sites that take the slots; it stays in the registry until every listed site has a version that
-//! contains it.
+//! nothing. The *decision* names the sites that take the slots; it stays in the registry until every
+//! listed site has a version that contains it. The failed site stays parted from the others until
+//! the registry has its *return*, as it may be removed until then: nothing passes to it or from it,
+//! and it serves what no decision took. There is no other fence, so each ends with its failover.
 
 use crate::{Ballot, Epoch, SiteId, SlotCopy, SlotEpochs, SlotSet};
 
@@ -115,12 +116,18 @@ impl Failovers {
 
     /// Decides the open failover at this version. Returns whether it was open. With nothing to take
     /// it is a decision all the same, if it is the first: the site counts as lost; or if it has
-    /// asked sites that the last one had not: the site may be removed.
+    /// asked sites that the last one had not, or the registry was recovered since: the site may be
+    /// removed.
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
-        let is_news =
-            self.last_decided(lost).is_some_and(|last| asks_more(&without, &last.without));
+        let is_news = self.last_decided(lost).is_some_and(|last| {
+            asks_more(&without, &last.without) || last.decided.term != version.term
+        });
+        // What takes slots has reported, and so has applied what was decided of it before.
+        for one in &taken {
+            self.all_returned(one.by);
+        }
         if !taken.is_empty() || !self.is_away(lost) || is_news {
             let returned = false;
             let decided = version;

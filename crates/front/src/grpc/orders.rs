@@ -181,7 +181,9 @@ fn group(
             let is_back = ordered.moves.iter().any(|one| one.slots.contains(slot));
             match (&ordered.refused, is_back) {
                 (_, true) => ("the move was called off".to_owned(), true),
-                (Some(error @ MoveError::TooManyMoves), _) => (error.to_string(), true),
+                (Some(error @ (MoveError::TooManyMoves | MoveError::NotReady(_))), _) => {
+                    (error.to_string(), true)
+                }
                 (Some(error), _) => (error.to_string(), false),
                 (None, _) => ("they came there meanwhile".to_owned(), true),
             }
@@ -294,6 +296,7 @@ mod tests {
             reported(&registry(), &slots("0-4"), B, &answers, &[]).elsewhere[0].again
         };
         assert!(again(MoveError::TooManyMoves));
+        assert!(again(MoveError::NotReady("a failover is under way")));
         assert!(!again(MoveError::NoDestination));
     }
 }

@@ -113,16 +113,17 @@ pub(crate) struct FailoverJobs {
 
 impl<S: State> Job<S> for FailoverJobs {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let mut effects = self.poll_paused(view);
+        let mut effects = self.go_on(view);
         effects.extend(self.closing.poll(view, self.planted));
         effects
     }
 
-    /// Operators wait for those that are under way.
+    /// Operators wait for those that are under way; and a site that is back is parted from the
+    /// others until the registry has its return.
     fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let under_way: Vec<SiteId> = self.under_way.keys().copied().collect();
-        let advance = |lost| with_context(view, lost, |context| self.advance(lost, context));
-        under_way.into_iter().flat_map(advance).collect()
+        let mut effects = self.go_on(view);
+        effects.extend(self.closing.poll_paused(view));
+        effects
     }
 
     fn answered(
@@ -169,6 +170,12 @@ impl FailoverJobs {
     /// None yet.
     pub(crate) fn new(planted: Planted) -> FailoverJobs {
         FailoverJobs { planted, ..FailoverJobs::default() }
+    }
+
+    fn go_on<S: State>(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let under_way: Vec<SiteId> = self.under_way.keys().copied().collect();
+        let advance = |lost| with_context(view, lost, |context| self.advance(lost, context));
+        under_way.into_iter().flat_map(advance).collect()
     }
 
     /// A request of an operator.
@@ -335,9 +342,12 @@ impl FailoverJobs {
             // What an earlier failover could not take, as the sites that have it were not asked,
             // may be there.
             let decided = view.registry.failovers.last_decided(lost);
-            // That more were asked now has to be decided all the same: the lost site can be removed
-            // then.
-            let is_news = decided.is_some_and(|last| asks_more(&one.without, &last.without));
+            // That more were asked now, or that it is after a recovery, has to be decided all the
+            // same: the lost site can be removed then.
+            let is_news = decided.is_some_and(|last| {
+                asks_more(&one.without, &last.without)
+                    || last.decided.term != view.registry.version.term
+            });
             if taken.is_empty() && view.registry.is_lost(lost) && !is_news {
                 let first = decided.and_then(|one| one.taken.first());
                 let taker = first.map_or(one.loss.by, |taken| taken.by);

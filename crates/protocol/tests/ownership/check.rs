@@ -50,6 +50,10 @@ impl World {
             }
         }
         all_learn(&mut scene);
+        if scene.global.removes {
+            up.iter().for_each(|at| scene.returned(*at));
+        }
+        all_learn(&mut scene);
         if let Some(lost) = lost {
             scene.global.suspend(lost, bit(lost));
             all_learn(&mut scene);

@@ -33,7 +33,12 @@ const STATES_MAX: u64 = 400_000_000;
 
 /// Three sites and so many writes, moves, failovers, changes of backups and sites that leave.
 fn bounds([writes, moves, failovers, backups, leaves]: [u8; 5]) -> Bounds {
-    Bounds { sites: 3, writes, moves, failovers, backups, leaves, recoveries: 0 }
+    Bounds { sites: 3, writes, moves, failovers, backups, leaves, recoveries: 0, removals: 0 }
+}
+
+/// The same, and a lost site is removed.
+fn removed(bounds: Bounds) -> Bounds {
+    Bounds { removals: 1, ..bounds }
 }
 
 /// The same, and a recovery of the registry.
@@ -112,6 +117,7 @@ fn forms_leave_no_state_out() {
     forms_leave_nothing_out(bounds([1, 1, 1, 0, 0]));
     forms_leave_nothing_out(bounds([0, 2, 0, 1, 1]));
     forms_leave_nothing_out(recovered(bounds([0, 0, 1, 0, 0])));
+    forms_leave_nothing_out(removed(bounds([0, 1, 1, 0, 0])));
 }
 
 #[test]
@@ -122,6 +128,29 @@ fn forms_leave_no_state_out_in_more() {
     forms_leave_nothing_out(bounds([1, 1, 1, 1, 0]));
     forms_leave_nothing_out(bounds([0, 1, 2, 0, 0]));
     forms_leave_nothing_out(Bounds { sites: 4, ..bounds([0, 2, 0, 0, 1]) });
+}
+
+#[test]
+fn a_lost_site_is_removed() {
+    holds(removed(bounds([1, 1, 1, 0, 0])));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn a_lost_site_is_removed_beside_two_moves() {
+    holds(removed(bounds([1, 2, 1, 0, 0])));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn a_lost_site_is_removed_beside_two_failovers() {
+    holds(removed(bounds([1, 1, 2, 0, 0])));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn a_lost_site_of_four_is_removed() {
+    holds(Bounds { sites: 4, ..removed(bounds([1, 1, 1, 0, 0])) });
 }
 
 #[test]
@@ -216,6 +245,7 @@ fn bugs_of_failovers_are_found() {
     finds(Bug::InventorySkipped, bounds([1, 2, 1, 0, 0]));
     finds(Bug::AbortUnasked, bounds([1, 2, 1, 0, 0]));
     finds(Bug::LateFence, bounds([1, 1, 1, 0, 0]));
+    finds(Bug::FenceEndsAtDecision, removed(bounds([1, 1, 1, 0, 0])));
 }
 
 #[test]
@@ -261,7 +291,7 @@ fn an_ended_term_of_which_nothing_is_handed_in_is_found() {
 #[test]
 fn every_bug_is_looked_for() {
     // Those above, by name.
-    assert_eq!(Bug::ALL.len(), 6 + 1 + 5 + 1 + 4);
+    assert_eq!(Bug::ALL.len(), 7 + 1 + 5 + 1 + 4);
 }
 
 // ---- counterexamples ----------------------------------------------------------------------------
@@ -349,6 +379,26 @@ fn a_fence_ends_with_its_failover() {
     assert!(!world.offers(&state, "install b"));
     let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &["close", "learn b"]].concat());
     assert!(world.offers(&state, "install b"));
+}
+
+#[test]
+fn nothing_goes_to_a_lost_site_that_may_be_removed() {
+    let steps = ["suspend c", "learn a", "learn b", "inventory a", "inventory b", "decide"];
+    let steps = [&steps[..], &["learn a"]].concat();
+    let offers = |planted, more: &[&str], wanted| {
+        let bounds = removed(bounds(ALL_MOVES));
+        let (mut world, state) = play_with(planted, bounds, &[&steps[..], more].concat());
+        world.offers(&state, wanted)
+    };
+    assert!(offers(Planted::none(), &["learn c"], "remove c"));
+    assert!(!offers(Planted::none(), &["learn c"], "freeze a>c"), "a may not see it removed");
+    let returned = ["learn c", "return c"];
+    assert!(!offers(Planted::none(), &returned, "remove c"));
+    assert!(offers(Planted::none(), &[&returned[..], &["learn a"]].concat(), "freeze a>c"));
+    if Planted::is_possible() {
+        let planted = Planted::of(Bug::FenceEndsAtDecision);
+        assert!(offers(planted, &["freeze a>c", "install c"], "remove c"));
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) struct Copied {
     /// Its own backup.
     pub(crate) backup: u8,
     pub(crate) left: u8,
-    /// The decisions in it, where a recovery may come.
+    /// The decisions in it, where a recovery may come, or a lost site may be removed.
     pub(crate) decided: Vec<DecidedFailover>,
 }
 
@@ -89,6 +89,9 @@ pub(crate) struct Global {
     pub(crate) suspended: u8,
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
+    /// How many lost sites may be removed yet, and whether any may.
+    pub(crate) removals: u8,
+    pub(crate) removes: bool,
     pub(crate) late: u8,
     /// The last decision of each term.
     pub(crate) truth: [Option<Truth>; 2],
@@ -207,7 +210,8 @@ impl Scene {
     pub(crate) fn fences(&self, at: usize, planted: Planted) -> Fences<'_> {
         let site = &self.sites[at];
         let open = site.registry.open.as_ref().or(site.stuck.as_deref());
-        Fences::new(id(at), open, planted)
+        let fences = Fences::new(id(at), open, planted);
+        if self.global.removes { fences.decided(&site.registry.decided) } else { fences }
     }
 
     /// Changes a holding, and the records with it.
@@ -263,6 +267,30 @@ impl Scene {
     pub(crate) fn is_stranded(&self, at: usize) -> bool {
         let token = self.sites[at].holding.token;
         matches!(token, Token::Frozen { to, .. } if !self.is_there(place(to)))
+    }
+
+    /// The registry loses a site, and has other backups for those that had it as theirs.
+    pub(crate) fn remove(&mut self, at: usize) {
+        let sites = self.sites.len();
+        self.global.change(|registry, _| {
+            registry.left |= bit(at);
+            registry.failovers.site_gone(id(at));
+            for of in 0..sites {
+                if usize::from(registry.backups[of]) == at {
+                    let stays = |one: &usize| *one != of && !has(registry.left, *one);
+                    let backup = (0..sites).find(stays).unwrap_or(of);
+                    registry.backups[of] = backup as u8;
+                }
+            }
+        });
+        (self.sites[at].holding.copy, self.sites[at].copied) = (None, 0);
+    }
+
+    /// The registry has the return of a lost site.
+    pub(crate) fn returned(&mut self, at: usize) {
+        self.global.change(|registry, _| {
+            registry.failovers.all_returned(id(at));
+        });
     }
 
     /// A site takes the registry over.
@@ -360,13 +388,30 @@ impl Scene {
     pub(crate) fn decide(&mut self, planted: Planted) {
         let fenced = self.global.fenced();
         let open = self.global.chain.registry.failovers.open.clone().expect("one is open");
-        let taker = self.global.chain.found.taker(open.lost, planted);
+        // A slot whose owner has left counts as the lost site's, if that alone was not asked.
+        let left = self.global.chain.registry.left;
+        let owner = self.global.chain.found.owner.map(|(_, owner)| owner);
+        let counts = |owner: &SiteId| has(left, place(*owner)) && open.without.is_empty();
+        let lost = owner.filter(counts).filter(|_| self.global.removes).unwrap_or(open.lost);
+        let taker = self.global.chain.found.taker(lost, planted);
         let had = self.global.chain.found_copy;
         let taken = taker.map(|(by, copy)| Taken {
             by,
             slots: SlotSet::default(),
             from: Some((copy.tag.epoch, copy.position)),
         });
+        // Nothing is left behind by a site that may be removed.
+        let begins_empty = taken.is_none()
+            && self.global.removes
+            && open.without.is_empty()
+            && self.global.chain.found.is_lost(lost);
+        let mut others = (0..self.sites.len()).filter(|at| self.is_there(*at) && !has(fenced, *at));
+        let empty = others.next().filter(|_| begins_empty).map(|at| Taken {
+            by: id(at),
+            slots: SlotSet::default(),
+            from: None,
+        });
+        let taken = taken.or(empty);
         let is_taken = taken.is_some();
         let has_met = self.has_met(fenced);
         let global = &mut self.global;

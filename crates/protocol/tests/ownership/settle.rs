@@ -31,6 +31,7 @@ impl Scene {
             global.late = 0;
         }
         if !planted.is(Bug::SafeWithoutGeneration)
+            && global.removals == 0
             && let Some((_, _, named)) = &mut global.safe
         {
             *named = 0;
@@ -72,10 +73,14 @@ impl Scene {
         let is_taken = |by: SiteId, decided: Ballot| {
             has(left, place(by)) || epochs[place(by)] >= Epoch::of_failover(decided)
         };
+        let removes = self.global.removes;
         let settled = |decisions: &[DecidedFailover]| {
             let mut settled = decisions.to_vec();
             for one in &mut settled {
-                one.without.clear();
+                // While the site counts as lost it matters whether there were any.
+                if one.returned || !removes {
+                    one.without.clear();
+                }
                 one.opened = Ballot::FIRST;
                 for taken in &mut one.taken {
                     if is_taken(taken.by, one.decided) {
@@ -107,8 +112,11 @@ impl Scene {
     /// them in.
     fn settle_copies(&mut self, recoveries: u8) {
         let is_due = self.global.recoveries < recoveries;
+        let removes = self.global.removes;
         for at in 0..self.sites.len() {
-            let is_of_use = is_due || self.is_behind(at);
+            let decided = &self.sites[at].registry.decided;
+            let parts = removes && decided.iter().any(|one| !one.returned);
+            let is_of_use = is_due || self.is_behind(at) || parts;
             if !is_of_use && !self.sites[at].registry.decided.is_empty() {
                 Rc::make_mut(&mut self.sites[at].registry).decided.clear();
             }
@@ -174,7 +182,13 @@ impl Scene {
                 && site.registry.backup == registry.backups[at]
                 && site.registry.left == registry.left;
             let is_behind = registry.failovers.decided.iter().any(|one| one.decided > version);
-            if is_same && !is_behind {
+            let away = |decided: &[DecidedFailover]| {
+                let lost = decided.iter().filter(|one| !one.returned).map(|one| place(one.lost));
+                lost.fold(0, |away, at| away | bit(at))
+            };
+            let is_parted_alike = !self.global.removes
+                || away(&site.registry.decided) == away(&registry.failovers.decided);
+            if is_same && !is_behind && is_parted_alike {
                 self.sites[at].registry = registry.of(at);
                 continue;
             }

@@ -26,6 +26,9 @@ pub(crate) struct Bounds {
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
     pub(crate) recoveries: u8,
+    /// Lost sites that are removed. Without any, sites that are lost are not parted from others for
+    /// longer than their failover: fewer steps are ruled out, and no return needs to be told.
+    pub(crate) removals: u8,
 }
 
 /// A state: numbers of sites, installs and what no site has. 0: none.
@@ -67,6 +70,8 @@ pub(crate) enum Verb {
     HandOn,
     Drop,
     Leave,
+    Remove,
+    Return,
     Backup,
     Suspend,
     Close,
@@ -155,6 +160,8 @@ impl World {
             suspended: 0,
             backups: 0,
             leaves: 0,
+            removals: self.bounds.removals,
+            removes: self.bounds.removals > 0,
             late: 0,
             truth: [None, None],
             acknowledged: 0,
@@ -278,6 +285,7 @@ impl World {
             }
         }
         self.leave(scene, at, out);
+        self.remove_or_return(scene, at, out);
         self.reclaim(scene, at, out);
     }
 
@@ -338,19 +346,47 @@ impl World {
         }
         let mut next = scene.clone();
         next.global.leaves += 1;
-        let sites = next.sites.len();
-        next.global.change(|registry, _| {
-            registry.left |= bit(at);
-            for of in 0..sites {
-                if usize::from(registry.backups[of]) == at {
-                    let stays = |one: &usize| *one != of && !has(registry.left, *one);
-                    let backup = (0..sites).find(stays).unwrap_or(of);
-                    registry.backups[of] = backup as u8;
-                }
-            }
-        });
-        (next.sites[at].holding.copy, next.sites[at].copied) = (None, 0);
+        next.remove(at);
         out.push((next, (Verb::Leave, at, 0)));
+    }
+
+    /// A lost site is removed unasked, by what the others have reported; or its return becomes
+    /// known first.
+    fn remove_or_return(
+        &self,
+        scene: &Scene,
+        at: usize,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
+        let failovers = &scene.global.chain.registry.failovers;
+        if !scene.global.removes || !failovers.is_away(id(at)) {
+            return;
+        }
+        let last = failovers.last_decided(id(at)).expect("it is away");
+        let is_alone = (0..scene.sites.len()).all(|one| one == at || !scene.is_there(one));
+        let may_go = last.without.is_empty() && failovers.open.is_none() && !is_alone;
+        if may_go && scene.global.removals > 0 {
+            let mut next = scene.clone();
+            next.global.removals -= 1;
+            next.remove(at);
+            // One of the others may be lost at once: what two of them have stays, unless a copy is
+            // on its way out since the removed site has one.
+            let sites = (0..next.sites.len()).filter(|one| next.is_there(*one));
+            let had: Vec<u8> =
+                sites.map(|one| next.sites[one].records | next.sites[one].copied).collect();
+            let twice = |write: &u8| had.iter().filter(|had| *had & write != 0).count() > 1;
+            let writes = (0..u8::BITS).map(|write| 1 << write).filter(twice);
+            next.global.mirrored &= match scene.global.safe {
+                Some((.., named)) if has(named, at) => 0,
+                _ => writes.fold(0, |all, write| all | write),
+            };
+            out.push((next, (Verb::Remove, at, 0)));
+        }
+        if scene.sites[at].registry.decided.iter().any(|one| one.lost == id(at)) {
+            let mut next = scene.clone();
+            next.returned(at);
+            out.push((next, (Verb::Return, at, 0)));
+        }
     }
 
     fn steps_of_two(

@@ -7,7 +7,7 @@
 
 /// All of them, sorted.
 pub(super) const PHRASES: [&str; 64] = [
-    "a failover is under way",
+    "a failover is under way, or a site is not back from one",
     "a keyspace is not known there",
     "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
     "a site has not reported what it has",

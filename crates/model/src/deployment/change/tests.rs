@@ -67,6 +67,46 @@ fn a_lost_site_that_is_to_leave_is_removed_and_not_while_its_failover_is_open() 
 }
 
 #[test]
+fn a_lost_site_that_takes_slots_in_another_failover_is_back() {
+    let mut registry = registry();
+    registry.change(&RegistryChange::Join(entry("b", 9))).unwrap();
+    registry.change(&RegistryChange::Join(entry("c", 10))).unwrap();
+    let ([a, b], at) = ([SiteId(1), SiteId(2)], |round| Ballot { round, ..Ballot::FIRST });
+    let decide = |registry: &mut Registry, round, lost, by| {
+        let taken = vec![Taken { by, slots: "7".parse().unwrap(), from: None }];
+        registry.failovers.open(at(round), lost, &[]).unwrap();
+        assert!(registry.failovers.decide(at(round + 1), at(round), taken));
+    };
+    decide(&mut registry, 5, b, a);
+    assert!(registry.is_lost(b));
+    // It has reported, and takes what it had retained.
+    decide(&mut registry, 7, a, b);
+    registry.change(&RegistryChange::Leave(b)).unwrap();
+    assert!(registry.site(b).is_some_and(|site| site.leaving), "it has slots to hand over");
+}
+
+#[test]
+fn a_failover_of_before_a_recovery_removes_no_site() {
+    let mut registry = registry();
+    registry.change(&RegistryChange::Join(entry("b", 9))).unwrap();
+    registry.change(&RegistryChange::Join(entry("c", 10))).unwrap();
+    let (b, at) = (SiteId(2), |round| Ballot { round, ..Ballot::FIRST });
+    let decide = |registry: &mut Registry, opened: Ballot| {
+        let decided = Ballot { round: opened.round + 1, ..opened };
+        registry.failovers.open(opened, b, &[]).unwrap();
+        assert!(registry.failovers.decide(decided, opened, Vec::new()));
+    };
+    decide(&mut registry, at(5));
+    registry.version.term.number += 1;
+    let refused = registry.change(&RegistryChange::Leave(b));
+    assert!(matches!(refused, Err(RegistryError::NotAllAsked(_))), "{refused:?}");
+    let opened = Ballot { round: 1, ..registry.version };
+    decide(&mut registry, opened);
+    registry.change(&RegistryChange::Leave(b)).unwrap();
+    assert_eq!(registry.site(b), None);
+}
+
+#[test]
 fn a_lost_site_stays_while_a_site_that_was_not_asked_may_have_its_slots() {
     let mut registry = registry();
     for (name, incarnation) in [("b", 9), ("c", 10)] {

@@ -6,7 +6,7 @@
 use crate::global::ownership::takeover;
 use crate::global::ownership::trial::Planted;
 use crate::job::{Effect, View};
-use model::{Ballot, RegistryChange};
+use model::{Ballot, Registry, RegistryChange, SiteId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::State;
@@ -70,9 +70,7 @@ impl Closing {
                 change = Some(RegistryChange::CloseFailover(open.opened));
             }
         }
-        if registry.is_lost(own) {
-            change = change.or(Some(RegistryChange::Returned(own)));
-        }
+        change = change.or_else(|| own_return(own, registry));
         let is_there =
             |decided: &Ballot| registry.failovers.decided.iter().any(|one| one.decided == *decided);
         self.seen_in
@@ -91,10 +89,25 @@ impl Closing {
                 change = change.or(Some(RegistryChange::ForgetFailover(one.decided)));
             }
         }
+        self.at_intervals(change, now)
+    }
+
+    /// What does not wait for the job to be resumed.
+    pub(super) fn poll_paused<S: State>(&mut self, view: &View<'_, S>) -> Option<Effect> {
+        let member = view.machine.membership()?;
+        self.at_intervals(own_return(member.own, &member.registry), view.now)
+    }
+
+    fn at_intervals(&mut self, change: Option<RegistryChange>, now: Duration) -> Option<Effect> {
         let change = change.filter(|_| self.next_change <= now)?;
         self.next_change = now + CHANGE_INTERVAL;
         Some(Effect::change(change, 2 * CHANGE_INTERVAL))
     }
+}
+
+/// A site that was lost, and learns of that, is back.
+fn own_return(own: SiteId, registry: &Registry) -> Option<RegistryChange> {
+    registry.is_lost(own).then_some(RegistryChange::Returned(own))
 }
 
 #[cfg(test)]

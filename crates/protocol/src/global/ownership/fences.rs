@@ -1,7 +1,7 @@
 //! The fences that a site derives from its copy of the registry.
 
 use super::trial::{Bug, Planted};
-use model::{OpenFailover, SiteId};
+use model::{DecidedFailover, OpenFailover, SiteId};
 
 /// The fences in effect at a site. They bind its log only: its nodes may forward requests to a
 /// fenced site and check the answers afterwards.
@@ -9,6 +9,7 @@ use model::{OpenFailover, SiteId};
 pub struct Fences<'a> {
     own: SiteId,
     open: Option<&'a OpenFailover>,
+    decided: &'a [DecidedFailover],
     planted: Planted,
     /// Whether the site was restored from a backup, and what it owns is not confirmed.
     restored: bool,
@@ -17,7 +18,14 @@ pub struct Fences<'a> {
 impl<'a> Fences<'a> {
     /// The fences of a site with this open failover in its copy of the registry.
     pub fn new(own: SiteId, open: Option<&'a OpenFailover>, planted: Planted) -> Fences<'a> {
-        Fences { own, open, planted, restored: false }
+        Fences { own, open, decided: &[], planted, restored: false }
+    }
+
+    /// The same, with the decided failovers in the site's copy of the registry. A lost site may be
+    /// removed by what the others reported before the decision, until the registry has its return:
+    /// no slot goes there meanwhile.
+    pub fn decided(self, decided: &'a [DecidedFailover]) -> Fences<'a> {
+        Fences { decided, ..self }
     }
 
     /// The same, of a site that may have been restored from a backup and is not confirmed yet: its
@@ -47,7 +55,13 @@ impl<'a> Fences<'a> {
 
     /// Whether slots must not move between this site and another one.
     pub fn part_from(&self, site: SiteId) -> bool {
-        self.covers_own() || self.covers(site)
+        self.covers_own() || self.covers(site) || self.is_away(site) || self.is_away(self.own)
+    }
+
+    /// Whether a site was lost, and the registry does not have its return.
+    fn is_away(&self, site: SiteId) -> bool {
+        let mut of_site = self.decided.iter().filter(|one| one.lost == site);
+        of_site.any(|one| !one.returned) && !self.planted.is(Bug::FenceEndsAtDecision)
     }
 
     pub(super) fn own(&self) -> SiteId {

@@ -37,6 +37,8 @@ pub enum Bug {
     LateFence,
     /// What is frozen for a site that has left is served again, whichever site owns it.
     ReclaimedUnasked,
+    /// The fence of a failed site ends with the decision, not with the site's return.
+    FenceEndsAtDecision,
     /// A row stays although its borrower was failed over.
     RowToFailedStays,
     /// A failover adopts no claims of borrowers.
@@ -69,7 +71,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them but those of lending.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::ForgottenOnReturn,
         Bug::ForgottenOnceTaken,
         Bug::AbortUnasked,
@@ -87,6 +89,7 @@ impl Bug {
         Bug::OlderPositionCounts,
         Bug::LateFence,
         Bug::ReclaimedUnasked,
+        Bug::FenceEndsAtDecision,
     ];
 
     /// Those of lending.

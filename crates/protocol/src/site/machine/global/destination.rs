@@ -223,8 +223,7 @@ impl<S: State> Applying<'_, S> {
             let newer = |run: &SlotRun| self.modes.slots.token(run.first).epoch() < *epoch;
             self.alike(slots).iter().all(newer)
         };
-        let lost = member.registry.is_lost(member.own);
-        if own.is_none_or(|own| own.leaving) || lost || !slots.0.iter().all(is_new_to_us) {
+        if own.is_none_or(|own| own.leaving) || !slots.0.iter().all(is_new_to_us) {
             return Err(MoveError::NoDestination.into());
         }
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };

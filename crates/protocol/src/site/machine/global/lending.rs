@@ -13,6 +13,7 @@ use super::Applying;
 use super::elsewhere::Elsewhere;
 use super::lineage::Whose;
 use super::loans::LentRow;
+use super::ownership::FAILOVER_OPEN;
 use super::records::Record;
 use super::requests::ClientKey;
 use super::{Machine, MachineError, Stopped, tables};
@@ -62,9 +63,8 @@ impl<S: State> Applying<'_, S> {
     /// What a rule decides with the fences that this site has.
     pub(super) fn by_rule<T>(&self, rule: impl FnOnce(&Fences<'_>) -> T) -> Result<T, Refusal> {
         let (own, registry) = self.modes.place().ok_or(Refusal::NoDeployment)?;
-        let open = registry.failovers.open.as_ref();
-        let fences = Fences::new(own, open, of_rules(self.modes.planted));
-        Ok(rule(&fences.restored(self.modes.deployment.restored)))
+        let planted = of_rules(self.modes.planted);
+        Ok(rule(&self.modes.fences(own, &registry.failovers, planted)))
     }
 
     /// From here on this site's revisions are above those that another site had.
@@ -185,7 +185,7 @@ impl<S: State> Applying<'_, S> {
         self.member()?;
         self.pass_revision(revision);
         let elsewhere = self.elsewhere(log_time_ms);
-        let (mut states, mut others) = (Vec::new(), Vec::new());
+        let (mut states, mut others, mut is_parted) = (Vec::new(), Vec::new(), false);
         for report in parts {
             let (group, slot) = (&report.group, report.group.slot());
             let token = self.modes.holding(slot).token;
@@ -197,7 +197,8 @@ impl<S: State> Applying<'_, S> {
             let borrowed = Borrowed { loan, part, ..Borrowed::default() };
             let from = FromBorrower { site: by, borrowed, slot: report.slot };
             // An answer states what holds between two sites that may do without a third one.
-            if epoch < report.slot || self.by_rule(|fences| fences.part_from(by))? {
+            is_parted |= self.by_rule(|fences| fences.part_from(by))?;
+            if epoch < report.slot || is_parted {
                 continue;
             }
             let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
@@ -219,6 +220,9 @@ impl<S: State> Applying<'_, S> {
             let (count, stands) = (lent.count, lent.is(loan, by));
             let group = group.clone();
             states.push(LoanState { group, loan, epoch, count, stands, fed });
+        }
+        if is_parted && others.is_empty() {
+            return Err(FAILOVER_OPEN.into());
         }
         let revision = self.known.head.revision;
         Ok(Answer::Lent { revision, states, elsewhere: others })
@@ -447,11 +451,10 @@ impl<S: State> Machine<S> {
     pub(crate) fn offer(&self, group: &Group) -> Result<Option<LoanOffer>, MachineError> {
         let slot = group.slot();
         let Some((own, registry)) = self.modes.place() else { return Ok(None) };
-        let open = registry.failovers.open.as_ref();
-        let fences = Fences::new(own, open, of_rules(self.modes.planted));
+        let fences = self.modes.fences(own, &registry.failovers, of_rules(self.modes.planted));
         let token = self.modes.holding(slot).token;
         let lent = self.modes.loans.lent(Whose::Own, slot, group);
-        let offer = lent.offer(token, &fences.restored(self.modes.deployment.restored));
+        let offer = lent.offer(token, &fences);
         let Some(offer) = offer else { return Ok(None) };
         let mut records = Vec::new();
         if let Some(store) = self.modes.slots.store(group.keyspace, slot) {

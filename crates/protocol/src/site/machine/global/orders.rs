@@ -77,7 +77,11 @@ impl<S: State> Applying<'_, S> {
                     return Err(MoveError::TooManyMoves.into());
                 }
                 let order = self.begin_order(slots, to)?;
-                self.set_order(key, order.clone());
+                // Nothing was done yet: asked again, it is begun.
+                let is_not_ready = matches!(order.refused, Some(MoveError::NotReady(_)));
+                if !is_not_ready || !order.moves.is_empty() {
+                    self.set_order(key, order.clone());
+                }
                 order
             }
         };

@@ -15,16 +15,17 @@ use crate::bugs::{Bug, of_rules};
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Fences, Holding, Records, Token as Right};
 use model::{
-    Answer, Ballot, CopyRun, DecidedFailover, Epoch, Inventory, MoveError, MoveId, NUMBERS_SKIPPED,
-    Refusal, Registry, RegistryError, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun,
-    SlotSet, Tag,
+    Answer, Ballot, CopyRun, DecidedFailover, Epoch, Failovers, Inventory, MoveError, MoveId,
+    NUMBERS_SKIPPED, Refusal, Registry, RegistryError, Revision, SiteId, Slot, SlotCopy,
+    SlotEpochs, SlotRun, SlotSet, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::state::State;
 
 /// What is refused while a failover is open, and asked for again.
-pub(super) const FAILOVER_OPEN: MoveError = MoveError::NotReady("a failover is under way");
+pub(super) const FAILOVER_OPEN: MoveError =
+    MoveError::NotReady("a failover is under way, or a site is not back from one");
 
 impl Modes {
     /// This site's record of a slot.
@@ -58,6 +59,17 @@ impl Modes {
         member.is_some_and(|member| member.registry.failovers.open.is_some())
     }
 
+    /// The fences of this site by its copy of the registry.
+    pub(super) fn fences<'a>(
+        &self,
+        own: SiteId,
+        failovers: &'a Failovers,
+        planted: Planted,
+    ) -> Fences<'a> {
+        let fences = Fences::new(own, failovers.open.as_ref(), planted);
+        fences.decided(&failovers.decided).restored(self.deployment.restored)
+    }
+
     /// Whether this site serves nothing: a failover that is open takes it for lost, or it was
     /// restored from a backup and is not confirmed.
     pub(in crate::site::machine) fn is_fenced(&self) -> bool {
@@ -71,8 +83,7 @@ impl<S: State> Applying<'_, S> {
     /// Whether slots may pass between this site and another one.
     pub(super) fn is_parted_from(&self, site: SiteId) -> bool {
         let Some((own, registry)) = self.modes.place() else { return false };
-        let fences = Fences::new(own, registry.failovers.open.as_ref(), Planted::none());
-        fences.restored(self.modes.deployment.restored).part_from(site)
+        self.modes.fences(own, &registry.failovers, Planted::none()).part_from(site)
     }
 
     /// These slots in runs of which this site has the same records, and of which one step is taken.
@@ -91,9 +102,8 @@ impl<S: State> Applying<'_, S> {
         let Some((own, registry)) = self.modes.place() else { return false };
         let before = self.modes.holding(run.first);
         let mut after = before;
-        let open = registry.failovers.open.as_ref();
-        let fences = Fences::new(own, open, of_rules(self.modes.planted));
-        let records = step(&mut after, &fences.restored(self.modes.deployment.restored));
+        let fences = self.modes.fences(own, &registry.failovers, of_rules(self.modes.planted));
+        let records = step(&mut after, &fences);
         match records {
             Records::Stay | Records::Install => {}
             Records::Retain => {

@@ -174,8 +174,11 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn check_move_to(&self, to: SiteId) -> Result<(), Refusal> {
         let member = self.member()?;
         let destination = member.registry.site(to).filter(|site| !site.leaving);
-        if destination.is_none() || to == member.own || self.is_parted_from(to) {
+        if destination.is_none() || to == member.own {
             return Err(MoveError::NoDestination.into());
+        }
+        if self.is_parted_from(to) {
+            return Err(FAILOVER_OPEN.into());
         }
         match self.modes.outgoing.len() >= limits::MOVES_MAX {
             true => Err(MoveError::TooManyMoves.into()),

@@ -668,6 +668,14 @@ fn a_group_of_a_lost_borrower_is_home_with_what_it_has_sent() {
     b.learns(&decided);
     assert!(b.value("x{7}").is_err());
     assert_eq!(b.part_of("x{7}"), Part::Retained);
+    let parted = a.run(b.report(B, "x{7}"));
+    assert!(matches!(parted, Err(Refusal::Move(MoveError::NotReady(_)))), "{parted:?}");
+    let mut returned = decided.clone();
+    assert!(returned.failovers.all_returned(B));
+    returned.version.round += 1;
+    for site in [&mut a, &mut b, &mut c] {
+        site.learns(&returned);
+    }
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!((b.part_of("x{7}"), c.value("x{7}")), (Part::Retained, Ok(Some("4".into()))));
     // An offer from before its failover is void, whatever its number.
