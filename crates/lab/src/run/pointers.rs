@@ -2,10 +2,10 @@
 //!
 //! It is promised as long as no site is wrongly taken for dead and fewer are lost at once than a
 //! successor list is long ("How to make Chord correct", Zave 2012). In the ready worlds a list has
-//! all other sites, so only the loss of all is too much. So it is judged from when the ring is
-//! first as it should be, through joins, departures, crashes and handovers of leadership, until no
-//! site is left on it, or one on it takes another one on it for dead: that is cut off, slow, or
-//! back after it was lost. Then again once the ring has been seen as it should be. What becomes of
+//! all other sites, so only the loss of all others is too much. So it is judged from when the ring
+//! is first as it should be, through joins, departures, crashes and handovers of leadership, until
+//! at most one site is left on it, or one on it takes another one on it for dead: that is cut off,
+//! slow, or back after it was lost. Then again once the ring has been seen as it should be. What becomes of
 //! it in the end is judged in any case ([`crate::verdict::ring`]).
 
 use super::Run;
