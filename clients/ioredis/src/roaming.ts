@@ -96,12 +96,12 @@ export class Sites {
   }
 
   /**
-   * All nodes in the order to try: of the last site, then of the others, the nearest first; those of one that
-   * did not answer in time come at the end.
+   * All nodes in the order to try: of the site where the session is, then of the others, the nearest first;
+   * those of one that did not answer in time, or does not serve, come last.
    */
-  inTurn(last: string | undefined, silent: string | undefined): Node[] {
+  inTurn(here: string | undefined, last: string | undefined): Node[] {
     const rank = (site: string) =>
-      site === silent ? Infinity : site === last ? -1 : (this.distanceMs(site) ?? Number.MAX_VALUE);
+      site === last ? Infinity : site === here ? -1 : (this.distanceMs(site) ?? Number.MAX_VALUE);
     return [...this.#nodes.keys()]
       .map((site) => [rank(site), site] as const)
       .sort(([a], [b]) => (a === b ? 0 : a - b))

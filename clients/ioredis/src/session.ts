@@ -75,8 +75,8 @@ export class Session extends Redis {
   #token: string | undefined;
   #link: Link | undefined;
   #site: string | undefined;
-  /** A site that did not answer in time: it comes last. */
-  #silent: string | undefined;
+  /** A site that did not answer in time, or does not serve: it comes last. */
+  #last: string | undefined;
   #turn: Command[] = [];
   #waiting: Batch[] = [];
   #isOpening = false;
@@ -226,12 +226,13 @@ export class Session extends Redis {
   /** Gives answers to the application, and sends again what may be. `lost`: no token came behind them. */
   #answered(link: Link, batch: Batch, outcomes: { value?: unknown; error?: Error }[], lost?: Error): void {
     const again: Command[] = [];
-    let isFailed = lost !== undefined && lost.name !== "ReplyError";
+    const isLost = lost !== undefined && lost.name !== "ReplyError";
+    let refuses = false;
     batch.commands.forEach((command, nth) => {
       const { value, error } = outcomes[nth]!;
       if (error?.name === "ReplyError") {
         const isRefusal = NOT_SERVING.test(error.message);
-        isFailed ||= isRefusal;
+        refuses ||= isRefusal;
         if (isRefusal && !command.inTransaction) again.push(command);
         else command.reject(named(error));
       } else if (lost === undefined && error === undefined) {
@@ -245,7 +246,7 @@ export class Session extends Redis {
         command.reject(new UnknownOutcome(`the answer is lost: ${why?.message}`));
       }
     });
-    if (isFailed) this.#failed(link, lost);
+    if (isLost || refuses) this.#failed(link, lost, refuses);
     if (again.length === 0) return;
     if (performance.now() >= batch.endsAt) {
       for (const command of again) command.reject(lost ?? new NoSite("no site serves within the deadline"));
@@ -258,10 +259,11 @@ export class Session extends Redis {
     this.#go();
   }
 
-  #failed(link: Link, why: Error | undefined): void {
+  #failed(link: Link, why: Error | undefined, refuses: boolean): void {
     this.#sites.failed(link.site);
     if (this.#link !== link) return;
-    this.#silent = why && "isSilent" in link.redis ? link.site : undefined;
+    const isSilent = why !== undefined && "isSilent" in link.redis;
+    this.#last = isSilent || refuses ? link.site : undefined;
     this.#leave();
   }
 
@@ -273,7 +275,7 @@ export class Session extends Redis {
   #settle(site: string, redis: Redis): void {
     const now = performance.now();
     this.#link = { redis, site, batches: 0 };
-    [this.#site, this.#silent] = [site, undefined];
+    [this.#site, this.#last] = [site, undefined];
     [this.#stayUntil, this.#lookAt] = [now + this.#sites.roaming.stayMs, now + LOOK_MS];
   }
 
@@ -320,7 +322,7 @@ export class Session extends Redis {
     let why: unknown;
     for (;;) {
       const endsAt = this.#waiting[0]?.endsAt ?? 0;
-      for (const node of this.#sites.inTurn(this.#site, this.#silent)) {
+      for (const node of this.#sites.inTurn(this.#site, this.#last)) {
         const left = endsAt - performance.now();
         if (left <= 0) break;
         try {

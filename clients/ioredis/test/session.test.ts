@@ -54,6 +54,33 @@ test("no site answers", async () => {
   session.disconnect();
 });
 
+/** A server that answers GET and SET with this, and whatever else as a site would. */
+async function answersWith(answer: string): Promise<{ address: string; server: Server }> {
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.on("data", (data) => {
+      for (const [, name] of data.toString().matchAll(/\*\d+\r\n\$\d+\r\n([\w.]+)\r\n/g)) {
+        const isAsked = /^(get|set)$/i.test(name!);
+        socket.write(isAsked ? answer : /token$/i.test(name!) ? "$2\r\nT1\r\n" : "+OK\r\n");
+      }
+    });
+  });
+  await new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  return { address: `127.0.0.1:${port}`, server };
+}
+
+test("a site that does not serve comes last", async () => {
+  const leaves = await answersWith("-CLUSTERDOWN it leaves\r\n");
+  const serves = await answersWith("$1\r\nx\r\n");
+  const sites = new Sites({ a: leaves.address, b: serves.address }, {}, FAR);
+  const session = new Session(sites, { deadlineMs: 5_000 });
+  assert.equal(await session.get("car:1"), "x");
+  assert.deepEqual([session.site, session.sessionStats.repeats], ["b", 1]);
+  session.disconnect();
+  for (const { server } of [leaves, serves]) server.close();
+});
+
 test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, async (t) => {
   let all: Deployment;
   let [a, b, c]: Site[] = [];

@@ -14,7 +14,7 @@ from deployment import BIN, Deployment, Way, eventually
 from portolan_redis import BadToken, Behind, NoSite, Roaming, Session, Sites, UnknownOutcome
 from portolan_redis.asyncio import Session as AsyncSession
 from portolan_redis.errors import Lost, Unordered, named
-from portolan_redis.session import ASK_TOKEN, is_read, with_token
+from portolan_redis.session import ASK_TOKEN, Place, is_read, with_token
 
 
 class OfRules(unittest.TestCase):
@@ -37,6 +37,15 @@ class OfRules(unittest.TestCase):
         for _ in range(5):
             close.answered("a:1", 0.9), close.answered("b:2", 0.1)
         self.assertIsNone(close.nearer_than("a:1"), "a share of next to nothing is nothing")
+
+    def test_a_site_that_does_not_serve_comes_last(self):
+        place = Place(Sites({"a": "a:1", "b": ["b:1", "b:2"]}), None)
+        place.stays("a")
+        kinds = {redis.ConnectionError: "a", redis.TimeoutError: "b", redis.BusyLoadingError: "b"}
+        for kind, first in {**kinds, redis.exceptions.ClusterDownError: "b"}.items():
+            place.begins(5.0)
+            place.failed(kind("it leaves"))
+            self.assertEqual(place.nodes_in_turn()[0][0], first, kind)
 
     def test_reads_are_repeated_and_cursors_are_not(self):
         for read in (("GET", "k"), ("scan", 0), ("HSCAN", "h", "0"), (b"GET", "k"), ("SCAN", b"0")):

@@ -107,13 +107,13 @@ class Sites:
         rule = self.roaming
         return name if ms <= here * rule.share and here - ms >= rule.gain_ms else None
 
-    def in_turn(self, last: str | None, silent: str | None) -> list[tuple[str, Address]]:
-        """All nodes in the order to try: of the last site, then of the others, the nearest first; those of
-        one that did not answer in time come at the end."""
+    def in_turn(self, here: str | None, last: str | None) -> list[tuple[str, Address]]:
+        """All nodes in the order to try: of the site where the session is, then of the others, the nearest
+        first; those of one that did not answer in time, or does not serve, come last."""
 
         def rank(name: str) -> tuple[bool, bool, float]:
             ms = self.distance_ms(name)
-            return name == silent, name != last, float("inf") if ms is None else ms
+            return name == last, name != here, float("inf") if ms is None else ms
 
         return [(name, node) for name in sorted(self.nodes, key=rank) for node in self.nodes[name]]
 

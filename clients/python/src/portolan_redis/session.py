@@ -139,17 +139,17 @@ class Place:
         self.stats = SessionStats()
         self.site: str | None = None
         self.deadline = 0.0
-        #: A site that did not answer in time in this call: it comes last.
-        self.silent: str | None = None
+        #: A site that did not answer in time in this call, or does not serve: it comes last.
+        self.last: str | None = None
         self._stay_until = 0.0
         self._look_at = 0.0
 
     def begins(self, deadline_s: float) -> None:
         """A call begins."""
-        self.deadline, self.silent = time.monotonic() + deadline_s, None
+        self.deadline, self.last = time.monotonic() + deadline_s, None
 
     def nodes_in_turn(self) -> list[tuple[str, Address]]:
-        return self.sites.in_turn(self.site, self.silent)
+        return self.sites.in_turn(self.site, self.last)
 
     def left_s(self) -> float:
         """What is left of the call, at most what one site is given at once."""
@@ -185,8 +185,8 @@ class Place:
         """The site did not answer, or does not serve."""
         if self.site is not None:
             self.sites.failed(self.site)
-        if isinstance(why, redis.TimeoutError):
-            self.silent = self.site
+        if isinstance(why, (redis.TimeoutError, ClusterDownError, BusyLoadingError)):
+            self.last = self.site
 
 
 def attach_request(token: bytes, within_s: float) -> tuple[Any, ...]:
