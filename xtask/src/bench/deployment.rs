@@ -13,7 +13,9 @@ use super::systems;
 const SETTLED_MAX: Duration = Duration::from_secs(60);
 /// The unit of times in `/proc/PID/stat`, a part of Linux's interface.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// What keys of the load begin with.
+/// The keyspace of the load.
+pub(super) const KEYSPACE: &str = "load";
+/// What its keys begin with.
 const PREFIX: &str = "key:";
 
 /// Sites with one keyspace for the keys of the load; ended and removed with the value.
@@ -65,7 +67,7 @@ impl Deployment {
         if properties.is_empty() {
             return Ok(all);
         }
-        let create = ["keyspace", "create", "load", "--prefix", PREFIX];
+        let create = ["keyspace", "create", KEYSPACE, "--prefix", PREFIX];
         let create = [&create[..], properties].concat();
         eventually(SETTLED_MAX, || all.first(0).cli(&create))?;
         for node in all.sites.iter().flat_map(|site| &site.nodes) {

@@ -7,7 +7,7 @@ use field::eventually;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::command::Programs;
-use crate::bench::deployment::Deployment;
+use crate::bench::deployment::{Deployment, KEYSPACE};
 use crate::bench::load::Report;
 use crate::bench::loads::{self, Command};
 
@@ -151,11 +151,12 @@ impl<'a> Pair<'a> {
     fn wait_shown(&self, mark: &str) -> Result<(), String> {
         let key = |site: usize| format!("{LAST}{site}");
         for site in 0..SITES {
-            self.causal.first(site).cli(&["put", &key(site), mark])?;
+            self.causal.first(site).cli(&["put", "--keyspace", KEYSPACE, &key(site), mark])?;
         }
         for (at, from) in (0..SITES).flat_map(|at| (0..SITES).map(move |from| (at, from))) {
-            eventually(SHOWN_MAX, || match self.causal.first(at).cli(&["get", &key(from)])? {
-                found if found.trim() == mark => Ok(()),
+            let get = ["get", "--keyspace", KEYSPACE, &key(from)];
+            eventually(SHOWN_MAX, || match self.causal.first(at).cli(&get) {
+                Ok(found) if found.trim() == mark => Ok(()),
                 found => Err(format!("site {at} shows {found:?} of site {from}")),
             })?;
         }
