@@ -32,12 +32,13 @@ impl Goal {
         here: String,
     ) -> Self {
         let over = value - most;
+        let apart = if unit == " %" { " points" } else { unit };
         Goal {
             what,
             goal: format!("≤ {most}{unit}"),
             here,
             met: over <= 0.0,
-            missed_by: if over > 0.0 { format!("{over:.2}{unit}") } else { String::new() },
+            missed_by: if over > 0.0 { format!("{over:.2}{apart}") } else { String::new() },
         }
     }
 

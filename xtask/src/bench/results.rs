@@ -43,8 +43,8 @@ type Figure = fn(&Cost) -> f64;
 const INTRODUCTION: &str = "\
 # A site beside etcd and Valkey
 
-Global keys, which sites hand to each other and answer for each other, have [a page of their own](RESULTS-global.md), and so has
-[placement](RESULTS-placement.md): what it costs, and what it brings.
+Global keys, which sites hand to each other and answer for each other, have [a page of their own](RESULTS-global.md), and so have
+[causal keys](RESULTS-causal.md) and [placement](RESULTS-placement.md): what they cost, and what they bring.
 
 Written by `cargo xtask bench site`; do not edit. All systems ran on this one machine and disk, one at
 a time, each from an empty disk in every repetition, driven by the same closed-loop generator

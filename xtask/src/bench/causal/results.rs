@@ -131,7 +131,8 @@ impl Results {
         line(page, "\n## local: requests of one client at a site that is not the root\n");
         let about = format!(
             "{} keys, values of {VALUE_BYTES} B, one second a run. Two deployments of three sites of one node, at the same time and asked in \
-             turn; each pair of runs is compared by itself.",
+             turn; each pair of runs is compared by itself. The sites share the disk: while the next SET of a client is written, its last \
+             one is committed at the root and imported at the other sites ([what that costs](NOTES.md#causal-keys)).",
             grouped(KEYS as f64)
         );
         line(page, &about);
