@@ -389,7 +389,7 @@ impl<S: State> Applying<'_, S> {
             }
             self.confirm_causal();
             self.give_up_parts();
-            self.offer_anew(None);
+            self.offer_anew(SlotRun::ALL, None);
         }
         self.done_now()
     }

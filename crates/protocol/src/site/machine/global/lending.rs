@@ -160,10 +160,10 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// Borrowers are asked again whether they have the groups: they, or this site, have been
-    /// restored to earlier records. `of`: only this one.
-    pub(in crate::site::machine) fn offer_anew(&mut self, of: Option<SiteId>) {
-        let rows = self.modes.loans.own_rows();
+    /// Borrowers of groups of these slots are asked again whether they have them: they, or this
+    /// site, go on from earlier records. `of`: only this one.
+    pub(in crate::site::machine) fn offer_anew(&mut self, run: SlotRun, of: Option<SiteId>) {
+        let rows = self.modes.loans.rows_of(Whose::Own, run);
         let rows = rows.filter(|(_, lent)| lent.is_taken && of.is_none_or(|to| lent.row.to == to));
         let rows: Vec<_> = rows.map(|(group, lent)| (group.clone(), *lent)).collect();
         if !rows.is_empty() {

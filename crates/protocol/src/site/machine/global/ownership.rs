@@ -229,6 +229,8 @@ impl<S: State> Applying<'_, S> {
                 let changed =
                     self.step(run, |holding, fences| holding.follow(decided, taker, fences));
                 if changed && taken.by == own {
+                    // The lost site may have had groups back that these records have as lent.
+                    self.offer_anew(run, None);
                     self.adopt_claims((run, one.opened), &from, &counts);
                 }
                 self.modes.given_up.forget(run);
@@ -327,7 +329,7 @@ impl<S: State> Applying<'_, S> {
         }
         if failover.is_none() {
             // It may have been restored.
-            self.offer_anew(Some(lost));
+            self.offer_anew(SlotRun::ALL, Some(lost));
         }
         // A leaving site needs the sites that rely on it; others, what there is.
         let leaves = registry.site(lost).is_some_and(|site| site.leaving) && failover.is_none();

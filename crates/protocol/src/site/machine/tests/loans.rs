@@ -640,6 +640,21 @@ fn what_was_given_back_after_the_copy_comes_again() {
     assert_eq!((a.value("x{7}"), b.part_of("x{7}")), (Ok(Some("4".into())), Part::Retained));
 }
 
+/// The borrower was named with the lost site, and may have nothing of the group any more.
+#[test]
+fn a_taker_asks_a_borrower_that_the_failover_did_not_ask() {
+    let (mut a, mut b, mut c) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    hand_over(&mut a, &mut c, C, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut c, C, &mut b, B, "x{7}");
+    let open = failover(&c.newest(), C, None);
+    claims(&mut a, &open, C);
+    a.learns(&failover(&open, C, Some((A, "x{7}", true))));
+    assert!(a.value("x{7}").is_err(), "by its records it is lent");
+    assert_eq!(a.machine.offered().collect::<Vec<_>>(), [(B, &group("7"))]);
+}
+
 #[test]
 fn a_group_of_a_lost_borrower_is_home_with_what_it_has_sent() {
     let (mut a, mut b, mut c) = sites();
