@@ -3,12 +3,12 @@
 //! A failover is *open* from the change that names the failed site until it is decided or called
 //! off. While it is open, each site's copy of the registry fences the failed site and the sites
 //! named with it: no other site takes slots from them or freezes slots towards them, and they serve
-//! nothing. The *decision* names the sites that take the slots; it stays in the registry until every
-//! listed site has a version that contains it. The failed site stays parted from the others until
-//! the registry has its *return*, as it may be removed until then: nothing passes to it or from it,
-//! and it serves what no decision took. There is no other fence, so each ends with its failover.
+//! nothing. The *decision* names the sites that take the slots; it stays in the registry until
+//! every listed site has a version that contains it. The failed site stays parted from the others
+//! until the registry has its *return*, as it may be removed until then: nothing passes to it or
+//! from it, and it serves what no decision took. There is no other fence.
 
-use crate::{Ballot, Epoch, SiteId, SlotCopy, SlotEpochs, SlotSet};
+use crate::{Ballot, Epoch, SiteId, SlotCopy, SlotEpochs, SlotSet, Term};
 
 /// An open failover.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,9 +56,14 @@ pub struct DecidedFailover {
     pub returned: bool,
 }
 
-/// Whether a failover that leaves some sites unasked asks more than one that has left others.
-pub fn asks_more(without: &[SiteId], before: &[SiteId]) -> bool {
-    without.len() < before.len() && without.iter().all(|site| before.contains(site))
+impl DecidedFailover {
+    /// Whether another failover of the site, in this term of the registry and without these sites,
+    /// finds out more: it asks more sites, or the registry was recovered since.
+    pub fn is_outdone(&self, term: Term, without: &[SiteId]) -> bool {
+        let asks_more = without.len() < self.without.len()
+            && without.iter().all(|site| self.without.contains(site));
+        asks_more || self.decided.term != term
+    }
 }
 
 /// All failovers that still matter.
@@ -121,9 +126,8 @@ impl Failovers {
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
-        let is_news = self.last_decided(lost).is_some_and(|last| {
-            asks_more(&without, &last.without) || last.decided.term != version.term
-        });
+        let last = self.last_decided(lost);
+        let is_news = last.is_some_and(|last| last.is_outdone(version.term, &without));
         // What takes slots has reported, and so has applied what was decided of it before.
         for one in &taken {
             self.all_returned(one.by);

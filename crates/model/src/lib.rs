@@ -66,9 +66,7 @@ pub use deployment::{
     SiteEntry,
 };
 pub use epoch::{Epoch, SlotCopy, Tag};
-pub use failover::{
-    CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover, Taken, asks_more,
-};
+pub use failover::{CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover, Taken};
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{DestinationStep, HandedOn, MoveId, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};

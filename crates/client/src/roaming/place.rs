@@ -1,8 +1,8 @@
 //! Where a session is, and in which order it tries the sites.
 //!
 //! A call attaches to a site that the session is not at: it waits until that has what the session
-//! has seen, for a second at most, before the next one is asked. So a request itself is sent only to a
-//! site that can answer it, and a write does not become unknown by waiting.
+//! has seen, for a second at most, before the next one is asked. So a request itself is sent only
+//! to a site that can answer it, and a write does not become unknown by waiting.
 //!
 //! A put that was sent in vain goes on at the other sites, under its number, and there without
 //! attaching: the root waits for what the session has seen. From then on every failure leaves its

@@ -144,7 +144,8 @@ pub enum RegistryError {
     /// Slots of a lost site may be at sites that its failover did not ask, and no other failover
     /// would take them.
     #[error(
-        "the failover of {0} did not ask all sites, or is of before a recovery of the registry, and what they have of its slots would be served by none: ask for \
+        "the failover of {0} did not ask all sites, or is of before a recovery of the registry, and what they have of its \
+         slots would be served by none: ask for \
          `portolan site promote {0}` again, without `--without` but for sites that are lost, and remove it then"
     )]
     NotAllAsked(SiteName),

@@ -24,8 +24,7 @@ use crate::origin::Origin;
 use closing::Closing;
 use model::{
     Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Lending, LoanClaim,
-    Loss, Refusal, Registry, RegistryChange, RegistryError, RequestId, SiteId, Slot, Taken,
-    asks_more, limits,
+    Loss, Refusal, Registry, RegistryChange, RegistryError, RequestId, SiteId, Slot, Taken, limits,
 };
 use plan::{by_slot, count_taken, is_worse, plan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -344,10 +343,8 @@ impl FailoverJobs {
             let decided = view.registry.failovers.last_decided(lost);
             // That more were asked now, or that it is after a recovery, has to be decided all the
             // same: the lost site can be removed then.
-            let is_news = decided.is_some_and(|last| {
-                asks_more(&one.without, &last.without)
-                    || last.decided.term != view.registry.version.term
-            });
+            let term = view.registry.version.term;
+            let is_news = decided.is_some_and(|last| last.is_outdone(term, &one.without));
             if taken.is_empty() && view.registry.is_lost(lost) && !is_news {
                 let first = decided.and_then(|one| one.taken.first());
                 let taker = first.map_or(one.loss.by, |taken| taken.by);
