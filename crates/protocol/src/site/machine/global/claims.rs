@@ -158,7 +158,9 @@ impl<S: State> Applying<'_, S> {
         let had = self.modes.loans.row(Whose::Own, slot, group);
         let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
         let adopted = self.by_rule(|fences| lent.adopt(claim, from, decided, fences));
-        let Some(row) = lent.row.filter(|_| adopted.is_ok()) else { return };
+        // A claim to an earlier loan proves nothing of the row that is there.
+        let is_claimed = adopted.is_ok() && lent.is(claim.loan, claim.to);
+        let Some(row) = lent.row.filter(|_| is_claimed) else { return };
         let keys = match had {
             Some(had) => had.keys,
             None => self.keys_of_group(group),

@@ -655,6 +655,31 @@ fn a_taker_asks_a_borrower_that_the_failover_did_not_ask() {
     assert_eq!(a.machine.offered().collect::<Vec<_>>(), [(B, &group("7"))]);
 }
 
+/// It claims the loan before, of which it has kept its part. (The lab: `lending` 830002.)
+#[test]
+fn a_taker_asks_a_borrower_that_claims_an_earlier_loan() {
+    let (mut a, mut b, mut c) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let offer = a.lend(B, "x{7}");
+    hand_over(&mut a, &mut c, C, "x{7}");
+    let open = failover(&c.newest(), C, None);
+    let claimed = claims(&mut b, &open, C);
+    assert!(claimed[0].1.loan < offer.row.loan);
+    claims(&mut a, &open, C);
+    let opened = open.failovers.open.as_ref().unwrap().opened;
+    a.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    let decided = failover(&open, C, Some((A, "x{7}", true)));
+    for site in [&mut a, &mut b] {
+        site.learns(&decided);
+    }
+    assert_eq!(a.machine.offered().collect::<Vec<_>>(), [(B, &group("7"))]);
+    let offer = a.machine.offer(&group("7")).unwrap().expect("it is lent");
+    assert_eq!(taken(b.run(a.offered_by(A, &offer)))[0].part, Part::Held);
+    assert_eq!(b.value("x{7}"), Ok(Some("1".into())));
+}
+
 #[test]
 fn a_group_of_a_lost_borrower_is_home_with_what_it_has_sent() {
     let (mut a, mut b, mut c) = sites();
