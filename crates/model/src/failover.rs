@@ -147,8 +147,19 @@ impl Failovers {
 
     /// The failed site has applied all decisions. Returns whether that is new.
     pub fn all_returned(&mut self, lost: SiteId) -> bool {
+        self.mark_returned(lost, |_| true)
+    }
+
+    /// The failed site has applied the decisions up to this version of the registry. Returns
+    /// whether that is new.
+    pub fn returned_by(&mut self, lost: SiteId, known: Ballot) -> bool {
+        self.mark_returned(lost, |decided| decided <= known)
+    }
+
+    fn mark_returned(&mut self, lost: SiteId, knows: impl Fn(Ballot) -> bool) -> bool {
         let mut is_news = false;
-        for one in self.decided.iter_mut().filter(|one| one.lost == lost) {
+        let of_site = self.decided.iter_mut().filter(|one| one.lost == lost);
+        for one in of_site.filter(|one| knows(one.decided)) {
             is_news |= !std::mem::replace(&mut one.returned, true);
         }
         is_news
@@ -252,6 +263,19 @@ mod tests {
         assert!(all.all_returned(LOST) && !all.all_returned(LOST));
         assert!(!all.is_away(LOST) && !all.is_empty());
         assert!(all.forget(version(7)) && all.is_empty());
+    }
+
+    /// Its return is chosen only after the next decision, of which it does not know.
+    #[test]
+    fn a_late_return_leaves_a_later_decision_as_it_is() {
+        let mut all = Failovers::default();
+        all.open(version(5), LOST, &[]).unwrap();
+        assert!(all.decide(version(7), version(5), taken()));
+        all.open(version(8), LOST, &[]).unwrap();
+        assert!(all.decide(version(9), version(8), taken()));
+        assert!(all.returned_by(LOST, version(8)) && !all.returned_by(LOST, version(8)));
+        assert!(all.is_away(LOST));
+        assert!(all.returned_by(LOST, version(9)) && !all.is_away(LOST));
     }
 
     #[test]

@@ -76,8 +76,15 @@ pub enum RegistryChange {
     CloseFailover(Ballot),
     /// Every listed site has a version with this decision.
     ForgetFailover(Ballot),
-    /// A site that was lost has taken over what was decided meanwhile.
+    /// A site that was lost has taken over all that is decided of it by now.
     Returned(SiteId),
+    /// A site that was lost has taken over what was decided of it up to a version.
+    ReturnedBy {
+        /// The site.
+        site: SiteId,
+        /// The version that it has.
+        known: Ballot,
+    },
     /// A site that is up would hold the registry, in the place of one that leaves, or as one more.
     Registrar(SiteId),
     /// A site is to become the root of the region, as an operator wants it. The present root: it is
@@ -236,6 +243,10 @@ impl Registry {
             RegistryChange::Returned(id) => {
                 self.changes += u64::from(self.failovers.all_returned(*id));
                 Ok(Changed::Site(*id))
+            }
+            RegistryChange::ReturnedBy { site, known } => {
+                self.changes += u64::from(self.failovers.returned_by(*site, *known));
+                Ok(Changed::Site(*site))
             }
             RegistryChange::MoveRoot(to) => self.move_root(*to),
             RegistryChange::Rebuild { region, epoch, to } => {

@@ -102,6 +102,7 @@ code_enum!(RegistryChange as "change of the registry" {
     112 => CloseFailover(opened),
     113 => ForgetFailover(decided),
     114 => Returned(site),
+    115 => ReturnedBy { site, known },
     100 => CreateKeyspace(spec),
     101 => DropKeyspace(name),
     103 => AlterKeyspace { name, placement },

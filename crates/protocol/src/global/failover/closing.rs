@@ -107,7 +107,8 @@ impl Closing {
 
 /// A site that was lost, and learns of that, is back.
 fn own_return(own: SiteId, registry: &Registry) -> Option<RegistryChange> {
-    registry.is_lost(own).then_some(RegistryChange::Returned(own))
+    let known = registry.version;
+    registry.is_lost(own).then_some(RegistryChange::ReturnedBy { site: own, known })
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@ use super::super::{decode_registry, decode_reply, encode_registry, encode_reply}
 use super::super::{decode_taken, encode_taken};
 use super::*;
 use model::{
-    Answer, Ballot, Bytes, Changed, ClientId, Command, DeploymentId, Epoch, GlobalCommand, Refusal,
-    Region, RegionId, Registrars, RegistryError, Remembered, RequestId, Revision, SiteId,
-    SlotEpochs, StagedItem, Term, TermBegan, TermIds,
+    Answer, Ballot, Bytes, Changed, ClientId, Command, DeploymentCommand, DeploymentId, Epoch,
+    GlobalCommand, Refusal, Region, RegionId, Registrars, RegistryChange, RegistryError,
+    Remembered, RequestId, Revision, SiteId, SlotEpochs, StagedItem, Term, TermBegan, TermIds,
 };
 
 fn registry() -> Registry {
@@ -138,4 +138,20 @@ fn answers_of_backups_do_not_nest() {
     let mut bytes = vec![1, 1];
     bytes.extend([20, 1].repeat(100_000));
     assert!(decode_reply(bytes.into()).is_err());
+}
+
+/// The return of a site, as it is written and as it was before it named a version.
+#[test]
+fn format_1_of_a_return_stays_as_it_is() {
+    let known = Ballot { round: 300, site: SiteId(2), ..Ballot::FIRST };
+    let changes = [
+        (RegistryChange::Returned(SiteId(3)), vec![11, 114, 3]),
+        (RegistryChange::ReturnedBy { site: SiteId(3), known }, vec![11, 115, 3, 0, 0, 0xac, 2, 2]),
+    ];
+    for (change, bytes) in changes {
+        let command = Command::Deployment(DeploymentCommand::ChangeRegistry(change));
+        let encoded = encode_command(&command);
+        assert_eq!(encoded[1..], bytes);
+        assert_eq!(decode_command(encoded), Ok(command));
+    }
 }

@@ -222,6 +222,13 @@ impl Three {
         self.at(site).run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
     }
 
+    /// A lost site learns of that from B, and the registry has its return.
+    fn is_back(&mut self, site: SiteId) {
+        self.hears(site);
+        let known = self.sites[&site].machine.registry().unwrap().version;
+        self.change(B, &RegistryChange::ReturnedBy { site, known }).unwrap();
+    }
+
     /// Hands a key's slot from one site to another; `until`: how far that comes.
     fn give(&mut self, key: &str, from: SiteId, to: SiteId, until: &str) -> u64 {
         let slots: SlotSet = [slot(key)].into_iter().collect();
@@ -409,7 +416,7 @@ fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
     assert_eq!(retained, SlotCopy::retained(Epoch::counted(1), A), "until B has a mirror");
     three.at(A).reopen();
     assert_eq!(three.sites[&A].machine.copy_of(slot("x")), Some(retained));
-    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.is_back(A);
     assert!(!three.sites[&B].machine.registry().unwrap().is_lost(A));
     assert!(!failovers(&three).is_empty(), "C does not know it yet");
 }
@@ -425,7 +432,7 @@ fn a_site_that_was_away_during_a_failover_learns_of_it_afterwards() {
     three.promote(true, &[C], &[C]).unwrap();
     assert_eq!(three.held(B, "x"), Ok(Some("mirrored".into())), "C was named");
     three.hears(A);
-    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.is_back(A);
     assert_eq!(
         three.held(C, "x"),
         Ok(Some("at c".into())),

@@ -159,7 +159,7 @@ fn nothing_is_handed_to_a_stale_owner_before_its_return() {
     assert_eq!(ordered(three.at(B).run(order())), (0, true));
     three.hears(A);
     assert_eq!(who_serves(&three, "x"), [B]);
-    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.is_back(A);
     three.hears(A);
     assert_eq!(ordered(three.at(B).run(order())), (1, false));
 }
@@ -204,7 +204,7 @@ fn what_was_answered_for_a_write_that_is_lost_is_forgotten_with_it() {
     three.mirror();
     assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)), "in the lag");
     three.promote(true, &[], &[]).unwrap();
-    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.is_back(A);
     three.hears(A);
     hand_over(&mut three, "n{t}", B, A);
     assert_eq!(three.held(A, "n{t}"), Ok(Some("1".into())));
@@ -267,7 +267,7 @@ fn what_is_remembered_with_copies_outlives_a_restart() {
     three.promote(true, &[], &[]).unwrap();
     assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)), "it was asked again");
     assert_eq!(three.held(B, "n{t}"), Ok(Some("1".into())));
-    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.is_back(A);
     three.hears(A);
     assert_eq!(three.at(A).run(add(1)), Err(Refusal::NotHeld(slot("n{t}"))));
     let kept = three.sites[&A].machine.copy_of(slot("n{t}"));
