@@ -6,6 +6,7 @@
 //! are about.
 
 use crate::{Ballot, Bytes, Epoch, KeyspaceId, SiteId, Slot, StagedItem, tag};
+use std::fmt;
 
 /// The keys of one keyspace that share a tag, which is all of a key that has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +15,13 @@ pub struct Group {
     pub keyspace: KeyspaceId,
     /// What decides their slot.
     pub tag: Bytes,
+}
+
+/// For traces: the tag.
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.tag.escape_ascii())
+    }
 }
 
 impl Group {
@@ -35,6 +43,13 @@ pub struct Loan {
     pub epoch: Epoch,
     /// The count of loans in the slot's records.
     pub count: u64,
+}
+
+/// For traces.
+impl fmt::Display for Loan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.epoch, self.count)
+    }
 }
 
 /// The slot's record of a loan.

@@ -158,21 +158,61 @@ impl Lending {
     }
 }
 
+/// How many groups of a command are named in a trace.
+const NAMED_MAX: usize = 4;
+
+/// The groups that a command is about, each with what it has of it, for traces.
+fn named<T: fmt::Display>(groups: impl ExactSizeIterator<Item = (Group, T)>) -> String {
+    let more = groups.len().saturating_sub(NAMED_MAX);
+    let groups = groups.take(NAMED_MAX).map(|(group, what)| format!("{group}{what}"));
+    let mut named = groups.collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        named.push_str(&format!(" and {more} more"));
+    }
+    named
+}
+
 impl fmt::Display for Lending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lending::Lend { to, groups } => write!(f, "lend {} groups to {to}", groups.len()),
+            Lending::Lend { to, groups } => {
+                write!(f, "lend {to}: {}", named(groups.iter().map(|one| (one.clone(), ""))))
+            }
             Lending::Answered { by, parts } => {
-                write!(f, "{by} has answered {} offers", parts.len())
+                let of = |one: &LoanTaken| {
+                    (one.group.clone(), format!(" is {:?} of {}", one.part, one.loan))
+                };
+                write!(f, "{by} has answered offers: {}", named(parts.iter().map(of)))
             }
-            Lending::Report { by, parts, .. } => write!(f, "{by} reports {} parts", parts.len()),
+            Lending::Report { by, parts, .. } => {
+                let of = |one: &LoanReport| {
+                    (one.group.clone(), format!(" is {:?} of {}", one.part, one.loan))
+                };
+                write!(f, "{by} reports: {}", named(parts.iter().map(of)))
+            }
             Lending::Offer { from, offers, .. } => {
-                write!(f, "borrow {} groups of {from}", offers.len())
+                let of = |one: &LoanOffer| {
+                    (one.group.clone(), format!(" as {} at {}", one.row.loan, one.epoch))
+                };
+                write!(f, "borrow of {from}: {}", named(offers.iter().map(of)))
             }
-            Lending::GiveBack { loans } => write!(f, "give back {} groups", loans.len()),
-            Lending::Prepare { claims, .. } => write!(f, "prepare for {} claims", claims.len()),
+            Lending::GiveBack { loans } => {
+                let of = |(group, loan): &(Group, Loan)| (group.clone(), format!(" of {loan}"));
+                write!(f, "give back: {}", named(loans.iter().map(of)))
+            }
+            Lending::Prepare { claims, .. } => {
+                let of = |(group, claim): &(Group, LoanClaim)| {
+                    let LoanClaim { loan, to, confirmed } = claim;
+                    (group.clone(), format!(" at {to} as {loan} confirmed by {confirmed}"))
+                };
+                write!(f, "prepare for claims: {}", named(claims.iter().map(of)))
+            }
             Lending::Follow { owner, states, .. } => {
-                write!(f, "{owner} has answered {} parts", states.len())
+                let of = |one: &LoanState| {
+                    let stands = if one.stands { "stands" } else { "is over" };
+                    (one.group.clone(), format!(" {stands} as {} at {}", one.loan, one.epoch))
+                };
+                write!(f, "{owner} has answered parts: {}", named(states.iter().map(of)))
             }
         }
     }
