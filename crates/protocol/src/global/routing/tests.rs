@@ -44,7 +44,7 @@ fn what_may_be_done_once_only_is_in_doubt_when_its_site_is_lost() {
 }
 
 #[test]
-fn that_a_number_is_forgotten_says_nothing_to_who_did_not_give_it() {
+fn that_a_number_is_forgotten_proves_nothing_about_the_numbers_of_others() {
     let outcome = |request| {
         let write = Write::Add { key: "k".into(), delta: 1 };
         let keyspace = KeyspaceId::DEFAULT;
