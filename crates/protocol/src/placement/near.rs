@@ -7,7 +7,7 @@
 
 use super::groups::Accesses;
 use super::latencies::Matrix;
-use super::scan::cost;
+use super::scan::{cost, costs};
 
 /// The k nearest sites of each origin.
 #[derive(Clone, Debug)]
@@ -75,12 +75,18 @@ impl Near {
         let mut bound = 0.0;
         for (origin, rate) in accesses.origins.iter().zip(accesses.rates) {
             bound += rate * self.bounds[usize::from(*origin)].1;
-            for &site in self.list(*origin) {
-                let cost = cost(matrix, accesses, usize::from(site)) + price(site);
+            let mut consider = |site: u16, cost: f32| {
+                let cost = cost + price(site);
                 if cost < best.0 || (cost == best.0 && site < best.1) {
                     best = (cost, site);
                 }
+            };
+            let (fours, rest) = self.list(*origin).as_chunks::<4>();
+            for sites in fours {
+                let costs = costs(matrix, accesses, *sites);
+                sites.iter().zip(costs).for_each(|(site, cost)| consider(*site, cost));
             }
+            rest.iter().for_each(|site| consider(*site, cost(matrix, accesses, *site)));
         }
         (best.0 < f32::INFINITY).then_some(Candidate { site: best.1, cost: best.0, bound })
     }

@@ -5,7 +5,7 @@
 //! in the loop makes it five times slower, as the compiler cannot then use vectors.
 //!
 //! Up to four rows are added in one pass, so that a group with four origins touches the buffer
-//! once. The order of additions is that of the accesses, and the same in [`cost`]: both give the
+//! once. The order of additions is that of the accesses, and the same in [`costs`]: both give the
 //! same bits.
 
 use super::groups::Accesses;
@@ -142,10 +142,24 @@ fn keep_least(least: &mut Block, block: &Block) {
 }
 
 /// The cost of a group at one site; infinite if a latency is unknown.
-pub fn cost(matrix: &Matrix, accesses: Accesses<'_>, site: usize) -> f32 {
-    let mut sum = 0.0;
-    for (origin, rate) in accesses.origins.iter().zip(accesses.rates) {
-        sum += rate * matrix.row(*origin)[site];
-    }
+pub fn cost(matrix: &Matrix, accesses: Accesses<'_>, site: u16) -> f32 {
+    let [sum] = costs(matrix, accesses, [site]);
     sum
+}
+
+/// The same at several sites. One pass over the accesses serves them all, and no sum waits for
+/// another.
+pub(super) fn costs<const N: usize>(
+    matrix: &Matrix,
+    accesses: Accesses<'_>,
+    sites: [u16; N],
+) -> [f32; N] {
+    let mut sums = [0.0; N];
+    for (origin, rate) in accesses.origins.iter().zip(accesses.rates) {
+        let row = matrix.row(*origin);
+        for (sum, site) in sums.iter_mut().zip(sites) {
+            *sum += rate * row[usize::from(site)];
+        }
+    }
+    sums
 }

@@ -15,7 +15,7 @@ use super::groups::{Accesses, Groups};
 use super::latencies::{Matrix, Site};
 use super::near::Near;
 use super::rules::Rules;
-use super::scan::{Scan, Start, cost};
+use super::scan::{Scan, Start, cost, costs};
 
 /// How a group was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl<'a> Solver<'a> {
 
     /// What a group costs at a site, in ms a second, without its price.
     pub fn cost(&self, groups: &Groups, group: usize, site: Site) -> f32 {
-        cost(self.matrix, groups.accesses(group), usize::from(site.0))
+        cost(self.matrix, groups.accesses(group), site.0)
     }
 
     /// What a site costs a group of this size changes.
@@ -310,35 +310,20 @@ impl<'a> Solver<'a> {
     pub fn dominant(&self, groups: &Groups, group: usize) -> Answer {
         let owner = groups.owner(group);
         let accesses = groups.accesses(group);
-        // One pass over the accesses: with ten million groups the passes are what it takes.
-        let (mut at_owner, mut rate, mut most) = (0.0, 0.0, (0, 0.0));
-        for (origin, of_origin) in accesses.iter() {
-            at_owner += of_origin * self.matrix.cost(origin, owner);
-            rate += of_origin;
-            if of_origin > most.1 {
-                most = (origin.0, of_origin);
-            }
-        }
-        let heaviest = (most.1 > 0.0).then_some(most);
-        if self.stays(groups, group, at_owner) {
-            return Solver::stay(groups, group, at_owner);
-        }
+        let (rate, heaviest) = accesses.rate_and_heaviest();
         let is_special = self.rules.is_special(group);
         let is_allowed =
             |site: &u16| self.price_if_allowed(group, is_special, *site, 1).is_finite();
-        let site = match heaviest {
-            Some((origin, _)) if !is_special => {
-                self.near.list(origin).iter().copied().find(is_allowed)
-            }
-            Some((origin, _)) => {
-                let pin = self.rules.pinned(group).map(|pin| [pin.0]);
-                let list = pin.as_ref().map_or(self.near.list(origin), |pin| pin.as_slice());
-                list.iter().copied().find(is_allowed)
-            }
-            None => self.rules.pinned(group).map(|pin| pin.0).filter(is_allowed),
+        let list = heaviest.map(|(origin, _)| self.near.list(origin)).unwrap_or_default();
+        let site = match is_special.then(|| self.rules.pinned(group)).flatten() {
+            Some(pin) => Some(pin.0).filter(is_allowed),
+            None => list.iter().copied().find(is_allowed),
         };
-        let Some(site) = site else { return Solver::stay(groups, group, at_owner) };
-        let cost = self.cost(groups, group, Site(site));
+        // In one pass over the accesses: with ten million groups the passes are what it takes.
+        let [at_owner, cost] = costs(self.matrix, accesses, [owner.0, site.unwrap_or(owner.0)]);
+        let Some(site) = site.filter(|_| !self.stays(groups, group, at_owner)) else {
+            return Solver::stay(groups, group, at_owner);
+        };
         let keeps = at_owner <= cost && is_allowed(&owner.0);
         let (site, cost) = if keeps { (owner, at_owner) } else { (Site(site), cost) };
         if cost == f32::INFINITY {
