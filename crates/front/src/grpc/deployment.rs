@@ -320,7 +320,9 @@ impl v1::deployment_server::Deployment for Callee {
                 }
             };
             let promotion = Promotion { lost, by, without, accepts };
-            let answer = self.ask(promotion.into(), deadline_ms).await?;
+            let request = model::Request { deadline_ms, ..model::Request::new(promotion.into()) };
+            let answer = self.handle.call(request).await;
+            let answer = answer.map_err(|failure| failovers::refused(&registry, &failure))?;
             let (loss, foretold) = match answer {
                 Answer::Loss(loss) => (loss, bytes::Bytes::new()),
                 Answer::Foretold { loss, taken } => (loss, entry::encode_taken(&taken)),

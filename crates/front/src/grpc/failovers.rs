@@ -2,10 +2,11 @@
 
 use super::registry::{name_of, names_of};
 use model::{
-    Ballot, Catalog, DecidedFailover, LostReport, LostWrite, LostWrites, Registry, SiteId,
-    SlotCopy, Taken,
+    BackupError, Ballot, Catalog, DecidedFailover, Failure, LostReport, LostWrite, LostWrites,
+    Refusal, Registry, SiteId, SlotCopy, Taken,
 };
-use wire::grpc::{Invalid, change_kind, v1};
+use tonic::Status;
+use wire::grpc::{Invalid, Reason, change_kind, status, v1};
 
 /// The id of a failover.
 pub(super) fn parse(id: &str) -> Result<Ballot, Invalid> {
@@ -71,5 +72,37 @@ pub(super) fn lost_writes(lost: LostWrites, catalog: &Catalog) -> v1::ListLostWr
         reports: lost.reports.into_iter().map(report).collect(),
         writes: lost.writes.into_iter().map(write).collect(),
         next_page: lost.next,
+    }
+}
+
+/// Why no site takes over. What a core states of a site has its number; an operator knows its name.
+pub(super) fn refused(registry: &Registry, failure: &Failure) -> Status {
+    let status = status(failure);
+    let Failure::Refused(Refusal::Backup(
+        BackupError::Fenced(site) | BackupError::Promoted(site) | BackupError::Answers(site),
+    )) = failure
+    else {
+        return status;
+    };
+    let name = name_of(registry, *site);
+    Reason::Deployment.status(status.message().replacen(&site.to_string(), &name, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{DeploymentId, SiteEntry, SiteName};
+
+    #[test]
+    fn a_refusal_names_the_site() {
+        let mut registry = Registry::empty(DeploymentId(1), 0);
+        registry.sites.push(SiteEntry::new(SiteId(2), SiteName::new("north").unwrap()));
+        let refused = |error: BackupError| refused(&registry, &Refusal::from(error).into());
+        let promoted = refused(BackupError::Promoted(SiteId(2)));
+        assert!(promoted.message().starts_with("north has taken over"), "{promoted}");
+        assert_eq!(Reason::of(&promoted), Some(Reason::Deployment));
+        let unlisted = refused(BackupError::Answers(SiteId(7)));
+        assert!(unlisted.message().starts_with("s7 answers"), "{unlisted}");
+        assert!(refused(BackupError::Worse).message().starts_with("more would be lost"));
     }
 }
