@@ -12,7 +12,7 @@ use super::elsewhere::Elsewhere;
 use super::lending::{group_records, last_failover};
 use super::lineage::Whose;
 use super::loans::PartRow;
-use super::{Machine, MachineError, Stopped};
+use super::{Machine, MachineError, Modes, Stopped};
 use crate::bugs::Bug;
 use crate::global::borrowers::Borrowers;
 use crate::global::ownership::lending::{Borrowed, Lent, Offer, Part};
@@ -267,6 +267,10 @@ impl<S: State> Applying<'_, S> {
             let parts = self.modes.loans.parts_of(run);
             let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();
             for (group, part) in parts {
+                // The decision came late: this loan is of an owner since.
+                if part.borrowed.loan.epoch >= Epoch::of_failover(decided) {
+                    continue;
+                }
                 let mut borrowed = part.borrowed;
                 if self.by_rule(|fences| borrowed.taken(decided, fences)).is_ok() {
                     let back = None;
@@ -291,6 +295,17 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
+    /// The owner of slots may have been restored, and lack what had come home: what this site has of
+    /// that is reported again.
+    pub(super) fn report_parts_anew(&mut self, to: SiteId) {
+        let over = self.modes.loans.parts().filter(|(_, part)| part.back.is_some());
+        let over = over.filter(|(group, part)| self.modes.lender(group, part) == to);
+        let over: Vec<Group> = over.map(|(group, _)| group.clone()).collect();
+        for group in over {
+            self.modes.loans.change_part(&group, |part| part.back = None);
+        }
+    }
+
     /// The owner's mirror has slots, complete, up to this revision of the owner: parts that were
     /// over by then go.
     pub(super) fn forget_parts_of(&mut self, run: SlotRun, epoch: Epoch, position: u64) {
@@ -306,6 +321,16 @@ impl<S: State> Applying<'_, S> {
                 self.modes.loans.change_part(&group, |part| part.borrowed = borrowed);
             }
         }
+    }
+}
+
+impl Modes {
+    /// The owner of the slot of a part: the one at the epoch of the loan or at a later one, if this
+    /// site has learned of that.
+    fn lender(&self, group: &Group, part: &PartRow) -> SiteId {
+        let owner = self.owner(group.slot());
+        let owner = owner.filter(|(_, epoch)| *epoch >= part.borrowed.loan.epoch);
+        owner.map_or(part.owner, |(site, _)| site)
     }
 }
 
@@ -334,11 +359,9 @@ impl<S: State> Machine<S> {
         })
     }
 
-    /// The owner of the slot of a part: the one at a later epoch, if this site has learned of that.
+    /// The owner of the slot of a part, as far as this site has learned of it.
     pub(crate) fn lender(&self, group: &Group, part: &PartRow) -> SiteId {
-        let owner = self.modes.owner(group.slot());
-        let owner = owner.filter(|(_, epoch)| *epoch > part.borrowed.loan.epoch);
-        owner.map_or(part.owner, |(site, _)| site)
+        self.modes.lender(group, part)
     }
 
     /// A report of a group for the owner of its slot.
@@ -360,6 +383,8 @@ impl<S: State> Machine<S> {
         let lent_under = loan.epoch.failover;
         let is_of_lender =
             kind == Part::Held && confirmed == lent_under && epoch.failover <= lent_under;
+        // One that offers a loan again may have been restored since.
+        let is_of_lender = is_of_lender && part.fed >= part.since;
         let since = is_of_lender.then_some(part.since);
         records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
         let (group, records) = (group.clone(), Some(records));
@@ -371,7 +396,7 @@ impl<S: State> Machine<S> {
         let mut parts = self.modes.loans.parts_of(SlotRun::one(slot));
         let (_, part) = parts.find(|(_, part)| part.back.is_some())?;
         let epoch = part.borrowed.loan.epoch;
-        let known = self.modes.owner(slot).filter(|(_, later)| *later > epoch);
+        let known = self.modes.owner(slot).filter(|(_, known)| *known >= epoch);
         Some(known.unwrap_or((part.owner, epoch)))
     }
 

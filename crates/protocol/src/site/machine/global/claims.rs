@@ -56,7 +56,9 @@ impl From {
         let own = matches!(before.token, Right::Held(_) | Right::Frozen { .. });
         match before.copy.filter(|copy| !own || copy.tag.epoch > before.token.epoch()) {
             Some(copy) => From { failover: copy.tag.epoch.failover, whose: Whose::Copied },
-            None => From { failover: before.token.epoch().failover, whose: Whose::Own },
+            None if own => From { failover: before.token.epoch().failover, whose: Whose::Own },
+            // It begins empty: these records have seen nothing, whatever the token's epoch is.
+            None => From { failover: Ballot::FIRST, whose: Whose::Own },
         }
     }
 }

@@ -330,6 +330,7 @@ impl<S: State> Applying<'_, S> {
         if failover.is_none() {
             // It may have been restored.
             self.offer_anew(SlotRun::ALL, Some(lost));
+            self.report_parts_anew(lost);
         }
         // A leaving site needs the sites that rely on it; others, what there is.
         let leaves = registry.site(lost).is_some_and(|site| site.leaving) && failover.is_none();

@@ -343,7 +343,7 @@ fn keys_of_several_groups_are_not_one_request() {
 }
 
 /// Hands slots of the first site to another one.
-fn hand_over(a: &mut Site, to: &mut Site, at: SiteId, key: &'static str) {
+pub(super) fn hand_over(a: &mut Site, to: &mut Site, at: SiteId, key: &'static str) {
     hand_over_slowly(a, to, at, key, |_| {});
 }
 
@@ -470,7 +470,11 @@ fn a_dropped_keyspace_takes_its_loans_along() {
 }
 
 /// The registry, with a failover that is open, or one that is decided so.
-fn failover(registry: &Registry, lost: SiteId, taken: Option<(SiteId, &str, bool)>) -> Registry {
+pub(super) fn failover(
+    registry: &Registry,
+    lost: SiteId,
+    taken: Option<(SiteId, &str, bool)>,
+) -> Registry {
     let mut next = registry.clone();
     next.version.round += 1;
     let version = next.version;
@@ -486,7 +490,11 @@ fn failover(registry: &Registry, lost: SiteId, taken: Option<(SiteId, &str, bool
 }
 
 /// What a site reports in the open failover.
-fn claims(site: &mut Site, registry: &Registry, lost: SiteId) -> Vec<(Group, model::LoanClaim)> {
+pub(super) fn claims(
+    site: &mut Site,
+    registry: &Registry,
+    lost: SiteId,
+) -> Vec<(Group, model::LoanClaim)> {
     let failover = registry.failovers.open.as_ref().map(|open| open.opened);
     let registry = Box::new(registry.clone());
     match site.run(Command::Global(GlobalCommand::Inventory { registry, lost, failover })) {

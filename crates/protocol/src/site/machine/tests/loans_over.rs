@@ -1,7 +1,9 @@
 //! Loans that are over: what is left of them, groups that have become too large, and sites that
 //! were restored.
 
-use super::loans::{C, CARS, group, lending, lent, set, settle, sites, taken};
+use super::loans::{
+    C, CARS, add, claims, failover, group, lending, lent, set, settle, sites, taken,
+};
 use super::moves::{A, B};
 use super::restored::restored;
 use super::*;
@@ -161,6 +163,42 @@ fn a_restored_owner_gets_again_what_had_gone_home() {
     assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
+}
+
+/// The same, and its new mirror is complete before it asks whether the borrower has the group.
+#[test]
+fn what_a_restored_owner_lacks_outlasts_its_new_mirror() {
+    let (mut a, mut b, _) = sites();
+    lent(&mut a, &mut b, "x{7}");
+    let backup = restored(&a);
+    b.run(set("x{7}", "4")).unwrap();
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    let mut a = backup;
+    inventory_for(A, &mut b);
+    supersede(&mut b, "x{7}");
+    assert_eq!(b.part_of("x{7}"), Part::Retained);
+    confirmed(&mut a, &mut b);
+    settle(&mut a, A, &mut b, B, "x{7}");
+    assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
+}
+
+/// What came with the loan is among what it gets, too: the borrower is lost afterwards.
+#[test]
+fn a_restored_owner_gets_the_answers_of_before_the_loan() {
+    let (mut a, mut b, _) = sites();
+    let backup = restored(&a);
+    assert_eq!(a.run(add("n{7}", 5)), Ok(Answer::Integer(1)));
+    lent(&mut a, &mut b, "n{7}");
+    let mut a = backup;
+    let Answer::InventoryOfLoans(_, claimed) = inventory_for(A, &mut b) else { panic!() };
+    a.run(lending(Lending::Prepare { opened: Ballot::FIRST, claims: claimed })).unwrap();
+    confirmed(&mut a, &mut b);
+    settle(&mut a, A, &mut b, B, "n{7}");
+    let open = failover(&a.newest(), B, None);
+    claims(&mut a, &open, B);
+    a.learns(&failover(&open, B, Some((C, "nothing", false))));
+    assert_eq!(a.run(add("n{7}", 5)), Ok(Answer::Integer(1)), "done in its former life");
 }
 
 /// The borrower has reported all since the backup was made, and may be lost before its next write.

@@ -22,6 +22,7 @@ mod keyspaces;
 mod loans;
 mod loans_over;
 mod loans_sent;
+mod loans_taken;
 mod moves;
 mod orders;
 mod placements;
