@@ -66,6 +66,11 @@ fn promises_are_kept_under_every_kind_of_fault() {
 }
 
 #[test]
+fn puts_that_are_sent_to_two_sites_keep_their_promises() {
+    keeps_promises(&world("retries"), 3);
+}
+
+#[test]
 fn keys_that_sites_hold_on_demand_keep_their_promises() {
     keeps_promises(&world("fetched"), 3);
 }

@@ -27,7 +27,7 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 25] = ready![
+pub const ALL: [Ready; 26] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
@@ -37,7 +37,8 @@ pub const ALL: [Ready; 25] = ready![
     "lending": "five sites that lend each other groups of keys, while all else goes on",
     "residence": "the same, and it changes which sites groups may be lent to, and where they are pinned",
     "causal": "causal keys at three to five sites, sessions that move, sites that are away for too long",
-    "standbys": "the same, and the site that orders is lost while its standby is in sync",
+    "retries": "the same, and puts without an answer are sent to a second site",
+    "standbys": "causal keys, and the site that orders is lost while its standby is in sync",
     "regions": "the same in three regions, each with a site that orders, which take each other's writes",
     "partial": "the same, and of the causal keyspaces two are at some of the sites only",
     "fetched": "the same, and the other sites hold keys of these on demand",

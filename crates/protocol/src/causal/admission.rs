@@ -395,6 +395,23 @@ mod tests {
         Admission::Resolves(Question { written, foreign })
     }
 
+    /// It writes at each, and sees all that others have written so far.
+    #[test]
+    fn a_session_at_ten_thousand_sites_has_a_token_of_one_size() {
+        let mut session = token(0, None);
+        for site in 1..=10_000_u32 {
+            let ordered = u64::from(site) * 3;
+            let here = Here { own: SiteId(site), ..here(ordered, 7) };
+            let last = |of: SiteId| (of.0 + 1 == site).then_some((Revision(8), Position(ordered)));
+            resolve_here(&mut session, &here, &last);
+            assert_eq!(admit(&session, &here, Planted::none()), Admission::Served);
+            session.sees(here.applied);
+            session.writes(SiteId(site), Revision(8));
+            assert_eq!(session.into_session().bytes().len(), CausalToken::BYTES);
+        }
+        assert_eq!(session, token(30_000, Some((10_000, 8))));
+    }
+
     #[test]
     fn a_session_of_another_region_waits_for_a_position_here() {
         let mut requests = Requests::new(Planted::none());

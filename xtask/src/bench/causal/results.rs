@@ -41,8 +41,8 @@ const INTRODUCTION: &str = "\
 Written by `cargo xtask bench causal`; do not edit. What the mode is: [docs/causal.md](../docs/causal.md).
 Sites and the generator (`bench/load`) ran on this one machine, on loopback, from empty disks in every repetition. Figures are the
 median of all runs and, in parentheses, the smallest and the largest. The bars of the lab are of virtual time, and come out alike on every
-machine; how they are measured is in [docs/lab.md](../docs/lab.md#portolans-own-causal-keys). Seeds and what was searched exhaustively
-are in [the record](../docs/record.md#seeds).
+machine; how they are measured is in [docs/lab.md](../docs/lab.md#portolans-own-causal-keys). Seeds are in
+[the record](../docs/record.md#seeds), and so is [what was searched exhaustively](../docs/record.md#model-checkers).
 ";
 
 type Quantile = (&'static str, fn(&Latency) -> f64);

@@ -213,7 +213,7 @@ impl Runs<'_> {
                     here: format!("{:.2} ms", get(1, occult)),
                     in_value: Some(get(1, occult) < 2.0),
                     in_shape: get(1, occult) < 2.0 && get(2, occult) > 2.0,
-                    why: "",
+                    why: "p99 is below 2 ms, too: hardly a read finds its site behind.",
                 },
                 Finding {
                     what: "Saturn and Gesto are alike; COPS is slower",
@@ -307,7 +307,8 @@ impl Runs<'_> {
                     in_value: None,
                     in_shape: fall(per_cpu, System::Cops) < 0.8
                         && steady.iter().all(|system| near(fall(per_cpu, *system), 1.0)),
-                    why: "",
+                    why: "The cores are idle most of the time, so links decide on the rate. For each second of a \
+                          core COPS falls; the others rise, as a read costs less than a write.",
                 },
                 Finding {
                     what: "Occult is the lowest",

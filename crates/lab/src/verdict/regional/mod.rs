@@ -37,7 +37,8 @@
 //! - A position or an identity that is missing leaves everything undecided, unless the rest is
 //!   broken.
 //!
-//! Left out: more regions than one, and an order that was rebuilt after losses.
+//! Of several regions the order is that of the writes' stamps, in which a history has them. Left out:
+//! an order that was rebuilt after losses.
 //!
 //! *Durable*, of causal keys: each acknowledged write has a position, or is declared lost.
 //!
