@@ -6,11 +6,12 @@
 //! refusals, and all must remember the same. A rule of `verify` holds the list against the sources.
 
 /// All of them, sorted.
-pub(super) const PHRASES: [&str; 64] = [
+pub(super) const PHRASES: [&str; 75] = [
     "a failover is under way, or a site is not back from one",
     "a keyspace is not known there",
     "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
     "a site has not reported what it has",
+    "a site was lost that may have carried it out, and no other could tell",
     "answers that wait for etcd",
     "be cleared while groups of it change hands; try again",
     "be cleared while its slots move; try again",
@@ -44,9 +45,13 @@ pub(super) const PHRASES: [&str; 64] = [
     "it was removed from its site",
     "it was restored from a backup and has to confirm what it owns",
     "it was restored, and other sites have to answer",
+    "its deadline passed before its slot's owner answered",
     "its deadline passed before the registry's change was answered",
+    "its deadline passed before the site that its key is lent to answered",
     "its destination is listed",
+    "its disk is full, and its site is ahead of it: ask another node",
     "its site is in no region",
+    "its slot moved on while a leader was lost that may have carried it out",
     "its state cannot be read",
     "its version does not know this request",
     "keyspaces",
@@ -62,13 +67,19 @@ pub(super) const PHRASES: [&str; 64] = [
     "take its part in the region again: the registry has gone on, or states that the site is the standby in sync",
     "take what a site has written that has left the deployment",
     "take what was not begun",
+    "the change of the membership did not end in time; `portolan status` shows where it is",
     "the failover took too long",
     "the keyspace was dropped again meanwhile",
+    "the leader that saw to the failover was lost; `portolan site list` shows what came of it",
     "the move was not begun there",
+    "the other site cannot be reached",
     "the root has not sent the keys that the request names",
     "the root's standby has not acknowledged the place of it: see what is there, and ask again",
+    "the site that carried it out had been taken for lost",
+    "the site that was asked cannot be reached any more",
     "the site that would carry it out is not there",
     "the token of the session is too long",
+    "there is no leader yet; `portolan status` shows who does",
     "watch keys unless its rmw is local",
     "writes",
 ];

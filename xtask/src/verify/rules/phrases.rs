@@ -21,7 +21,7 @@ const BEFORE: [&str; 7] = [
     "TooMany { what:",
     "Failure::Unknown { why:",
 ];
-const TESTS: &str = "#[cfg(test)]\nmod tests";
+const TESTS: &str = "#[cfg(test)]\nmod tests {";
 
 /// Phrases that are not in the list, those that nothing uses, and a list that is not sorted.
 pub(super) fn check(files: &Files) -> Vec<String> {
