@@ -63,11 +63,14 @@ impl<S: State> Applying<'_, S> {
             let is_full = had.is_none() && self.modes.loans.parts_count() >= limits::LOANS_MAX;
             let is_global = self.known.keyspaces.is_global(group.keyspace);
             // An owner that offers a loan again may have lost what it was given of it, and gets
-            // that again.
+            // that again: in a report from here on, as one that is under way has less.
+            let head = self.known.head.revision.0;
             match borrowed.part {
                 _ if borrowed.loan != offer.row.loan => {}
                 Part::Retained => self.modes.loans.change_part(group, |part| part.back = None),
-                Part::Held => self.modes.loans.change_part(group, |part| part.fed = 0),
+                Part::Held => self.modes.loans.change_part(group, |part| {
+                    (part.since, part.changed) = (0, head);
+                }),
                 Part::Never | Part::Unconfirmed | Part::Frozen => {}
             }
             let spec = self.known.keyspaces.spec(group.keyspace);
@@ -383,8 +386,6 @@ impl<S: State> Machine<S> {
         let lent_under = loan.epoch.failover;
         let is_of_lender =
             kind == Part::Held && confirmed == lent_under && epoch.failover <= lent_under;
-        // One that offers a loan again may have been restored since.
-        let is_of_lender = is_of_lender && part.fed >= part.since;
         let since = is_of_lender.then_some(part.since);
         records.extend(self.known.clients.of_slot_since(&self.state, slot, whose, since)?);
         let (group, records) = (group.clone(), Some(records));

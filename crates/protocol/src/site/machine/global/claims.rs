@@ -4,8 +4,10 @@
 //! sends the highest claim to each group to the site that is to take its slot, before the decision.
 //! The taker adopts those that its copy has not seen ([`crate::global::ownership::lending`]) in the
 //! command that brings the decision, so that no group is served at two sites. Claims go when their
-//! failover is decided or called off. A site that was restored from a backup adopts in the same
-//! way, before it confirms what it owns, what others have borrowed of it since.
+//! failover is decided or called off, or another one is prepared. A recovery of the registry ends
+//! the failover and keeps them, as its decision may be handed in later. A site that was restored
+//! from a backup adopts in the same way, before it confirms what it owns, what others have borrowed
+//! of it since.
 //!
 //! ```text
 //! X slot keyspace tag → row of the version that opened the failover, and the [`Claim`]   (wire::row)
@@ -104,16 +106,20 @@ impl<S: State> Applying<'_, S> {
             let slot = group.slot();
             let Right::Held(epoch) = self.modes.holding(slot).token else { continue };
             let from = TakenFrom { failover: epoch.failover, count: counts[&slot] };
-            self.adopt_claim(group, *claim, from, registry.version);
+            self.adopt_claim(group, (*claim, true), from, registry.version);
         }
         self.done_now()
     }
 
-    /// Claims of a failover that is not open any more go.
+    /// Claims of a failover that is decided or called off go.
     pub(super) fn follow_claims(&mut self) {
         let Some((_, registry)) = self.modes.place() else { return };
-        let open = registry.failovers.open.as_ref().map(|open| open.opened);
-        if self.modes.claims.opened.is_some_and(|opened| Some(opened) != open) {
+        let Some(opened) = self.modes.claims.opened else { return };
+        let failovers = &registry.failovers;
+        let is_open = failovers.open.as_ref().is_some_and(|open| open.opened == opened);
+        let is_decided = failovers.decided.iter().any(|one| one.opened == opened);
+        let is_of_term = registry.version.term == opened.term;
+        if is_decided || is_of_term && !is_open {
             self.drop_claims();
         }
     }
@@ -141,9 +147,12 @@ impl<S: State> Applying<'_, S> {
         counts: &BTreeMap<Slot, u64>,
     ) {
         let Right::Held(epoch) = self.modes.holding(run.first).token else { return };
+        let Some((_, registry)) = self.modes.place() else { return };
         if self.modes.claims.opened != Some(opened) {
             return;
         }
+        // Borrowers may have given back what they claimed before a recovery of the registry.
+        let is_of_term = opened.term == registry.version.term;
         let claims = self.modes.claims.by_group.iter();
         let claims = claims.filter(|((slot, _), _)| run.contains(*slot));
         let claims: Vec<_> = claims.map(|((_, group), claim)| (group.clone(), *claim)).collect();
@@ -151,11 +160,19 @@ impl<S: State> Applying<'_, S> {
             let slot = group.slot();
             let count = counts.get(&slot).copied().unwrap_or_default();
             let taken = TakenFrom { failover: from.failover, count };
-            self.adopt_claim(&group, claim, taken, epoch.failover);
+            self.adopt_claim(&group, (claim, is_of_term), taken, epoch.failover);
         }
     }
 
-    fn adopt_claim(&mut self, group: &Group, claim: Claim, from: TakenFrom, decided: Ballot) {
+    /// Adopts a claim. `is_present`: a borrower whose loan these records have seen need not be
+    /// asked again.
+    fn adopt_claim(
+        &mut self,
+        group: &Group,
+        (claim, is_present): (Claim, bool),
+        from: TakenFrom,
+        decided: Ballot,
+    ) {
         let slot = group.slot();
         let had = self.modes.loans.row(Whose::Own, slot, group);
         let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
@@ -171,7 +188,7 @@ impl<S: State> Applying<'_, S> {
         let fed = known.map_or(0, |had| had.fed);
         // A row that these records have not seen is offered: should the borrower have no part any
         // more, its answer ends the loan.
-        let is_taken = known.is_some();
+        let is_taken = is_present && known.is_some();
         self.next_revision();
         self.set_lent(group, Some(LentRow { row, fed, keys, is_taken }), lent.count);
     }

@@ -114,6 +114,9 @@ impl<S: State> Applying<'_, S> {
             }
             let token = self.modes.holding(slot).token;
             let mut lent = self.modes.loans.lent(Whose::Own, slot, group);
+            // A restore sets the count back, and a copy elsewhere has the higher one; revisions
+            // are beyond all that were given before it.
+            lent.count = lent.count.max(self.known.head.revision.0);
             let known = registry.version;
             if self.by_rule(|fences| lent.lend(token, to, known, fences))?.is_none() {
                 continue;

@@ -49,9 +49,10 @@ pub struct PartRow {
     pub borrowed: Borrowed,
     /// The owner of the slot, as far as it is known.
     pub owner: SiteId,
-    /// The revision at which it came: the owner lacks what clients were answered since.
+    /// The revision at which it came: the owner lacks what clients were answered since. 0: the
+    /// owner may lack any of that.
     pub since: u64,
-    /// The revision of the last write.
+    /// The revision of the last write, or of the last offer of the same loan.
     pub changed: u64,
     /// The revision up to which the owner has everything.
     pub fed: u64,

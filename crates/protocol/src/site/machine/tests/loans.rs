@@ -504,6 +504,12 @@ pub(super) fn claims(
     }
 }
 
+/// A site that is to take slots has what is claimed in the open failover.
+pub(super) fn prepare(taker: &mut Site, open: &Registry, claims: Vec<(Group, model::LoanClaim)>) {
+    let opened = open.failovers.open.as_ref().unwrap().opened;
+    taker.run(lending(Lending::Prepare { opened, claims })).unwrap();
+}
+
 #[test]
 fn a_failover_of_the_owner_adopts_what_its_borrowers_claim() {
     for is_prepared in [true, false] {
@@ -517,10 +523,10 @@ fn a_failover_of_the_owner_adopts_what_its_borrowers_claim() {
         assert_eq!(b.value("x{7}"), Ok(Some("4".into())), "it serves on meanwhile");
         let opened = open.failovers.open.as_ref().unwrap().opened;
         let other = Ballot { round: opened.round + 9, ..opened };
-        let prepare = |opened| lending(Lending::Prepare { opened, claims: claimed.clone() });
-        assert!(c.run(prepare(other)).is_err(), "no such failover is open");
+        let of_other = Lending::Prepare { opened: other, claims: claimed.clone() };
+        assert!(c.run(lending(of_other)).is_err(), "no such failover is open");
         if is_prepared {
-            c.run(prepare(opened)).unwrap();
+            prepare(&mut c, &open, claimed);
             c = c.reopened();
             assert_eq!(c.machine.claims(), 1);
         }
@@ -558,8 +564,7 @@ fn a_key_that_expires_in_an_unconfirmed_part_is_reported() {
     let open = failover(&a.newest(), A, None);
     let claimed = claims(&mut b, &open, A);
     claims(&mut c, &open, A);
-    let opened = open.failovers.open.as_ref().unwrap().opened;
-    c.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    prepare(&mut c, &open, claimed);
     let decided = failover(&open, A, Some((C, "x{7}", false)));
     for site in [&mut b, &mut c] {
         site.learns(&decided);
@@ -587,8 +592,7 @@ fn a_write_from_before_a_loan_is_not_applied_again_after_a_failover_of_the_owner
     let open = failover(&a.newest(), A, None);
     let claimed = claims(&mut b, &open, A);
     claims(&mut c, &open, A);
-    let opened = open.failovers.open.as_ref().unwrap().opened;
-    c.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    prepare(&mut c, &open, claimed);
     let decided = failover(&open, A, Some((C, "n{7}", false)));
     for site in [&mut b, &mut c] {
         site.learns(&decided);
@@ -609,8 +613,7 @@ fn a_borrower_that_knows_the_taker_by_its_offer_reports_all_answers() {
     let open = failover(&a.newest(), A, None);
     let claimed = claims(&mut b, &open, A);
     claims(&mut c, &open, A);
-    let opened = open.failovers.open.as_ref().unwrap().opened;
-    c.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    prepare(&mut c, &open, claimed);
     c.learns(&failover(&open, A, Some((C, "n{7}", false))));
     let offer = c.machine.offer(&group("n{7}")).unwrap().expect("it is adopted");
     let parts = taken(b.run(c.offered_by(C, &offer)));
@@ -636,8 +639,7 @@ fn what_was_given_back_after_the_copy_comes_again() {
     let open = failover(&c.newest(), C, None);
     let claimed = claims(&mut b, &open, C);
     claims(&mut a, &open, C);
-    let opened = open.failovers.open.as_ref().unwrap().opened;
-    a.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    prepare(&mut a, &open, claimed);
     let decided = failover(&open, C, Some((A, "x{7}", true)));
     for site in [&mut a, &mut b] {
         site.learns(&decided);
@@ -676,8 +678,7 @@ fn a_taker_asks_a_borrower_that_claims_an_earlier_loan() {
     let claimed = claims(&mut b, &open, C);
     assert!(claimed[0].1.loan < offer.row.loan);
     claims(&mut a, &open, C);
-    let opened = open.failovers.open.as_ref().unwrap().opened;
-    a.run(lending(Lending::Prepare { opened, claims: claimed })).unwrap();
+    prepare(&mut a, &open, claimed);
     let decided = failover(&open, C, Some((A, "x{7}", true)));
     for site in [&mut a, &mut b] {
         site.learns(&decided);

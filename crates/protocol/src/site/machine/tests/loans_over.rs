@@ -148,33 +148,31 @@ fn a_restored_owner_adopts_what_was_borrowed_since() {
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
 }
 
-/// The group has gone home since the backup was made: the owner has lost that, and the borrower has
-/// it still.
-#[test]
-fn a_restored_owner_gets_again_what_had_gone_home() {
+/// An owner that is restored, and a borrower. A group has gone home since the backup was made: the
+/// owner has lost that, and the borrower has it still.
+fn gone_home_since_a_backup() -> (Site, Site) {
     let (mut a, mut b, _) = sites();
     lent(&mut a, &mut b, "x{7}");
     let backup = restored(&a);
     b.run(set("x{7}", "4")).unwrap();
     b.give_back("x{7}");
     settle(&mut a, A, &mut b, B, "x{7}");
-    let mut a = backup;
+    (backup, b)
+}
+
+#[test]
+fn a_restored_owner_gets_again_what_had_gone_home() {
+    let (mut a, mut b) = gone_home_since_a_backup();
     confirmed(&mut a, &mut b);
     assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!(a.value("x{7}"), Ok(Some("4".into())));
 }
 
-/// The same, and its new mirror is complete before it asks whether the borrower has the group.
+/// The new mirror is complete before the owner asks whether the borrower has the group.
 #[test]
 fn what_a_restored_owner_lacks_outlasts_its_new_mirror() {
-    let (mut a, mut b, _) = sites();
-    lent(&mut a, &mut b, "x{7}");
-    let backup = restored(&a);
-    b.run(set("x{7}", "4")).unwrap();
-    b.give_back("x{7}");
-    settle(&mut a, A, &mut b, B, "x{7}");
-    let mut a = backup;
+    let (mut a, mut b) = gone_home_since_a_backup();
     inventory_for(A, &mut b);
     supersede(&mut b, "x{7}");
     assert_eq!(b.part_of("x{7}"), Part::Retained);
@@ -215,6 +213,29 @@ fn a_restored_owner_gets_the_reports_again() {
     assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
     settle(&mut a, A, &mut b, B, "x{7}");
     assert_eq!((b.machine.parts_due().count(), b.part_of("x{7}")), (0, Part::Held));
+}
+
+/// A report from before the owner asks again is under way, and has no answers of before the loan.
+#[test]
+fn a_report_that_is_under_way_does_not_stand_for_all_answers() {
+    let (mut a, mut b, _) = sites();
+    let backup = restored(&a);
+    assert_eq!(a.run(add("n{7}", 5)), Ok(Answer::Integer(1)));
+    lent(&mut a, &mut b, "n{7}");
+    b.run(add("n{7}", 6)).unwrap();
+    let under_way = b.report(B, "n{7}");
+    let mut a = backup;
+    let Answer::InventoryOfLoans(_, claims) = inventory_for(A, &mut b) else { panic!() };
+    a.run(lending(Lending::Prepare { opened: Ballot::FIRST, claims })).unwrap();
+    confirmed(&mut a, &mut b);
+    let Ok(Answer::Lent { revision, states, .. }) = a.run(under_way) else { panic!() };
+    b.run(lending(Lending::Follow { owner: A, revision, states })).unwrap();
+    assert_eq!(b.machine.parts_due().collect::<Vec<_>>(), [(A, &group("7"))]);
+    settle(&mut a, A, &mut b, B, "n{7}");
+    assert_eq!(b.machine.parts_due().count(), 0);
+    b.give_back("n{7}");
+    settle(&mut a, A, &mut b, B, "n{7}");
+    assert_eq!(a.run(add("n{7}", 5)), Ok(Answer::Integer(1)), "done in its former life");
 }
 
 /// Its claim is on its way: the taker counts on it.

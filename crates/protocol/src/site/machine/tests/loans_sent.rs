@@ -1,13 +1,19 @@
 //! What other sites get of loans: never more than of the records.
 
 use super::super::global::copying::{Gathered, Sent};
-use super::loans::{C, CARS, lent, set, settle, sites};
+use super::loans::{
+    C, CARS, claims, failover, group, lending, lent, prepare, set, settle, sites, taken,
+};
 use super::moves::{A, B};
+use super::restored::restored;
 use super::*;
 #[cfg(feature = "trial")]
 use crate::bugs::{Bug, Planted};
+use crate::global::mirroring::MirrorDriver;
 use crate::global::ownership::lending::Part;
-use model::{ChangeKind, RegistryChange, Slot, SlotSet, StagedItem};
+use crate::job::{Effect, Job as _, View};
+use model::{ChangeKind, Failure, Lending, RegistryChange, Slot, SlotSet, StagedItem};
+use std::time::Duration;
 
 /// More than one chunk has.
 const COMMANDS: usize = 10;
@@ -61,7 +67,9 @@ fn rows_are_told_when_all_records_have_been() {
     assert!(!is_all && !items.is_empty() && !items.iter().any(is_of_loans), "{items:?}");
     let (is_all, items) = stream.chunk(&a);
     let slot = Slot::of_key(b"x{7}");
-    assert!(is_all && items.contains(&StagedItem::Loans { slot, count: 1 }));
+    let is_count =
+        |item: &StagedItem| matches!(item, StagedItem::Loans { slot: of, .. } if *of == slot);
+    assert!(is_all && items.iter().any(is_count));
     assert!(!items.iter().any(|item| matches!(item, StagedItem::Lent { .. })), "it is home");
     // Nothing is sent twice, and a row that changes is sent with all of its slot.
     assert!(stream.chunk(&a).1.is_empty());
@@ -148,4 +156,71 @@ fn a_key_that_expires_while_it_is_lent_is_gone_at_the_mirror() {
     // nothing.
     let changes = a.machine.reader().changes(CARS, Revision(0), 100);
     assert!(changes.is_err() || !changes.unwrap().iter().any(|one| one.kind == ChangeKind::Expire));
+}
+
+/// Sends a site's backup all that there is.
+fn mirror(a: &mut Site, at: SiteId, backup: &mut Site, to: SiteId) {
+    let mut driver = MirrorDriver::new(0);
+    for round in 1..20 {
+        let now = Duration::from_millis(600 * round);
+        let effects = driver.poll(&View { backup: Some(to), ..a.view(now) });
+        for effect in effects {
+            match effect {
+                Effect::Propose(command) => drop(a.run(command)),
+                Effect::Ask { id: Some(id), command, .. } => {
+                    let outcome = backup.run(command).map_err(Failure::Refused);
+                    for more in driver.answered(id, outcome, &a.view(now)) {
+                        let Effect::Propose(command) = more else { panic!("{more:?}") };
+                        drop(a.run(command));
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let copy = backup.machine.copy_of(Slot::of_key(b"x{7}")).expect("it is complete");
+    assert_eq!(copy.origin, at);
+}
+
+/// The owner was restored, and is lost before its new mirror is complete: its backup takes the slot
+/// by the copy of the owner's former life, and has to adopt the loan of the present one.
+#[test]
+fn a_loan_of_a_restored_owner_is_above_those_that_its_old_copy_has() {
+    let (mut a, mut b, mut c) = sites();
+    let backup = RegistryChange::Backup(A, model::BackupChoice::At(B));
+    a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(backup))).unwrap();
+    let registry = a.newest();
+    for site in [&mut b, &mut c] {
+        site.learns(&registry);
+    }
+    let of_before = restored(&a);
+    // Loans that come and go.
+    for _ in 0..3 {
+        let offer = a.lend(C, "x{7}");
+        let parts = taken(c.run(a.offered_by(A, &offer)));
+        a.run(lending(Lending::Answered { by: C, parts })).unwrap();
+        c.give_back("x{7}");
+        settle(&mut a, A, &mut c, C, "x{7}");
+    }
+    mirror(&mut a, A, &mut b, B);
+    // It confirms above what its backup has of it.
+    let (revision, later) = (a.machine.revision(), model::SlotEpochs::default());
+    let confirm = DeploymentCommand::ConfirmAbove { revision, later };
+    let mut a = of_before;
+    a.run(Command::Deployment(confirm)).unwrap();
+    let offer = a.lend(C, "x{7}");
+    assert_eq!(taken(c.run(a.offered_by(A, &offer)))[0].part, Part::Held);
+    c.run(set("x{7}", "4")).unwrap();
+    let open = failover(&a.newest(), A, None);
+    let claimed = claims(&mut c, &open, A);
+    claims(&mut b, &open, A);
+    prepare(&mut b, &open, claimed);
+    let decided = failover(&open, A, Some((B, "x{7}", true)));
+    for site in [&mut b, &mut c] {
+        site.learns(&decided);
+    }
+    assert!(b.value("x{7}").is_err(), "its borrower serves it");
+    assert_eq!(b.machine.borrower_of(&group("7")).map(|(to, ..)| to), Some(C));
+    settle(&mut b, B, &mut c, C, "x{7}");
+    assert_eq!(c.value("x{7}"), Ok(Some("4".into())));
 }
