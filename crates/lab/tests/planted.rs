@@ -7,7 +7,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds
 /// it may take. With a change of what a world draws another seed comes first: move the row there.
-const BUGS: [(Bug, &str, u64, u64); 51] = [
+const BUGS: [(Bug, &str, u64, u64); 52] = [
     (Bug::SkipSync, "one-site", 6, 10),
     (Bug::AnswerBeforeSync, "witness", 9, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 3, 10),
@@ -59,6 +59,7 @@ const BUGS: [(Bug, &str, u64, u64); 51] = [
     (Bug::RootForgetsOrdered, "causal", 1, 40),
     (Bug::ServeLent, "lending", 1, 10),
     (Bug::ServeGivenBack, "lending", 1, 10),
+    (Bug::HandNothingOn, "failovers", 1, 60),
 ];
 
 /// No world finds them within hundreds of seeds; other tests do.
@@ -203,6 +204,7 @@ found! {
     a_next_root_that_orders_again: RootForgetsOrdered,
     a_lent_group_that_its_lender_writes_to: ServeLent,
     a_group_that_is_served_as_it_goes_home: ServeGivenBack,
+    a_site_that_takes_the_only_copies_along: HandNothingOn,
 }
 
 #[test]

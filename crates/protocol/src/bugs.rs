@@ -146,6 +146,8 @@ pub enum Bug {
     ServeLent,
     /// A group that is being given back is served as before.
     ServeGivenBack,
+    /// A site leaves, and hands on no copies of what others own.
+    HandNothingOn,
     /// The rows of lent groups go to a mirror before the records that belong to them.
     RowsAhead,
     /// Where groups may go is looked at when a move is decided, and not when it begins and arrives.
@@ -182,7 +184,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 76] = [
+    pub const ALL: [Bug; 77] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -245,6 +247,7 @@ impl Bug {
         Bug::RestoredUnmarked,
         Bug::ServeLent,
         Bug::ServeGivenBack,
+        Bug::HandNothingOn,
         Bug::RowsAhead,
         Bug::RulesAtDecision,
         Bug::CoveredHeld,
@@ -326,6 +329,7 @@ impl Bug {
             Bug::RestoredUnmarked => "restored-unmarked",
             Bug::ServeLent => "serve-lent",
             Bug::ServeGivenBack => "serve-given-back",
+            Bug::HandNothingOn => "hand-nothing-on",
             Bug::RowsAhead => "rows-ahead",
             Bug::RulesAtDecision => "rules-at-decision",
             Bug::CoveredHeld => "covered-held",
@@ -353,6 +357,7 @@ pub(crate) fn of_rules(planted: Planted) -> rules::Planted {
         (Bug::ForgetFailover, rules::Bug::ForgottenOnReturn),
         (Bug::RetainNothing, rules::Bug::NothingRetained),
         (Bug::IgnoreHighestEpoch, rules::Bug::HighestEpochIgnored),
+        (Bug::HandNothingOn, rules::Bug::NothingHandedOn),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(rules::Planted::none(), |(_, rule)| rules::Planted::of(rule))

@@ -26,7 +26,6 @@ use super::machine::global::handing_on::Place;
 use super::machine::global::tokens::Token;
 use crate::global::backups::backup_of;
 use crate::global::inventories::Questions;
-use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
@@ -221,9 +220,9 @@ impl<S: State> Job<S> for Leaving {
 }
 
 impl Leaving {
-    fn ask(&mut self, to: SiteId, command: Command, patience: Duration) -> Effect {
+    fn ask(&mut self, to: SiteId, command: Command, timeout: Duration) -> Effect {
         self.last_id += 1;
-        Effect::Ask { id: Some(self.last_id), to, command, patience }
+        Effect::Ask { id: Some(self.last_id), to, command, timeout }
     }
 
     /// Ends the streams that feed copies of these slots, which others are to have as they are; then
@@ -320,7 +319,7 @@ fn next_step<S: State>(
     lost: &BTreeSet<SiteId>,
 ) -> Next {
     let Some(registry) = view.machine.registry() else { return Next::Wait(BTreeMap::new()) };
-    let others = holdings(own, reported);
+    let (others, planted) = (holdings(own, reported), view.machine.planted_rules());
     let (mut destinations, mut is_stuck) = (BTreeSet::new(), false);
     let mut to_hand_on: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
     let mut only_here: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
@@ -331,8 +330,8 @@ fn next_step<S: State>(
     for slot in Slot::all() {
         let mine = view.machine.holding(slot);
         let mut theirs = others.get(slot).cloned().unwrap_or_default();
-        if leaving::may_leave(own, &mine, &theirs, Planted::none()) {
-            destinations.extend(leaving::kept_by(&mine, &theirs, Planted::none()));
+        if leaving::may_leave(own, &mine, &theirs, planted) {
+            destinations.extend(leaving::kept_by(&mine, &theirs, planted));
             continue;
         }
         let owner = view.machine.owner(slot).map(|(site, _)| site);
@@ -345,7 +344,7 @@ fn next_step<S: State>(
             to_report.entry(to).or_default().push((slot, epoch));
             continue;
         }
-        let is_kept = leaving::kept_by(&mine, &theirs, Planted::none()).is_some();
+        let is_kept = leaving::kept_by(&mine, &theirs, planted).is_some();
         let is_waited_for = owner.is_some_and(|owner| {
             registry.site(owner).is_some() && !lost.contains(&owner) && !is_late
         });

@@ -371,6 +371,11 @@ impl Modes {
 }
 
 impl<S: State> Machine<S> {
+    /// Of what is planted, what the rules of ownership have to do with.
+    pub(in crate::site) fn planted_rules(&self) -> crate::global::ownership::trial::Planted {
+        bugs::of_rules(self.modes.planted)
+    }
+
     /// Has a bug from here on, in a trial.
     pub(in crate::site) fn plant(&mut self, planted: Planted) {
         self.modes.planted = planted;
