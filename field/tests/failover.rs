@@ -209,6 +209,18 @@ enum Step {
     Promotion,
 }
 
+/// The name of a site's backup, once it is another one than this.
+fn backup_beside(node: &Node, left: &str) -> String {
+    let backup = eventually(LIMIT, || {
+        let shown = deployment::json(node, &["site", "show", &node.options.site, "--json"])?;
+        match shown["backup"].as_str() {
+            Some(backup) if backup != left => Ok(backup.to_owned()),
+            _ => Err(shown.to_string()),
+        }
+    });
+    backup.unwrap()
+}
+
 /// a, b, c and d are up; these steps are taken while clients write, a comes back, no key is lost,
 /// and no increment is lost or applied twice.
 fn in_order(steps: [Step; 4]) {
@@ -226,7 +238,11 @@ fn in_order(steps: [Step; 4]) {
             Step::Loss => {
                 // What it has got meanwhile has to be in its mirror, too.
                 let ledgers = writers.stop().unwrap();
-                deployment::wait_mirrored("a", &[&a, &b]);
+                let backup = backup_beside(&a, left);
+                let others = [Some(&b), Some(&c), Some(&d), joined.as_ref()];
+                let named = |node: &&Node| node.options.site == backup;
+                let backup = others.into_iter().flatten().find(named).expect("it is listed");
+                deployment::wait_mirrored("a", &[&a, backup]);
                 a.kill();
                 writers = write(ledgers);
             }
@@ -313,6 +329,10 @@ fn loss_join_leave_and_promotion_in_every_order() {
         [Loss, Promotion, backup_leaves, Join],
         [Join, Loss, backup_leaves, Promotion],
         [Join, Loss, Promotion, backup_leaves],
+        [backup_leaves, Loss, Join, Promotion],
+        [backup_leaves, Loss, Promotion, Join],
+        [backup_leaves, Join, Loss, Promotion],
+        [Join, backup_leaves, Loss, Promotion],
     ] {
         eprintln!("{order:?}");
         in_order(order);
