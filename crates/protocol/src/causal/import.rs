@@ -124,7 +124,8 @@ impl Import {
         while self.places.front().is_some_and(|place| place.position <= applied)
             && let Some(place) = self.places.pop_front()
         {
-            self.imported.insert(place.site, place.revision);
+            let last = self.imported.entry(place.site).or_default();
+            *last = place.revision.max(*last);
             if let Some(write) = self.payloads.remove(&(place.site, place.revision)) {
                 self.payload_bytes -= write.payload_bytes();
             }
@@ -322,7 +323,14 @@ impl Import {
     /// Writes of another site have come.
     pub(crate) fn take_writes(&mut self, site: SiteId, writes: Vec<CausalWrite>) {
         let imported = self.imported.get(&site).copied().unwrap_or_default();
-        for write in writes.into_iter().filter(|write| write.revision > imported) {
+        // What another region orders a second time, as its root was lost, has two places.
+        let has_place = |revision| {
+            self.places.iter().any(|place| (place.site, place.revision) == (site, revision))
+        };
+        let is_wanted =
+            |write: &CausalWrite| write.revision > imported || has_place(write.revision);
+        let writes: Vec<CausalWrite> = writes.into_iter().filter(is_wanted).collect();
+        for write in writes {
             let key = (site, write.revision);
             let bytes = write.payload_bytes();
             if self.payloads.contains_key(&key) || !self.make_room(key, bytes) {
@@ -439,6 +447,30 @@ mod tests {
         import.take_places(&places(0, &[(2, 4), (3, 1)]), AT(150), &region);
         assert_eq!((import.payloads.len(), import.places.len()), (0, 0));
         assert!(import.poll(AT(100_000), &store, &region).is_empty(), "idle");
+    }
+
+    /// Another region's order was cut, and what survived is ordered again.
+    #[test]
+    fn a_write_with_a_second_place_is_imported_again() {
+        let (mut import, region) = (Import::default(), region(3));
+        let mut store = Store::of(3);
+        import.poll(AT(0), &store, &region);
+        import.take_places(&places(0, &[(9, 5), (9, 6)]), AT(10), &region);
+        import.take_writes(SiteId(9), vec![write(5), write(6)]);
+        assert_eq!(proposed(&import.poll(AT(20), &store, &region)), Some((2, 2)));
+        store.applied = Position::new(1, 2);
+        import.poll(AT(30), &store, &region);
+        import.take_places(&places(2, &[(9, 5), (9, 7)]), AT(40), &region);
+        import.take_writes(SiteId(9), vec![write(5), write(6)]);
+        assert_eq!(import.payloads.len(), 1, "of the other one there is no place");
+        assert_eq!(proposed(&import.poll(AT(50), &store, &region)), Some((3, 1)));
+        store.applied = Position::new(1, 3);
+        import.take_writes(SiteId(9), vec![write(7)]);
+        assert_eq!(proposed(&import.poll(AT(60), &store, &region)), Some((4, 1)));
+        store.applied = Position::new(1, 4);
+        import.poll(AT(70), &store, &region);
+        import.take_writes(SiteId(9), vec![write(6)]);
+        assert_eq!(import.payloads.len(), 0, "it is as far as the last one");
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Questions {
         let before = before.filter(|position| position.epoch() == released.epoch());
         match before.or_else(|| self.position(&question, state)) {
             Some(position) if self.is_released(position, released) => {
-                Some(question.answer(position))
+                Some(question.answer(in_epoch(position, released)))
             }
             None if is_lost => Some(question.answer(Position::default())),
             position => {
@@ -121,7 +121,8 @@ impl Questions {
             let known = known.filter(|position| position.epoch() == released.epoch());
             match known.or_else(|| self.position(&question, state)) {
                 Some(position) if self.is_released(position, released) => {
-                    answers.push((requester, question.answer(position)));
+                    let answer = question.answer(in_epoch(position, released));
+                    answers.push((requester, answer));
                 }
                 known if until > now => {
                     self.waiting.insert((question, requester), (until, known));
@@ -151,6 +152,12 @@ impl Questions {
     fn is_released(&self, position: Position, released: Position) -> bool {
         position <= released || self.planted.is(Bug::ResolvedUnreleased)
     }
+}
+
+/// The answer that names this position, by a root in the epoch of what is released: by a position
+/// of an epoch of before a rebuild a session could have seen what is lost of that.
+fn in_epoch(position: Position, released: Position) -> Position {
+    position.max(Position::new(released.epoch(), 0))
 }
 
 #[cfg(test)]

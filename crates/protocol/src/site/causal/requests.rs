@@ -18,12 +18,18 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::causal::CausalStep;
 
-/// Of a retry: the first attempt has no place up to there.
-fn since_of(body: &mut Body, seen: Position) {
-    if let Body::Write(Command::Causal(CausalCommand::Retry { since, .. })) = body {
-        *since = seen;
+/// Of a retry: the first attempt has no place up to what its session had seen, by the token with
+/// which it came first. What that stands for later may lie behind the attempt.
+fn note_since(body: &mut Body, seen: Position) {
+    if let Body::Write(Command::Causal(CausalCommand::Retry { since, .. })) = body
+        && *since == UNKNOWN
+    {
+        *since = seen.max(Position(UNKNOWN.0 + 1));
     }
 }
+
+/// What a client's retry comes with.
+const UNKNOWN: Position = Position(0);
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether a keyspace's writes are ordered by a region.
@@ -76,17 +82,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A write is to be made in the place of a site that did not answer: the root does that, under
     /// the token of the request. If that is this site and it has a record of the write, it answers
     /// by itself, also while the root is away.
-    pub(in crate::site) fn take_retry(
-        &mut self,
-        origin: Origin,
-        mut body: Body,
-        deadline: Duration,
-    ) {
+    pub(in crate::site) fn take_retry(&mut self, origin: Origin, body: Body, deadline: Duration) {
         if let Some(first) = self.own_attempt(&body) {
             return self.take_in_session(origin, first, deadline);
         }
-        // What its session has seen is known once that is admitted.
-        since_of(&mut body, Position(0));
         let root = self.machine.region().map(|region| region.root);
         match root.filter(|_| !self.machine.is_root()) {
             Some(root) => self.take(origin, body, Target::Site(root), deadline),
@@ -120,7 +119,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(in crate::site) fn take_in_session(
         &mut self,
         origin: Origin,
-        body: Body,
+        mut body: Body,
         deadline: Duration,
     ) {
         match self.missing(&body) {
@@ -144,6 +143,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // The session begins: it is served as one of this site alone.
             return self.take(origin, body, Target::Own, deadline);
         };
+        note_since(&mut body, token.seen);
         resolve_here(&mut token, &here, &|site| self.machine.causal().ordered_of(site));
         match self.causal.requests.admit(&token, &here) {
             Admission::Served => self.serve_session(origin, body, token, deadline),
@@ -188,10 +188,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::Read { keyspace, query, .. } => {
                 Body::Read { keyspace, query, consistency: ReadConsistency::Stale }
             }
-            mut body => {
-                since_of(&mut body, token.seen);
-                body
-            }
+            body => body,
         };
         self.take(origin, body, Target::Own, deadline);
     }
@@ -260,5 +257,30 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !settled.is_empty() {
             self.settle(settled);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{ClientId, RequestId, SiteId};
+
+    /// It comes with its token, and again at the leader with what that stands for.
+    #[test]
+    fn a_retry_is_bounded_by_the_token_with_which_it_came() {
+        let noted = |seen: [u64; 2]| {
+            let request = RequestId { client: ClientId(9), sequence: 1, acknowledged_below: 0 };
+            let (tried, since) = (SiteId(2), UNKNOWN);
+            let (keyspace, pairs) = (KeyspaceId(1), Vec::new());
+            let retry = CausalCommand::Retry { request, tried, since, keyspace, pairs };
+            let mut body = Body::Write(Command::Causal(retry));
+            seen.iter().for_each(|seen| note_since(&mut body, Position(*seen)));
+            let Body::Write(Command::Causal(CausalCommand::Retry { since, .. })) = body else {
+                panic!("{body:?}")
+            };
+            since.0
+        };
+        assert_eq!(noted([40, 50]), 40);
+        assert_eq!(noted([0, 50]), 1, "it had seen nothing");
     }
 }

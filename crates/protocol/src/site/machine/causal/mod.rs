@@ -106,6 +106,8 @@ pub struct Causal {
     /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are
     /// pending again.
     kept_bytes: u64,
+    /// The last own write, beyond those, whose position is in what a resync brings.
+    own_brought: Revision,
     root: Root,
     committed: Committed,
     restored: Option<Restored>,
@@ -235,7 +237,7 @@ impl<S: State> Machine<S> {
         after: Revision,
         bytes_max: usize,
     ) -> Result<Vec<CausalWrite>, MachineError> {
-        rows::own(&self.state, after.max(self.causal().own_ordered()), bytes_max)
+        rows::own(&self.state, after.max(self.causal().kept_upto()), bytes_max)
     }
 
     /// Own writes after a revision, in order, with and without a position, of what is kept.

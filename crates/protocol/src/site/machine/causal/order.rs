@@ -110,7 +110,7 @@ impl<S: State> Applying<'_, S> {
             self.follow_root();
             return Ok(());
         }
-        self.drop_resync();
+        self.drop_resync()?;
         for key in rows::all(&self.overlay)? {
             self.overlay.remove(key);
         }

@@ -13,9 +13,8 @@
 //! order comes that has it. Of the root's own writes without a position a record may show some: the
 //! source switches behind them. Then what is staged is the order up to `upto`, and nothing else.
 //!
-//! Own writes are staged by their positions like those of others. Those which have one go from the
-//! list of writes without a position, some with each command; the *switch* makes the rest again on
-//! top, with their revisions, and has the keyspaces hold what is staged, all in one command. A
+//! Own writes are staged by their positions like those of others. Those which have one are kept, no
+//! more pending, some with each command ([`super::own`]); the *switch* makes the rest again on top, with their revisions, and has the keyspaces hold what is staged, all in one command. A
 //! keyspace of which nothing came is empty then. No position of an absent key is kept, as a read of
 //! nothing counts as all that the site shows.
 //!
@@ -230,7 +229,7 @@ impl<S: State> Applying<'_, S> {
             Some(resync) if resync.upto >= floor => (resync, false),
             old => {
                 self.modes.causal.resync = old;
-                self.drop_resync();
+                self.drop_resync()?;
                 (new, true)
             }
         };
@@ -240,7 +239,7 @@ impl<S: State> Applying<'_, S> {
             self.forget_kept_order()?;
         }
         self.take_back(resync.ordered)?;
-        self.drop_ordered(resync.ordered)?;
+        self.settle_brought(resync.ordered)?;
         self.overlay.put(rows::RESYNC.to_vec(), row::encode(&resync));
         let answer = resync.staged();
         self.modes.causal.resync = Some(resync);
@@ -340,7 +339,7 @@ impl<S: State> Applying<'_, S> {
             let row = row::encode(&resync.stores[&keyspace]);
             self.overlay.put(rows::of_staged(keyspace), row);
         }
-        self.drop_ordered(resync.ordered)?;
+        self.settle_brought(resync.ordered)?;
         Ok(())
     }
 
@@ -426,25 +425,10 @@ impl<S: State> Applying<'_, S> {
         Ok(store.count + count(&new) - count(&old))
     }
 
-    /// Own writes up to one have positions: they wait no more, a part of them if they are many.
-    /// Whether none of them is left.
-    fn drop_ordered(&mut self, upto: Revision) -> Result<bool, MachineError> {
-        let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
-        if self.modes.causal.unordered == 0 && self.modes.causal.kept_bytes == 0 {
-            return Ok(true);
-        }
-        let found = rows::first_own(&self.overlay, Revision(0), max)?;
-        let is_all = found.len() < max || found.last().is_none_or(|(one, _)| one.revision > upto);
-        for (write, bytes) in found.iter().filter(|(write, _)| write.revision <= upto) {
-            self.drop_own(write, *bytes);
-        }
-        Ok(is_all)
-    }
-
     fn may_switch(&mut self, resync: &Resync) -> Result<bool, Stopped> {
-        let is_dropped = self.drop_ordered(resync.ordered)?;
+        let is_settled = self.settle_brought(resync.ordered)?;
         let left = self.modes.causal.unordered_bytes;
-        Ok(is_dropped && left <= limits::CAUSAL_RESYNC_UNORDERED_BYTES_MAX)
+        Ok(is_settled && left <= limits::CAUSAL_RESYNC_UNORDERED_BYTES_MAX)
     }
 
     fn switch(&mut self, mut resync: Resync) -> Result<Answer, Stopped> {
@@ -454,7 +438,7 @@ impl<S: State> Applying<'_, S> {
         for number in brought.keys() {
             self.overlay.remove(retry_rows::of_staged_open(*number));
         }
-        let retried = self.replace_retries(resync.upto, brought);
+        let retried = self.replace_retries(resync.upto, brought)?;
         for write in rows::own(&self.overlay, resync.ordered, usize::MAX)? {
             if self.causal_place(write.keyspace).is_none() {
                 continue;
@@ -476,11 +460,11 @@ impl<S: State> Applying<'_, S> {
         let (start, upto, ordered) = (resync.start, resync.upto, resync.ordered);
         let sites = resync.sites.clone();
         self.replace_ordered(sites);
+        self.show_brought(ordered);
         self.modes.causal.resync = Some(resync);
-        self.drop_resync();
+        self.drop_resync()?;
         let causal = &mut self.modes.causal;
         causal.head.applied = upto;
-        causal.head.own_ordered = ordered;
         causal.is_dirty = true;
         if self.has_regions() {
             self.load_kept_order(start)?;
@@ -500,9 +484,11 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Throws away what a resync has brought.
-    pub(super) fn drop_resync(&mut self) {
-        let Some(resync) = self.modes.causal.resync.take() else { return };
+    /// Throws away what a resync has brought. Own writes of which it brought the positions are
+    /// pending again.
+    pub(super) fn drop_resync(&mut self) -> Result<(), Stopped> {
+        let Some(resync) = self.modes.causal.resync.take() else { return Ok(()) };
+        self.take_back(self.modes.causal.head.own_ordered)?;
         for number in resync.retries.into_keys() {
             self.overlay.remove(retry_rows::of_staged_open(number));
         }
@@ -514,6 +500,7 @@ impl<S: State> Applying<'_, S> {
             self.discard(store.generation);
         }
         self.overlay.remove(rows::RESYNC.to_vec());
+        Ok(())
     }
 
     /// A keyspace ends here: so does what a resync has brought of it, and what is held on demand.

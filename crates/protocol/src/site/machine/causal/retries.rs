@@ -30,7 +30,7 @@
 use super::super::{Applying, Machine};
 use super::registers::Pending;
 use super::settled::Settled;
-use super::{Causal, Stopped, retry_rows};
+use super::{Causal, Stopped, retry_rows, rows};
 use crate::bugs::Bug;
 use model::{
     Answer, Bytes, CausalWrite, ClientId, Effect, KeyspaceId, Mark, NO_KEYSPACE, NO_SITE,
@@ -239,7 +239,8 @@ impl<S: State> Applying<'_, S> {
         if let Some(Placed { at, .. }) =
             known.filter(|_| !self.modes.planted.is(Bug::RetryForgotten))
         {
-            return Ok(Answer::Placed(at));
+            // A session that has seen an earlier place could have seen what is lost of its epoch.
+            return Ok(Answer::Placed(at.max(Position::new(epoch, 0))));
         }
         if since < self.modes.causal.retries.known_after {
             let what = "be sent again so late, or by a session that has seen nothing: whether it was made is not known";
@@ -478,7 +479,7 @@ impl<S: State> Applying<'_, S> {
         &mut self,
         upto: Position,
         brought: BTreeMap<Number, Open>,
-    ) -> Vec<(Number, KeyspaceId)> {
+    ) -> Result<Vec<(Number, KeyspaceId)>, Stopped> {
         let own = self.member().map(|member| member.own).unwrap_or(NO_SITE);
         let region = self.region().ok().copied();
         let old = std::mem::take(&mut self.modes.causal.retries);
@@ -506,19 +507,17 @@ impl<S: State> Applying<'_, S> {
             }
         }
         self.know_after(upto);
-        let last = self.modes.causal.head.last;
         let mut imported = Vec::new();
         for (number, mut open) in brought {
             if open.at > upto || open.closed.is_some_and(|at| at <= upto) {
                 continue;
             }
             open.closed = None;
-            let retries = &mut self.modes.causal.retries;
             if open.tried == own {
-                open.over = retries.pending.get(&number).copied().unwrap_or(last);
+                open.over = self.lies_under(&number, &open)?;
                 imported.push((number, open.keyspace));
             }
-            retries.open.insert(number, open);
+            self.modes.causal.retries.open.insert(number, open);
             self.put_open(number);
             // A late attempt is known, though its place lies before what is known of others.
             let at = self.modes.causal.retries.open[&number].at;
@@ -526,7 +525,20 @@ impl<S: State> Applying<'_, S> {
         }
         let Causal { retries, pending, .. } = &mut self.modes.causal;
         retries.cover(pending);
-        imported
+        Ok(imported)
+    }
+
+    /// The last write of this site that lies under a retry in its place, as the root has it: its own
+    /// attempt, or the last one that has not seen the retry. It may have been imported before, and
+    /// writes since have seen it.
+    fn lies_under(&self, number: &Number, open: &Open) -> Result<Revision, Stopped> {
+        let causal = &self.modes.causal;
+        if let Some(attempt) = causal.retries.pending.get(number) {
+            return Ok(*attempt);
+        }
+        let own = rows::own(&self.overlay, Revision(0), usize::MAX)?;
+        let first = own.iter().find(|write| write.seen >= open.at);
+        Ok(first.map_or(causal.head.last, |write| Revision(write.revision.0 - 1)))
     }
 }
 

@@ -10,6 +10,7 @@
 //! K r           → row of the [`Resync`] under way
 //! K m           → row of the [`Root`]
 //! K y           → row of what a root and its standby commit to ([`Committed`])
+//! K v           → row of the last own write whose position a resync brings
 //! K w site       → as K s: what a resync has brought of that
 //! K z           → row of what a restored site lacks ([`Restored`])
 //! K n position  → row of the client and sequence of a numbered write
@@ -51,6 +52,8 @@ const ORDER: u8 = b'o';
 const SITES: u8 = b's';
 /// The key of a resync under way.
 pub(super) const RESYNC: [u8; 2] = [CAUSAL, b'r'];
+/// The key of the last own write whose position a resync brings.
+pub(super) const OWN_BROUGHT: [u8; 2] = [CAUSAL, b'v'];
 /// The key of where the order is whole.
 pub(super) const WHOLE: [u8; 2] = [CAUSAL, b'i'];
 const OTHERS: u8 = b'j';
@@ -409,9 +412,13 @@ pub(super) fn head(read: &impl Read) -> Result<Head, MachineError> {
 pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     let mut causal = Causal { head: head(read)?, resync: load_resync(read)?, ..Causal::default() };
     causal.retries = load_retries(read)?;
+    if let Some(row) = read.get(&OWN_BROUGHT)? {
+        causal.own_brought = row::decode(&row).ok_or(DAMAGED)?;
+    }
+    let kept_upto = causal.kept_upto().0;
     let mut is_damaged = false;
     read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |key, row| {
-        if number_of(&key).is_some_and(|revision| revision <= causal.head.own_ordered.0) {
+        if number_of(&key).is_some_and(|revision| revision <= kept_upto) {
             causal.kept_bytes += row.len() as u64;
             return true;
         }

@@ -226,7 +226,11 @@ fn merge(noted: Noted, point: &CausalPoint, mut token: CausalToken) -> CausalTok
         return point.covering(token);
     }
     point.settle(&mut token);
-    token.sees(noted.position);
+    if noted.position > Position::default() {
+        // Of an epoch of before a rebuild a part is lost, and by the position alone this may be of
+        // it. What is shown here is not.
+        token.sees(noted.position.max(Position::new(point.applied.epoch(), 0)));
+    }
     match noted.own {
         Revision(0) => {}
         own if own > point.own_ordered => token.writes(point.own, own),

@@ -1,9 +1,10 @@
 //! Causal keys: the order goes on without a lost root, by hand.
 
-use super::causal::{A, B, C, change, three_sites};
+use super::causal::{A, B, C, CARTS, change, resync, three_sites};
+use super::causal_expiry::import;
 use super::causal_roots::{at, whole_order};
 use super::*;
-use crate::site::machine::causal::session::Lacks;
+use crate::site::machine::causal::session::{Lacks, SessionRead};
 use model::{CausalCommand, CausalToken, Position, RegionId, RegistryChange, Resync, SiteId};
 
 const REGION: RegionId = RegionId(1);
@@ -130,4 +131,69 @@ fn the_lost_root_does_not_go_on_at_an_end_behind_which_it_has_ordered() {
     // Its list names places that are void.
     assert_eq!(a.machine.causal().ordered_of(C).unwrap().1, at(1, 3));
     assert_eq!(b.machine.causal().ordered_of(C).unwrap().1, at(1, 1));
+}
+
+/// Of the order between the first end and the last one a session has seen what stands, or what is
+/// lost. One that begins after both has not.
+#[test]
+fn a_new_session_reads_what_was_written_between_two_rebuilds() {
+    let [mut a, mut b, mut c] = lost_root();
+    rebuild(&mut a, &mut [&mut b, &mut c], B);
+    settle(&mut a, &mut [&mut b, &mut c], at(1, 3));
+    let order = whole_order(&a);
+    b.import_upto(&order, at(1, 3));
+    c.put_cart("k", "v");
+    b.order_of(c.all_for(&b), NEXT).unwrap();
+    let order = whole_order(&b);
+    for site in [&mut b, &mut c] {
+        site.import_upto(&order, at(NEXT, 4));
+    }
+    rebuild(&mut a, &mut [&mut b, &mut c], B);
+    settle(&mut a, &mut [&mut b, &mut c], at(NEXT, 4));
+    assert_eq!(b.machine.causal().applied().epoch(), NEXT + model::EPOCHS_SKIPPED);
+    assert!(matches!(b.lacks(at(NEXT, 4)), Some(Lacks::Ended { .. })), "that is not known");
+    let begins = CausalToken { region: REGION, ..CausalToken::default() };
+    let read = b.read_in_session(CARTS, &Query::Get { key: "k".into() }, begins);
+    let SessionRead::Answered(Ok(Answer::Value(Some(_))), token) = read else { panic!("{read:?}") };
+    for site in [&b, &c] {
+        assert_eq!(site.machine.reader().lacks(&token), None);
+    }
+}
+
+/// The keys come anew from a root that is given up then: what it had ordered of the site's own
+/// writes is lost with it, and the site has them still.
+#[test]
+fn own_writes_outlast_a_resync_from_a_root_that_is_lost() {
+    for is_shown in [true, false] {
+        let [mut a, mut b, mut c] = three_sites();
+        for (key, value) in [("x", "1"), ("x", "2"), ("y", "3")] {
+            c.put_cart(key, value);
+        }
+        a.order_of(c.all_for(&a), 1).unwrap();
+        let order = whole_order(&a);
+        b.import_upto(&order, at(1, 1));
+        import(&mut a);
+        a.causal(CausalCommand::Trim { upto: at(1, 3) }).unwrap();
+        let chunks = resync(&a, &mut c, at(1, 3), at(1, 3)).unwrap();
+        assert_eq!(c.machine.unordered(Revision(0), usize::MAX).unwrap(), []);
+        c.reopen();
+        if is_shown {
+            let (start, upto) = (at(1, 3), at(1, 3));
+            let switch = CausalCommand::Resync(Resync::Switch { start, chunks, upto });
+            assert_eq!(c.causal(switch), Ok(Answer::Installed));
+        }
+        rebuild(&mut a, &mut [&mut b, &mut c], B);
+        settle(&mut a, &mut [&mut b, &mut c], at(1, 1));
+        let ordered = b.machine.causal().ordered_of(C).unwrap().0;
+        let (floor, start) = (at(NEXT, 1), at(NEXT, 1));
+        let begin = Resync::Begin { epoch: NEXT, floor, start, ordered, resume: Bytes::new() };
+        let Ok(Answer::Staged { .. }) = c.causal(CausalCommand::Resync(begin)) else { panic!() };
+        c.reopen();
+        let pending = c.machine.unordered(Revision(0), usize::MAX).unwrap();
+        assert_eq!(pending.len(), 2, "shown: {is_shown}");
+        assert_eq!(c.cart("y").as_deref(), Some("3"));
+        b.order_of(c.all_for(&b), NEXT).unwrap();
+        import(&mut b);
+        assert_eq!((b.cart("x").as_deref(), b.cart("y").as_deref()), (Some("2"), Some("3")));
+    }
 }

@@ -228,3 +228,29 @@ fn two_first_attempts_leave_the_sites_alike() {
     let shown = sites[0].cart("x");
     shows(&sites, "x", &shown.expect("a value"));
 }
+
+/// The site has imported the retry, and written over it, before it gets its keys anew; the root has
+/// none of its writes.
+#[test]
+fn what_was_written_over_a_retry_stays_over_it_in_a_resync() {
+    let mut sites = three_sites();
+    let [a, b, c] = &mut sites;
+    assert!(matches!(a.causal(retry(1, B, "x", "u")), Ok(Answer::Placed(_))));
+    import(a);
+    b.import_from(a).unwrap();
+    b.put_cart("x", "w");
+    c.import_from(a).unwrap();
+    c.put_cart("more", "1");
+    order(a, c);
+    import(a);
+    let start = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto: start }).unwrap();
+    let chunks = resync(a, b, start, start).unwrap();
+    b.reopen();
+    let switch = CausalCommand::Resync(Resync::Switch { start, chunks, upto: start });
+    assert_eq!(b.causal(switch), Ok(Answer::Installed));
+    assert_eq!(b.cart("x").as_deref(), Some("w"));
+    b.reopen();
+    settle(&mut sites);
+    shows(&sites, "x", "w");
+}
