@@ -4,7 +4,8 @@
 //! it: the machine and the replica name no mode, no mode names another, a protocol that could be a
 //! crate of its own names nothing of the site, and links name nothing of what is done with their
 //! messages. Each has a line in [`PROTOCOL`] or [`SERVER`] with the modules of the crate that it
-//! may name, tests included; its own it always may. What a line allows must be used.
+//! may name, tests included; its own it always may. What a line allows must be used, and must not be
+//! above the room ([`LAYERS`]).
 //!
 //! This reads paths as the compiler does (`use` groups, `super`, `self`), and follows a name
 //! through the re-exports on its way (`pub use crate::…`): a room must be allowed each step. A name
@@ -135,9 +136,50 @@ const GLOBAL_TABLES: &[&str] = &[
     "stream",
 ];
 
-/// Every name that a room must not use, and every allowance that nothing uses.
+/// The rooms of `protocol` from below to above: each names those of its own line and of the lines
+/// before it. What is in no line composes them, and is above all.
+const LAYERS: &[&[&str]] = &[
+    &["trial"],
+    &["causal/trial", "deployment", "global/ownership", "global/ring", "machine", "placement"],
+    &["bugs", "global/map"],
+    // One site's log, and what of a request it decides.
+    &["admission", "options", "origin", "replica"],
+    // The modes, their tables in the state, and what a job sees of both.
+    &["causal", "global", "job", "site/machine", "stream"],
+];
+
+/// What is above the tables of all modes, and is driven by their tests.
+const DRIVEN_BY_TESTS: &[&str] =
+    &["site/Origin", "site/Ticket", "site/causal", "site/confirming", "site/release"];
+
+/// Every name that a room must not use, every allowance that nothing uses, and every one of what is
+/// above.
 pub(super) fn check(files: &Files) -> Vec<String> {
-    [PROTOCOL, SERVER].iter().flat_map(|(folder, rooms)| compare(files, folder, rooms)).collect()
+    let rooms = [PROTOCOL, SERVER];
+    let named = rooms.iter().flat_map(|(folder, rooms)| compare(files, folder, rooms));
+    named.chain(upward(ROOMS, LAYERS)).collect()
+}
+
+/// The allowances of names that are above their room.
+fn upward(rooms: &[(&str, &[&str])], layers: &[&[&str]]) -> Vec<String> {
+    let layer = |name: &str| {
+        let lines = layers.iter().enumerate();
+        let found =
+            lines.flat_map(|(at, line)| line.iter().map(move |room| (room.len(), at, room)));
+        let found = found.filter(|(_, _, room)| is_in(name, room)).max();
+        found.map_or(layers.len(), |(_, at, _)| at)
+    };
+    let mut wrong = Vec::new();
+    for (room, allowed) in rooms {
+        if layer(room) == layers.len() {
+            wrong.push(format!("{room} is in no layer: this proof proves nothing"));
+        }
+        let is_driven = |name: &str| DRIVEN_BY_TESTS.iter().any(|driven| is_in(name, driven));
+        for name in allowed.iter().filter(|name| layer(name) > layer(room) && !is_driven(name)) {
+            wrong.push(format!("{room} may not be allowed {name}, which is above it"));
+        }
+    }
+    wrong
 }
 
 fn compare(files: &Files, folder: &str, rooms: &[Room]) -> Vec<String> {
@@ -407,6 +449,21 @@ mod tests {
         let wrong = check(&Files::from([(path, "use crate::handle::Handle;".to_owned())]));
         let wrong = wrong.iter().filter(|one| one.contains("links must not name handle/Handle"));
         assert_eq!(wrong.count(), 1);
+    }
+
+    #[test]
+    fn an_allowance_of_what_is_above_is_found() {
+        let layers: &[&[&str]] = &[&["cellar"], &["hall", "stairs"]];
+        fn rooms<'a>(cellar: &'a [&'a str]) -> [(&'a str, &'a [&'a str]); 2] {
+            [("cellar", cellar), ("hall", &["cellar", "stairs"])]
+        }
+        assert_eq!(upward(&rooms(&[]), layers), [""; 0]);
+        for above in ["hall", "hall/door", "roof"] {
+            let found = format!("cellar may not be allowed {above}, which is above it");
+            assert_eq!(upward(&rooms(&[above]), layers), [found]);
+        }
+        let unlisted = "roof is in no layer: this proof proves nothing";
+        assert_eq!(upward(&[("roof", &["hall"])], layers), [unlisted]);
     }
 
     #[test]
