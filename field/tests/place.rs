@@ -293,6 +293,9 @@ fn a_slot_goes_to_its_users_by_what_they_send() {
         let status = eventually(LIMIT, || post(listen, &sketch(&cluster)));
         assert_eq!(status.unwrap(), "204", "{name}");
         assert_eq!(post(listen, "nonsense").unwrap(), "400", "{name}");
+        let metrics = http(listen, "GET /metrics", "").unwrap();
+        let counted = "portolan_place_dropped_total{what=\"malformed_sketches\"} 1";
+        assert!(metrics.contains(counted), "{name}: {metrics}");
         assert!(child.wait().unwrap().success(), "{name}");
         assert!(owns(&cluster, 1), "{name}: the slot has not moved");
         assert!(contents(&cluster) == expect, "{name}: keys differ");
@@ -432,15 +435,21 @@ fn its_user_needs_the_documented_rules_and_no_more() {
     }
 }
 
-/// Sends a sketch; the status that it is answered with.
-fn post(to: SocketAddr, body: &str) -> Result<String, String> {
+/// Sends a request; the whole answer.
+fn http(to: SocketAddr, request: &str, body: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut socket = TcpStream::connect(to).map_err(failed)?;
-    let head = "POST /v1/sketches HTTP/1.1\r\nHost: place\r\nConnection: close";
+    let head = format!("{request} HTTP/1.1\r\nHost: place\r\nConnection: close");
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     socket.write_all(request.as_bytes()).map_err(failed)?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).map_err(failed)?;
+    Ok(answer)
+}
+
+/// Sends a sketch; the status that it is answered with.
+fn post(to: SocketAddr, body: &str) -> Result<String, String> {
+    let answer = http(to, "POST /v1/sketches", body)?;
     answer.split(' ').nth(1).map(str::to_owned).ok_or(answer.clone())
 }
 
