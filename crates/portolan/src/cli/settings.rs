@@ -279,6 +279,31 @@ mod tests {
         assert_eq!(flags, command.get_arguments().filter_map(|arg| arg.get_long()).collect());
     }
 
+    /// The help states defaults in words, which are the configuration's.
+    #[test]
+    fn a_flag_with_its_stated_default_changes_nothing() {
+        // What has a default by other settings, or in a mode that has to be asked for.
+        const IN_WORDS: [&str; 3] = ["failure-domain", "region", "etcd-prefix"];
+        let command = command();
+        let mut given = BTreeSet::new();
+        for arg in command.get_arguments() {
+            let (flag, help) = (arg.get_long().unwrap(), arg.get_help().unwrap().to_string());
+            let Some((_, default)) = help.split_once("[default:") else { continue };
+            given.insert(flag);
+            let default = default.split(']').next().unwrap().trim();
+            if IN_WORDS.contains(&flag) {
+                continue;
+            }
+            let before = match flag.starts_with("etcd") {
+                true => "--engine=etcd ",
+                false => "",
+            };
+            let with = config("", &format!("{before}--{flag}={default}"));
+            assert_eq!(with.to_toml(), config("", before).to_toml(), "--{flag} {default}");
+        }
+        assert!(given.len() > 14 && IN_WORDS.iter().all(|flag| given.contains(flag)), "{given:?}");
+    }
+
     #[test]
     fn every_flag_has_a_variable_of_its_name() {
         for arg in command().get_arguments() {

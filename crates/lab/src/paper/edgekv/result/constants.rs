@@ -95,6 +95,20 @@ mod tests {
         assert!(((none + all) / 2.0 / half - 1.0).abs() < 0.05, "{none} {half} {all}");
     }
 
+    /// Figure 12 has 10,000 operations whatever the number of clients: 2,000 of them have five each,
+    /// and wait for the slowest in the end.
+    #[test]
+    fn without_work_updates_grow_with_clients_that_have_enough_to_do() {
+        let times = |operations| {
+            let [first, _, most] = clients(Setting::Edge, 0, Size::Quick).unwrap();
+            let writes_s = |point| Point { operations, ..point }.run().unwrap().writes_s;
+            let clients = most.threads as f64 / first.threads as f64;
+            writes_s(most) / writes_s(first) / clients
+        };
+        let (five_each, many_each) = (times(200), times(4_000));
+        assert!(five_each < 0.9 && many_each > 0.95, "{five_each} {many_each}");
+    }
+
     #[test]
     fn without_work_neither_slows_down_with_more_clients() {
         let last_step = |setting, request_us| {
