@@ -264,8 +264,8 @@ pub struct KeyspaceFile {
     /// How long a copy answers stale reads, with `stale`.
     #[serde(default)]
     pub cache_age_ms_max: Option<u64>,
-    /// What decides where keys are, with scope `global`: `off` (the hash) or `advise` (the hash;
-    /// owners count accesses).
+    /// What decides where keys are, with scope `global`: `off` (the hash), `advise` (the hash;
+    /// owners count accesses) or `adaptive` (groups are lent to where their clients are).
     #[serde(default = "off")]
     pub placement: String,
 }

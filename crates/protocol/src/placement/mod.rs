@@ -47,9 +47,9 @@
 //!
 //! # What is left out
 //!
-//! Replicas beyond the owner (their placement is a question of durability), load (a site that is
-//! busy refuses claims; latencies are of the network alone, or all groups would flee to the idle
-//! site at once), and the messages that carry profiles, claims and moves.
+//! Replicas beyond the owner (their placement is a question of durability), load (latencies are of
+//! the network alone, or all groups would flee to the idle site at once), and the messages that
+//! carry accesses, latencies and moves.
 //!
 //! # Sources
 //!

@@ -12,8 +12,8 @@
 //! that is near and sometimes stalls loses against one that is a little farther and steady.
 //!
 //! The matrix for T is of the same kind as that of latencies, so scan, prices, margin and regret
-//! apply to it. Several owners find one T together: each adds the rates of its own groups, by
-//! threshold, in a [`Curve`].
+//! apply to it. Several owners can find one T together, each adding the rates of its own groups by
+//! threshold in a [`Curve`]; sites do not (each has the mean as its objective).
 //!
 //! Portkey (§4.2.3) takes for each group the quantile of its own accesses as its cost. That has no
 //! rate in it, hence no utility, and it puts groups of few accesses on a par with those that make

@@ -3,8 +3,8 @@
 //! *Accessing* and *dominant* node and *Portkey* decide at the end of each window of 10 s by the
 //! accesses of that window, as the paper has it (§6.1), with the clients where they were last. They
 //! know latencies exactly; so no probes err. *Ours* decides each second, as owners do: by profiles
-//! of four clients or nine sites a group that fade (τ = 10 s), by latencies that sites publish (the
-//! least of six samples), with margin, noise and regret; under capacities by prices.
+//! of four clients or nine sites a group that fade (τ = 10 s), by latencies (the least of six
+//! samples; sites publish medians), with margin, noise and regret; under capacities by prices.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,6 @@ fn churn(seed: u64, prepare: impl FnOnce(&mut Sim)) {
     sim.lost_permille = 0;
     sim.run_until_ideal(ms(120_000));
     assert!(sim.violation().is_ok());
-    if seed == 499 || seed == 1299 {}
 }
 
 #[test]
@@ -49,7 +48,7 @@ fn the_invariant_holds_whatever_happens() {
             // Messages are lost, but not so many that a site is wrongly taken for dead: what is
             // repeated is received and answered.
             sim.lost_permille = 100;
-            sim.calm_after_loss = sim.options.patience + ms(200);
+            sim.calm_after_loss = sim.options.timeout + ms(200);
         });
     }
 }

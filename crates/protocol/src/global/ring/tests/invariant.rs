@@ -32,7 +32,7 @@ fn rings_as_they_should_be_are_right() {
 }
 
 #[test]
-fn nobody_is_no_ring() {
+fn no_sites_are_no_ring() {
     let rings = ideal_rings(3);
     assert_eq!(
         check(&rings.values().collect::<Vec<_>>(), &BTreeSet::new()),

@@ -1,5 +1,6 @@
 //! Sites join, leave, crash, are cut off and come back, one thing at a time.
 
+use super::super::invariant::Violation;
 use super::super::{Driver, Member, Ring};
 use super::simulation::{Sim, ms};
 use model::{SiteId, limits};
@@ -168,6 +169,9 @@ fn halves_of_a_cut_ring_repair_themselves_and_merge_again() {
             assert!(sim.now - start < ms(120_000), "{}", sim.describe());
             sim.run(ms(250));
         }
+        // The invariant cannot hold throughout: each side takes the other one for dead, and is right
+        // to close its own ring.
+        assert!(matches!(sim.violation(), Err(Violation::TwoRings(..))), "{:?}", sim.violation());
         sim.heal();
         assert!(!sim.is_ideal());
         let took = sim.run_until_ideal(ms(120_000));
