@@ -102,7 +102,7 @@ pub fn mirror(node: &Node, site: &str) -> Result<Value, String> {
 pub fn wait_mirrored(site: &str, nodes: &[&Node]) {
     for node in nodes {
         let whole = eventually(LIMIT, || match mirror(node, site)? {
-            mirror if mirror["behind"] == 0 && mirror["whole"] == mirror["holds"] => {
+            mirror if mirror["behind"] == 0 && mirror["complete"] == mirror["holds"] => {
                 match mirror["holds"].as_u64() {
                     Some(1..) => Ok(()),
                     _ => Err(format!("{site} holds nothing")),

@@ -91,7 +91,7 @@ pub enum Answer {
         /// What the last of them stated about where to resume.
         resume: Bytes,
         /// The slots that are whole.
-        whole: SlotEpochs,
+        complete: SlotEpochs,
     },
     /// What a site has recorded of all slots.
     Inventory(Box<Inventory>),

@@ -113,7 +113,7 @@ pub struct Reached {
     /// The original's revision.
     pub revision: Revision,
     /// Slots that are whole from here on, at their epochs.
-    pub whole: SlotEpochs,
+    pub complete: SlotEpochs,
     /// How many slots the original holds.
     pub holds: u32,
 }

@@ -84,18 +84,18 @@ pub struct SlotCopy {
     pub tag: Tag,
     /// The owner of the slot at that epoch.
     pub origin: crate::SiteId,
-    /// The position in the owner's log up to which it is complete; [`SlotCopy::WHOLE`]: all of the
+    /// The position in the owner's log up to which it is complete; [`SlotCopy::COMPLETE`]: all of the
     /// epoch.
     pub position: u64,
 }
 
 impl SlotCopy {
     /// The position of a copy that is complete for its epoch.
-    pub const WHOLE: u64 = u64::MAX;
+    pub const COMPLETE: u64 = u64::MAX;
 
     /// The copy that a former owner retains.
     pub fn retained(epoch: Epoch, owner: crate::SiteId) -> SlotCopy {
-        SlotCopy { tag: Tag::retained(epoch), origin: owner, position: SlotCopy::WHOLE }
+        SlotCopy { tag: Tag::retained(epoch), origin: owner, position: SlotCopy::COMPLETE }
     }
 
     /// Of two copies of a slot the higher one has all that the other one has. A later generation is

@@ -26,6 +26,7 @@ pub mod glob;
 mod handover;
 mod id;
 mod job;
+mod key_slots;
 mod keyspace;
 pub mod limits;
 mod loan;
@@ -39,7 +40,6 @@ mod region;
 mod request;
 mod session;
 mod slot;
-mod spread;
 mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, RegistrarAnswer, Versioned};
@@ -71,6 +71,7 @@ pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{DestinationStep, HandedOn, MoveId, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use job::{JobName, JobStatus};
+pub use key_slots::KeySlots;
 pub use keyspace::{
     Alteration, Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Miss, Placement, Rmw, Scope,
 };
@@ -94,5 +95,4 @@ pub use region::{
 pub use request::{Body, BodyProperties, ReadConsistency, Request};
 pub use session::{SessionError, SessionToken};
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};
-pub use spread::Spread;
 pub use time::Time;

@@ -424,10 +424,10 @@ impl<'a> Mover<'a> {
         let target = target.ok_or_else(unknown)?;
         let access = self.cluster.access();
         // The server gives up before this program does.
-        let patience = (access.deadline * 2 / 3).as_millis().to_string();
+        let timeout = (access.deadline * 2 / 3).as_millis().to_string();
         let port = target.port.to_string();
         let mut words: Vec<&[u8]> = vec![b"MIGRATE", target.host.as_bytes(), port.as_bytes()];
-        words.extend([&b""[..], b"0", patience.as_bytes(), b"REPLACE"]);
+        words.extend([&b""[..], b"0", timeout.as_bytes(), b"REPLACE"]);
         let credentials = access.credentials.clone();
         match &credentials {
             Some(login) if login.user.is_empty() => {

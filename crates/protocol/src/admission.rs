@@ -18,8 +18,8 @@
 
 use crate::replica::ReadGate;
 use model::{
-    Body, Command, Failure, Group, KeyspaceId, KeyspaceSpec, Loan, OperatorCommand, Promotion,
-    ReadConsistency, Refusal, SiteId, Slot, Spread,
+    Body, Command, Failure, Group, KeySlots, KeyspaceId, KeyspaceSpec, Loan, OperatorCommand,
+    Promotion, ReadConsistency, Refusal, SiteId, Slot,
 };
 use std::time::Duration;
 
@@ -209,34 +209,34 @@ fn lends(keyspace: KeyspaceId, context: &impl Context) -> Option<bool> {
 /// What a request is about.
 pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, Refusal> {
     let is_global = |keyspace| context.spec(keyspace).is_some_and(KeyspaceSpec::is_global);
-    let spread = match body {
+    let key_slots = match body {
         Body::AtSite { site, .. } | Body::ListLostWrites { at: site, .. } => {
             return Ok(Target::Site(*site));
         }
-        Body::Read { keyspace, query, .. } if is_global(*keyspace) => query.spread(),
+        Body::Read { keyspace, query, .. } if is_global(*keyspace) => query.key_slots(),
         Body::Write(Command::Write { keyspace, write, .. }) if is_global(*keyspace) => {
-            write.spread()
+            write.key_slots()
         }
         Body::Write(Command::Transaction { keyspace, guards, steps, .. })
             if is_global(*keyspace) =>
         {
-            Spread::of_transaction(guards, steps)
+            KeySlots::of_transaction(guards, steps)
         }
         Body::ExplainPlacement { keyspace, key } if is_global(*keyspace) => {
-            Spread::default().and(key)
+            KeySlots::default().and(key)
         }
         Body::Operator(OperatorCommand::Promote(Promotion { lost, by, .. })) => {
             return context.driver_of_failover(*lost, *by).map(Target::Site);
         }
         _ => return Ok(Target::Own),
     };
-    match spread {
+    match key_slots {
         // Groups of one slot may be at different sites.
-        Spread::One(_) if has_several_groups(body, context) => Err(Refusal::CrossSlot),
-        Spread::One(slot) => Ok(Target::Slot(slot)),
-        Spread::Several => Err(Refusal::CrossSlot),
+        KeySlots::One(_) if has_several_groups(body, context) => Err(Refusal::CrossSlot),
+        KeySlots::One(slot) => Ok(Target::Slot(slot)),
+        KeySlots::Several => Err(Refusal::CrossSlot),
         // About what this site holds of it.
-        Spread::Nowhere => Ok(Target::Own),
+        KeySlots::Nowhere => Ok(Target::Own),
     }
 }
 

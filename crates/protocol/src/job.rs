@@ -36,8 +36,8 @@ pub(crate) enum Effect {
     /// A command of this site. Its outcome shows in the state.
     Propose(Command),
     /// A command of a site, this one perhaps. The answer comes back under `id`; `None`: it does not
-    /// matter. It is unknown after `patience`.
-    Ask { id: Option<u64>, to: SiteId, command: Command, patience: Duration },
+    /// matter. It is unknown after `timeout`.
+    Ask { id: Option<u64>, to: SiteId, command: Command, timeout: Duration },
     /// A message to a site, this one perhaps. `awaited`: its silence is counted.
     Send { to: SiteId, message: InterSite, awaited: bool },
     /// A message to this node of a site.
@@ -52,7 +52,7 @@ pub(crate) enum Effect {
         id: Option<u64>,
         change: RegistryChange,
         request: Option<RequestId>,
-        patience: Duration,
+        timeout: Duration,
     },
     /// The registry goes on without these sites, which are lost.
     Recover { without: Vec<SiteId> },
@@ -65,14 +65,14 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// A command of a site, with the patience of a client's request.
+    /// A command of a site, with the timeout of a client's request.
     pub(crate) fn ask(id: u64, to: SiteId, command: Command) -> Effect {
-        Effect::Ask { id: Some(id), to, command, patience: limits::REQUEST_DEADLINE }
+        Effect::Ask { id: Some(id), to, command, timeout: limits::REQUEST_DEADLINE }
     }
 
     /// A change of the registry of this site's own.
-    pub(crate) fn change(change: RegistryChange, patience: Duration) -> Effect {
-        Effect::Change { id: None, change, request: None, patience }
+    pub(crate) fn change(change: RegistryChange, timeout: Duration) -> Effect {
+        Effect::Change { id: None, change, request: None, timeout }
     }
 }
 

@@ -217,12 +217,12 @@ impl Handle {
         status.ready && (self.is_current() || status.witness)
     }
 
-    /// Waits until this node is current, for `patience` at most.
+    /// Waits until this node is current, for `timeout` at most.
     ///
     /// # Errors
     /// [`Failure::NoLeader`] and [`Failure::NotServing`]: it is not current yet, or never will be.
     /// What was to be done has no effect.
-    pub async fn wait_until_current(&self, patience: Duration) -> Result<(), Failure> {
+    pub async fn wait_until_current(&self, timeout: Duration) -> Result<(), Failure> {
         const LOOK_AGAIN: Duration = Duration::from_millis(5);
         let look = async {
             while !self.is_current() {
@@ -233,7 +233,7 @@ impl Handle {
             }
             Ok(())
         };
-        let looked = tokio::time::timeout(patience, look).await;
+        let looked = tokio::time::timeout(timeout, look).await;
         looked.unwrap_or_else(|_| match self.status().leader {
             None => Err(Failure::NoLeader),
             Some(_) => {

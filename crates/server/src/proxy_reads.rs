@@ -122,14 +122,14 @@ impl SharedProxyReads {
     }
 
     /// Gives back what was sent to a silent node, for as long as the runtime runs.
-    pub(crate) async fn turn_from_silent(self: Arc<SharedProxyReads>) {
+    pub(crate) async fn fail_over_from_silent(self: Arc<SharedProxyReads>) {
         loop {
             self.sent.notified().await;
             let mut is_waiting = true;
             while is_waiting {
                 tokio::time::sleep(LOOK_INTERVAL).await;
                 is_waiting = self.resume(|reads, now, came| {
-                    reads.turn_from_silent(now, came);
+                    reads.fail_over_from_silent(now, came);
                     reads.deadline().is_some()
                 });
             }

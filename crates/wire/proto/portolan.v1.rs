@@ -2945,7 +2945,7 @@ pub struct Mirror {
     #[prost(uint32, tag = "1")]
     pub holds: u32,
     #[prost(uint32, tag = "2")]
-    pub whole: u32,
+    pub complete: u32,
     #[prost(uint64, optional, tag = "3")]
     pub behind: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "4")]
@@ -3263,7 +3263,7 @@ pub struct TakenSlots {
     #[prost(uint64, tag = "5")]
     pub position: u64,
     #[prost(bool, tag = "6")]
-    pub whole: bool,
+    pub complete: bool,
 }
 /// Generated client implementations.
 pub mod deployment_client {

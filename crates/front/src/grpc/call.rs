@@ -225,8 +225,8 @@ impl Callee {
         request: &tonic::Request<T>,
     ) -> Result<(), Status> {
         let asked = deadline_ms(request).map(|ms| Duration::from_millis(in_time_to_say_so(ms)));
-        let patience = asked.unwrap_or(limits::REQUEST_DEADLINE);
-        self.handle.wait_until_current(patience).await.map_err(|failure| status(&failure))
+        let timeout = asked.unwrap_or(limits::REQUEST_DEADLINE);
+        self.handle.wait_until_current(timeout).await.map_err(|failure| status(&failure))
     }
 
     /// Checks that the caller may administer the site.

@@ -554,7 +554,7 @@ impl Callee {
         if of == own {
             return status_now.mirror.as_ref().map(|mirror| v1::Mirror {
                 holds: mirror.holds,
-                whole: mirror.whole,
+                complete: mirror.complete,
                 behind: Some(mirror.behind),
                 caught_up_ago_ms: mirror.caught_up_ago.map(|ago| ago.as_millis() as u64),
                 keys: 0,
@@ -565,7 +565,7 @@ impl Callee {
         let kept = status_now.mirrors_kept.iter().find(|kept| kept.from == of)?;
         Some(v1::Mirror {
             holds: kept.holds,
-            whole: kept.whole,
+            complete: kept.complete,
             behind: kept.behind,
             caught_up_ago_ms: ago(now_ms, kept.caught_up_ms),
             keys: kept.keys,

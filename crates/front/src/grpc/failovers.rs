@@ -34,7 +34,7 @@ pub(super) fn decided(
             empty: taken.from.is_none(),
             epoch: epoch.to_string(),
             position,
-            whole: position == SlotCopy::WHOLE,
+            complete: position == SlotCopy::COMPLETE,
         }
     };
     v1::Failover {

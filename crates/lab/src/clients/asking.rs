@@ -222,7 +222,7 @@ impl Doing {
     }
 
     /// How long the attempt that leaves now is waited for.
-    pub(super) fn patience(&self, now: Duration) -> Duration {
+    pub(super) fn timeout(&self, now: Duration) -> Duration {
         let left = self.deadline.saturating_sub(now);
         if self.repeat { left.min(ATTEMPT_MAX) } else { left }
     }

@@ -231,9 +231,9 @@ impl Client {
     pub(super) fn send(&mut self, now: Duration) -> Option<(Duration, Duration)> {
         let doing = self.doing.as_mut()?;
         doing.attempts += 1;
-        let (bytes, patience) = (doing.bytes(), doing.patience(now));
+        let (bytes, timeout) = (doing.bytes(), doing.timeout(now));
         let due = self.up.due(now, bytes, &self.link, &mut self.random);
-        Some((due - now, patience))
+        Some((due - now, timeout))
     }
 
     /// How long a request of so many bytes travels.

@@ -352,11 +352,11 @@ impl<'w> Clients<'w> {
             return self.end(lab, client, outcome);
         }
         let one = &mut self.clients[client];
-        let Some((delay, patience)) = one.send(lab.now()) else { return };
+        let Some((delay, timeout)) = one.send(lab.now()) else { return };
         let attempt = one.attempt;
         let arrive = Due { client, what: What::Arrive { attempt } };
         lab.call_after(delay, Call::Client(arrive));
-        lab.call_after(patience, Call::Client(Due { client, what: What::Late { attempt } }));
+        lab.call_after(timeout, Call::Client(Due { client, what: What::Late { attempt } }));
     }
 
     /// Whether an attempt is still the one that a client waits for.

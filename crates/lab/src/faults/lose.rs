@@ -38,7 +38,7 @@ fn is_well<C>(simulation: &Simulation<C>, fault: &Fault) -> bool {
     let registry = simulation.registry(leader);
     let nobody_is_lost = registry.as_ref().is_some_and(|registry| registry.failovers.is_empty());
     is_near
-        && mirror.whole == mirror.holds
+        && mirror.complete == mirror.holds
         && mirror.holds > 0
         && nobody_is_lost
         && (0..simulation.sites.len()).all(|site| {

@@ -107,7 +107,7 @@ impl Run<'_> {
             }
             for answered in std::mem::take(&mut self.lab.answered) {
                 if let Some(site) = round.asked.remove(&answered.ticket) {
-                    self.hear(&mut round, site, answered.outcome, &mut next);
+                    self.receive(&mut round, site, answered.outcome, &mut next);
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Run<'_> {
     }
 
     /// A site has answered, one way or the other.
-    fn hear<Q>(
+    fn receive<Q>(
         &mut self,
         round: &mut Round<Q>,
         site: usize,

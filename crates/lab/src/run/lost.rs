@@ -129,7 +129,7 @@ impl Run<'_> {
                 .owners
                 .get(&epoch)
                 .and_then(|of| of.get(slot))
-                .filter(|_| position != SlotCopy::WHOLE);
+                .filter(|_| position != SlotCopy::COMPLETE);
             let behind = owner.map(|owner| self.last_at(owner.id, position));
             later.into_iter().chain(behind).min().unwrap_or(promoted.at)
         });

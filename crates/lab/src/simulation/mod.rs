@@ -476,10 +476,10 @@ impl<C> Simulation<C> {
         while !matches!(self.step(until), Stepped::Nothing) {}
     }
 
-    /// Runs until something holds; `false`: it does not within `patience`.
+    /// Runs until something holds; `false`: it does not within `timeout`.
     #[must_use]
-    pub fn run_until(&mut self, patience: Duration, holds: impl Fn(&Self) -> bool) -> bool {
-        let until = self.now + patience;
+    pub fn run_until(&mut self, timeout: Duration, holds: impl Fn(&Self) -> bool) -> bool {
+        let until = self.now + timeout;
         while !holds(self) {
             if matches!(self.step(until), Stepped::Nothing) {
                 return false;

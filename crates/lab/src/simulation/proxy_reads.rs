@@ -131,7 +131,7 @@ impl<C> Simulation<C> {
     pub(super) fn time_out_proxy_reads(&mut self, node: NodeIndex) {
         let (now, mut came) = (self.time(node).monotonic, Vec::new());
         if let Some(process) = &mut self.nodes[node].process {
-            process.proxy_reads.turn_from_silent(now, &mut came);
+            process.proxy_reads.fail_over_from_silent(now, &mut came);
         }
         self.settle_proxy_reads(node, came);
     }

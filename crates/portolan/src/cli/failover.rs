@@ -161,7 +161,7 @@ fn state(one: &v1::Failover) -> String {
 
 /// What the lost site acknowledged and no site has taken over.
 fn lost(taken: &v1::TakenSlots, lost: &str) -> String {
-    match (taken.empty, taken.whole) {
+    match (taken.empty, taken.complete) {
         (true, _) => "all that was in them".to_owned(),
         (_, true) => "nothing of its epoch".to_owned(),
         (false, false) => format!("what {lost} acknowledged after revision {}", taken.position),
@@ -203,7 +203,7 @@ fn as_json(one: &v1::Failover) -> serde_json::Value {
             "by": taken.by,
             "slots": taken.slots,
             "epoch": (!taken.empty).then_some(&taken.epoch),
-            "position": (!taken.empty && !taken.whole).then_some(taken.position),
+            "position": (!taken.empty && !taken.complete).then_some(taken.position),
             "empty": taken.empty,
         })
     };

@@ -41,11 +41,11 @@ pub(crate) struct Move {
 
 impl Move {
     pub(crate) fn run(self) -> Result<(), Failed> {
-        let patience = self.connect.deadline();
+        let timeout = self.connect.deadline();
         let Move { slots, to, no_wait, json, connect } = self;
         connect.run(|client| async move {
             let mut account = Account::new(slots);
-            account.carry_out(&client, &to, no_wait, patience).await?;
+            account.carry_out(&client, &to, no_wait, timeout).await?;
             match json {
                 true => show::print_json(&account.as_json(&to, no_wait))?,
                 false => show::print(account.text(&to, no_wait))?,
@@ -74,14 +74,14 @@ impl Account {
         Account { wanted, ..Account::default() }
     }
 
-    /// Gives the order, again and again. `patience`: how long it may make no progress while a site
+    /// Gives the order, again and again. `timeout`: how long it may make no progress while a site
     /// does not answer, or while slots keep changing hands.
     async fn carry_out(
         &mut self,
         client: &Client,
         to: &str,
         no_wait: bool,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Failed> {
         let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template");
         let bar = ProgressBar::new_spinner().with_style(style);
@@ -95,7 +95,7 @@ impl Account {
                 if self.progress() != before {
                     came_on = Instant::now();
                 }
-                let is_late = came_on.elapsed() > patience && !self.silent.is_empty();
+                let is_late = came_on.elapsed() > timeout && !self.silent.is_empty();
                 if is_late || !self.waits(to, no_wait) {
                     break;
                 }
@@ -104,7 +104,7 @@ impl Account {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
             let is_worth_it = self.elsewhere.iter().any(|one| one.again);
-            if !is_worth_it || came_on.elapsed() > patience {
+            if !is_worth_it || came_on.elapsed() > timeout {
                 bar.finish_and_clear();
                 return Ok(());
             }

@@ -214,8 +214,8 @@ pub(crate) fn mirror(site: &v1::Site) -> String {
         return "no backup".to_owned();
     }
     let Some(mirror) = &site.mirror else { return site.backup.clone() };
-    let whole = match mirror.whole < mirror.holds {
-        true => format!(", {} of {} slots", mirror.whole, mirror.holds),
+    let complete = match mirror.complete < mirror.holds {
+        true => format!(", {} of {} slots", mirror.complete, mirror.holds),
         false => String::new(),
     };
     let lag = match (mirror.behind, mirror.caught_up_ago_ms) {
@@ -229,5 +229,5 @@ pub(crate) fn mirror(site: &v1::Site) -> String {
         (Some(behind), None) => format!("{behind} behind"),
         (None, None) => "never caught up".to_owned(),
     };
-    format!("{} ({lag}{whole})", site.backup)
+    format!("{} ({lag}{complete})", site.backup)
 }

@@ -256,7 +256,7 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
         "lost_to": (!site.lost_to.is_empty()).then_some(&site.lost_to),
         "mirror": site.mirror.as_ref().map(|mirror| json!({
             "holds": mirror.holds,
-            "whole": mirror.whole,
+            "complete": mirror.complete,
             "behind": mirror.behind,
             "caught_up_ago_ms": mirror.caught_up_ago_ms,
             "keys": mirror.keys,

@@ -33,13 +33,18 @@ pub(super) struct Heard {
 
 impl Heard {
     /// How far a site is that was known to be somewhere, by what it reports now.
-    pub(super) fn hear(&mut self, known: Position, says: Position, now: Duration) -> Position {
-        if says >= known {
+    pub(super) fn follow(
+        &mut self,
+        known: Position,
+        reported: Position,
+        now: Duration,
+    ) -> Position {
+        if reported >= known {
             self.less_since = None;
-            return says;
+            return reported;
         }
         let since = *self.less_since.get_or_insert(now);
-        if since + LESS_FOR <= now { says } else { known }
+        if since + LESS_FOR <= now { reported } else { known }
     }
 }
 
@@ -79,7 +84,7 @@ impl Reports {
         if message.epoch == u32::from(self.epoch) {
             let heard = self.heard.entry(site).or_default();
             let known = self.known.get(&site).map(|(applied, _)| *applied).unwrap_or_default();
-            let applied = heard.hear(known, Position(message.applied), now);
+            let applied = heard.follow(known, Position(message.applied), now);
             self.known.insert(site, (applied, now));
         }
     }

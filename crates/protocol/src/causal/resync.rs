@@ -298,7 +298,7 @@ impl Resync {
     pub(crate) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
         if message.epoch == u32::from(self.epoch) {
             let report = self.reports.entry(site).or_default();
-            let applied = report.heard.hear(report.applied, Position(message.applied), now);
+            let applied = report.heard.follow(report.applied, Position(message.applied), now);
             (report.applied, report.at) = (applied, now);
         }
     }

@@ -1,6 +1,6 @@
 //! Which other sites answer.
 //!
-//! A site that was asked something and sends nothing for the patience, from any of its nodes, is
+//! A site that was asked something and sends nothing for the timeout, from any of its nodes, is
 //! silent until its next message. While it is silent all its nodes are asked whether they are
 //! there, so that this does not last longer than it must.
 
@@ -37,7 +37,7 @@ impl FailureDetector {
         self.asked.entry(site).or_insert(now);
     }
 
-    /// Whether a site was asked and has sent nothing for the patience.
+    /// Whether a site was asked and has sent nothing for the timeout.
     pub(crate) fn is_silent(&self, site: SiteId, now: Duration) -> bool {
         self.asked.get(&site).is_some_and(|since| *since + TIMEOUT <= now)
     }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_taken_with_its_registry_or_when_its_patience_ends() {
+    fn what_waits_is_taken_with_its_registry_or_when_its_timeout_ends() {
         let mut versions = Versions::default();
         for (round, until_ms) in [(3, 500), (2, 510), (3, 520)] {
             assert_eq!(versions.push(ahead(round, until_ms, 10)), None);

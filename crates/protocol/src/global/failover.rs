@@ -452,7 +452,7 @@ fn asked<'a>(
 }
 
 fn change_under(id: u64, change: RegistryChange, request: Option<RequestId>) -> Effect {
-    Effect::Change { id: Some(id), change, request, patience: limits::REQUEST_DEADLINE }
+    Effect::Change { id: Some(id), change, request, timeout: limits::REQUEST_DEADLINE }
 }
 
 /// Whether no change can be made before the registry goes on without a site.

@@ -264,7 +264,7 @@ impl Handovers {
     }
 
     /// The freeze was applied: there is no need to wait for it any longer.
-    pub(crate) fn look_again(&mut self, now: Duration) {
+    pub(crate) fn wake(&mut self, now: Duration) {
         self.transfers.values_mut().for_each(|one| one.sender.wake(now));
     }
 

@@ -87,7 +87,7 @@ impl Questions {
             *last_id += 1;
             self.asked.insert(*last_id, to);
             let command = request(registry, own, None);
-            Effect::Ask { id: Some(*last_id), to, command, patience: TIMEOUT }
+            Effect::Ask { id: Some(*last_id), to, command, timeout: TIMEOUT }
         };
         sites.into_iter().map(ask).collect()
     }

@@ -100,7 +100,7 @@ pub struct Progress {
     /// Slots that this site holds, and how many of them the backup has whole.
     pub holds: u32,
     /// See above.
-    pub whole: u32,
+    pub complete: u32,
     /// Revisions that the backup does not have yet.
     pub behind: u64,
     /// How long ago it was caught up; `None`: never since this leader began.
@@ -179,7 +179,7 @@ impl<S: State> Job<S> for MirrorDriver {
         let mirror = transfer.mirror;
         let is_former = machine.former_mirror() == Some(mirror);
         match outcome {
-            Ok(Answer::Mirrored { chunks, resume, whole }) => {
+            Ok(Answer::Mirrored { chunks, resume, complete }) => {
                 let (event, mark) = transfer.sender.acknowledged(id, chunks, now);
                 transfer.acknowledged = Sent::decode(&resume).unwrap_or_default();
                 if let Some(Some(mark)) = mark {
@@ -192,7 +192,7 @@ impl<S: State> Job<S> for MirrorDriver {
                         transfer.safe = None;
                         let (sent, at) =
                             (transfer.acknowledged.clone(), transfer.source.last_chunk);
-                        transfer.source = Source::resume(sent, chunks, &whole, machine, at);
+                        transfer.source = Source::resume(sent, chunks, &complete, machine, at);
                     }
                     Event::Gap => transfer.sender.restart(now),
                     Event::Acknowledged | Event::Nothing => {}
@@ -237,7 +237,7 @@ impl MirrorDriver {
     }
 
     /// Tokens changed hands.
-    pub(crate) fn look_again(&mut self, changed: &SlotSet) {
+    pub(crate) fn wake(&mut self, changed: &SlotSet) {
         for transfer in [&mut self.transfer, &mut self.former].into_iter().flatten() {
             changed.runs().for_each(|run| transfer.tokens_changed.insert_run(run));
         }
@@ -297,7 +297,7 @@ impl MirrorDriver {
                 to,
                 number,
                 holds: 0,
-                whole: 0,
+                complete: 0,
                 behind,
                 caught_up_ago,
                 sent_bytes: 0,
@@ -310,7 +310,7 @@ impl MirrorDriver {
             to,
             number,
             holds: transfer.source.held.len() as u32,
-            whole: transfer.source.complete.len() as u32,
+            complete: transfer.source.complete.len() as u32,
             behind: if is_caught_up { 0 } else { behind },
             caught_up_ago: if is_caught_up { Some(Duration::ZERO) } else { ago },
             sent_bytes: transfer.sender.sent_bytes(),
@@ -573,7 +573,7 @@ impl Source {
             changes_complete |= !complete.is_empty();
             Reached {
                 revision: machine.revision(),
-                whole: SlotEpochs::gather(complete),
+                complete: SlotEpochs::gather(complete),
                 holds: self.held.len() as u32,
             }
         });

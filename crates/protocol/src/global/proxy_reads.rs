@@ -23,7 +23,7 @@
 //!
 //! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a
 //! backup or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator
-//! along; clients that want to be redirected, or an answer within the patience. A call with a write
+//! along; clients that want to be redirected, or an answer within the timeout. A call with a write
 //! in it goes the ordinary way as a whole, so that its reads see what is before them and nothing
 //! behind.
 //!
@@ -36,8 +36,8 @@ use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit
 use crate::origin::Ticket;
 use crate::replica::ReadGate;
 use model::{
-    Ballot, Body, Cache, Catalog, ClientId, ClientName, Epoch, Failure, KeyspaceId, KeyspaceSpec,
-    NodeId, Query, ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,
+    Ballot, Body, Cache, Catalog, ClientId, ClientName, Epoch, Failure, KeySlots, KeyspaceId,
+    KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, Request, SiteId, Slot, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -337,14 +337,14 @@ impl ProxyReads {
         self.give_back_all(now, came, |asked| asked.place == place);
     }
 
-    /// Gives back what has been unanswered for the patience.
-    pub fn turn_from_silent(&mut self, now: Duration, came: &mut Vec<Came>) {
+    /// Gives back what has been unanswered for the timeout.
+    pub fn fail_over_from_silent(&mut self, now: Duration, came: &mut Vec<Came>) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.give_back_all(now, came, |asked| asked.since + TIMEOUT <= now);
         }
     }
 
-    /// When [`ProxyReads::turn_from_silent`] has something to do, if nothing is answered.
+    /// When [`ProxyReads::fail_over_from_silent`] has something to do, if nothing is answered.
     pub fn deadline(&self) -> Option<Duration> {
         self.asked.first_key_value().map(|(_, asked)| asked.since + TIMEOUT)
     }
@@ -367,7 +367,7 @@ impl ProxyReads {
     fn give_back(&mut self, now: Duration, asked: Sent) -> Came {
         let Sent { ticket, mut request, place, since } = asked;
         if let Body::Read { query, .. } = &request.body
-            && let Spread::One(slot) = query.spread()
+            && let KeySlots::One(slot) = query.key_slots()
             && self.routes.of(slot) == Some(place)
         {
             self.routes.forget(slot);

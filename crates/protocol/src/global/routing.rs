@@ -329,7 +329,7 @@ impl Routing {
     }
 
     /// A node of a site does not answer: the next one is asked from now on.
-    pub(crate) fn turn_from(&mut self, site: SiteId, node: NodeId, nodes: &[NodeId]) {
+    pub(crate) fn fail_over_from(&mut self, site: SiteId, node: NodeId, nodes: &[NodeId]) {
         if self.node_of(site, nodes) != Some(node) {
             return;
         }

@@ -14,7 +14,8 @@ use super::strings::Put;
 use super::trial::{Bug, Planted};
 use super::{Index, MachineError, Stopped, tables};
 use model::{
-    Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Slot, Spread, Step, Write, limits,
+    Answer, Command, Guard, KeySlots, KeyspaceId, Query, Refusal, Revision, Slot, Step, Write,
+    limits,
 };
 use storage::state::{Batch, State};
 use wire::entry;
@@ -118,20 +119,20 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
     fn slot_of(&mut self, command: &Command) -> Result<Option<Slot>, Refusal> {
         let is_global = |keyspace| self.known.keyspaces.is_global(keyspace);
         // Where keys lie is worked out only where it matters: that is a checksum of each.
-        let spread = match command {
-            Command::Write { keyspace, write, .. } if is_global(*keyspace) => write.spread(),
+        let key_slots = match command {
+            Command::Write { keyspace, write, .. } if is_global(*keyspace) => write.key_slots(),
             Command::Transaction { keyspace, guards, steps, .. } if is_global(*keyspace) => {
-                Spread::of_transaction(guards, steps)
+                KeySlots::of_transaction(guards, steps)
             }
             _ => return Ok(None),
         };
-        match spread {
-            Spread::One(slot) => {
+        match key_slots {
+            KeySlots::One(slot) => {
                 self.whose = M::admit(self, command, slot)?;
                 Ok(Some(slot))
             }
-            Spread::Several => Err(Refusal::CrossSlot),
-            Spread::Nowhere => match command {
+            KeySlots::Several => Err(Refusal::CrossSlot),
+            KeySlots::Nowhere => match command {
                 Command::Write { write: Write::Clear | Write::ClearAll, .. } => Ok(None),
                 _ => Err(Refusal::NotGlobal("do this without naming a key")),
             },

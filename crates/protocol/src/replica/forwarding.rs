@@ -142,7 +142,7 @@ impl Forwarding {
         id: u64,
         outcome: Result<Answer, Failure>,
         now: Duration,
-        patience: Duration,
+        timeout: Duration,
         settled: &mut Vec<Settled>,
     ) {
         // On the wire numbers begin at one of this process: an answer that was meant for an
@@ -154,7 +154,7 @@ impl Forwarding {
             if one.sent.take().is_some() {
                 self.unsent += 1;
             }
-            one.not_before = now + patience;
+            one.not_before = now + timeout;
             return;
         }
         self.settle(id, outcome, settled);

@@ -127,7 +127,7 @@ impl LogClock {
     }
 
     /// The leader of this term has sent its clock.
-    pub(crate) fn hear(&mut self, term: u64, clock: peer::Clock) {
+    pub(crate) fn receive(&mut self, term: u64, clock: peer::Clock) {
         // A connection that broke may bring what is older.
         let known_ms =
             self.heard.filter(|(of, _)| *of == term).map_or(0, |(_, known)| known.log_time_ms);
@@ -295,7 +295,7 @@ mod tests {
         next.reached(BEGIN_MS);
         let word = peer::Clock { log_time_ms: BEGIN_MS + 30_000, wall_ahead_ms: 7, moves: true };
         next.go_on(at(SECOND, BEGIN_MS + 5 * HOUR_MS), false);
-        next.hear(3, word);
+        next.receive(3, word);
         assert_eq!((next.heard_ms(3), next.heard_ms(4)), (Some(BEGIN_MS + 30_000), None));
         next.go_on(at(3 * SECOND, BEGIN_MS + 5 * HOUR_MS), true);
         assert!((32_000..=32_020).contains(&(next.now_ms() - BEGIN_MS)), "{}", next.now_ms());

@@ -176,7 +176,7 @@ impl Reads {
 
     /// Begins a round, or the one under way anew when it has waited too long. Answers with the
     /// number to ask under.
-    pub(crate) fn next_round(&mut self, now: Duration, patience: Duration) -> Option<u64> {
+    pub(crate) fn next_round(&mut self, now: Duration, timeout: Duration) -> Option<u64> {
         let (mut reads, mut index) = match &mut self.round {
             Some(round) if round.ask_again > now => return None,
             Some(round) => (std::mem::take(&mut round.reads), round.index),
@@ -190,7 +190,7 @@ impl Reads {
         }
         self.rounds = self.rounds.wrapping_add(1);
         let number = self.rounds;
-        self.round = Some(Round { number, started: now, ask_again: now + patience, reads, index });
+        self.round = Some(Round { number, started: now, ask_again: now + timeout, reads, index });
         Some(number)
     }
 

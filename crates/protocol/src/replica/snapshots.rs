@@ -99,11 +99,11 @@ impl Incoming {
     pub(crate) fn next_wanted(
         &mut self,
         now: Duration,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<peer::SnapshotWanted> {
         match &mut self.taking {
             Taking::Chunks { offset, ask_again } if *ask_again <= now => {
-                *ask_again = now + patience;
+                *ask_again = now + timeout;
                 Some(peer::SnapshotWanted { index: self.index, offset: *offset })
             }
             _ => None,

@@ -301,8 +301,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.leads() && !self.replica.raft.committed_in_term() {
             return;
         }
-        let patience = self.options.heartbeat();
-        if let Some(round) = self.replica.reads.next_round(self.now.monotonic, patience) {
+        let timeout = self.options.heartbeat();
+        if let Some(round) = self.replica.reads.next_round(self.now.monotonic, timeout) {
             self.replica.raft.read_index(round);
         }
     }

@@ -33,7 +33,7 @@ pub struct MirrorStatus {
     /// How many slots the original held, and how many of them are whole here.
     pub holds: u32,
     /// See above.
-    pub whole: u32,
+    pub complete: u32,
     /// Keys in them.
     pub keys: u64,
     /// The original's revision that it was caught up with.
@@ -129,7 +129,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             MirrorStatus {
                 from: *from,
                 holds: mirror.holds,
-                whole: mirror.whole.len() as u32,
+                complete: mirror.complete.len() as u32,
                 keys: self.machine.mirrored_keys(*from),
                 revision: Revision(mirror.revision),
                 behind: heard.map(|heard| heard.2),

@@ -25,7 +25,7 @@ pub(super) struct Balancing {
 
 impl Balancing {
     /// Tokens changed hands.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.balanced = None;
     }
 }

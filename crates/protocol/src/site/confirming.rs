@@ -154,7 +154,7 @@ impl<S: State> Job<S> for Confirming {
 fn reported_up_to(own: SiteId, inventory: &Inventory) -> u64 {
     let copies = inventory.copies.iter().map(|run| run.copy).filter(|copy| copy.origin == own);
     // What a site has retained itself has neither.
-    let fed = copies.filter(|copy| copy.position != SlotCopy::WHOLE);
+    let fed = copies.filter(|copy| copy.position != SlotCopy::COMPLETE);
     fed.map(|copy| copy.position.max(copy.tag.generation)).max().unwrap_or_default()
 }
 
@@ -208,7 +208,7 @@ impl Confirming {
         self.adopting = Some(self.last_id);
         let step = Lending::Prepare { opened: Ballot::FIRST, claims };
         let command = Command::Global(GlobalCommand::Lending(step));
-        Some(Effect::Ask { id: Some(self.last_id), to: own, command, patience: TIMEOUT })
+        Some(Effect::Ask { id: Some(self.last_id), to: own, command, timeout: TIMEOUT })
     }
 }
 

@@ -79,11 +79,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn follow_deployment(&mut self) {
         let changed = self.machine.take_changed_tokens();
         if !changed.is_empty() {
-            self.jobs.balance.look_again();
+            self.jobs.balance.wake();
             self.feed_map(&changed);
             self.global.routing.wake();
-            self.jobs.handover.look_again(self.now.monotonic);
-            self.jobs.mirror.look_again(&changed);
+            self.jobs.handover.wake(self.now.monotonic);
+            self.jobs.mirror.wake(&changed);
             let held = self.machine.tokens(changed.runs()).filter_map(|(run, token)| match token {
                 Token::Held(epoch) => Some((run, epoch)),
                 _ => None,
@@ -136,7 +136,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let machine = &self.machine;
         self.global.routing.give_up(now, |site| name_of(machine, site), &mut settled);
         self.settle(settled);
-        self.turn_from_silent();
+        self.fail_over_from_silent();
         self.found();
         if self.machine.membership().is_none() {
             return;

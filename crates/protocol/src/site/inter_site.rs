@@ -373,7 +373,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// A site answered a read that went past the core that it does not hold a slot.
-    pub(super) fn hear_moved(&mut self, moved: Moved) {
+    pub(super) fn receive_moved(&mut self, moved: Moved) {
         let hint = self.hint_reported(moved.owner);
         self.global.routing.not_held(moved.slot, moved.by, hint, self.now.monotonic);
     }
@@ -441,7 +441,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn inter_site_lost(&mut self, site: SiteId, node: NodeId) {
         self.ring_lost(site);
-        self.turn_from(|lost, lost_node, _| match (lost, lost_node) == (site, node) {
+        self.fail_over_from(|lost, lost_node, _| match (lost, lost_node) == (site, node) {
             true => Contact::Lost,
             false => Contact::Recent,
         });
@@ -449,22 +449,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Asks others instead of those that do not answer in time. Whether a site can be reached is
     /// not decided by one request: a busy one answers late.
-    pub(super) fn turn_from_silent(&mut self) {
+    pub(super) fn fail_over_from_silent(&mut self) {
         let now = self.now.monotonic;
         let lost = self.deployment.failure_detector.lost(now);
-        self.turn_from(|site, _, since| match since + TIMEOUT <= now {
+        self.fail_over_from(|site, _, since| match since + TIMEOUT <= now {
             false => Contact::Recent,
             true if lost.contains(&site) => Contact::Lost,
             true => Contact::Overdue,
         });
     }
 
-    fn turn_from(&mut self, contact: impl Fn(SiteId, NodeId, Duration) -> Contact) {
+    fn fail_over_from(&mut self, contact: impl Fn(SiteId, NodeId, Duration) -> Contact) {
         let mut settled = Vec::new();
         let (silent, awaited) = self.global.routing.unanswered(contact, &mut settled);
         for (site, node) in silent {
             let nodes = self.nodes_of(site);
-            self.global.routing.turn_from(site, node, &nodes);
+            self.global.routing.fail_over_from(site, node, &nodes);
         }
         for site in awaited {
             self.deployment.failure_detector.asked(site, self.now.monotonic);

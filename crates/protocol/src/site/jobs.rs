@@ -295,8 +295,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 |id: Option<u64>| id.map_or(Origin::Discard, |id| Origin::Job { job: name, id });
             match effect {
                 Effect::Propose(command) => self.propose(command),
-                Effect::Ask { id, to, command, patience } => {
-                    self.take_at_site(origin_of(id), to, command, now + patience);
+                Effect::Ask { id, to, command, timeout } => {
+                    self.take_at_site(origin_of(id), to, command, now + timeout);
                 }
                 Effect::Send { to, message, awaited } => {
                     if awaited {
@@ -309,8 +309,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 Effect::SendAll { to, message } => self.send_to_all(to, message),
                 Effect::Call(site) => self.ask_alive(site),
-                Effect::Change { id, change, request, patience } => {
-                    let (origin, deadline) = (origin_of(id), now + patience);
+                Effect::Change { id, change, request, timeout } => {
+                    let (origin, deadline) = (origin_of(id), now + timeout);
                     match request {
                         Some(_) => self.take_change(origin, change, request, deadline),
                         None => self.change_registry(origin, change, deadline),

@@ -21,7 +21,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// The tick that it is now, and the one by which it is known that a member is lost, `times`
     /// over; before a request's deadline, so that its sender receives the reason.
-    pub(super) fn patience(&self, times: u64, deadline: Duration) -> (u64, u64) {
+    pub(super) fn timeout(&self, times: u64, deadline: Duration) -> (u64, u64) {
         let ticks = self.replica.heard.ticks();
         let left = deadline.saturating_sub(self.now.monotonic);
         let ticks_left = (left.as_nanos() / self.options.tick.as_nanos()) as u64;
@@ -47,7 +47,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.send_on_to_next_leader(origin);
             return Ok(());
         }
-        let (asked_at_tick, refuse_at_tick) = self.patience(2, deadline);
+        let (asked_at_tick, refuse_at_tick) = self.timeout(2, deadline);
         self.replica.membership.want(Wanted::Leave {
             node,
             force,
@@ -70,7 +70,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.replica.is_settled() && membership::is_done(&self.replica.members, id) {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
-        let (_, refuse_at_tick) = self.patience(3, deadline);
+        let (_, refuse_at_tick) = self.timeout(3, deadline);
         match membership::check_add(&self.replica.members, &member, force) {
             Ok(()) => {
                 let asked_in_silence = self.replica.is_lost(&self.options, NodeId(member.node));

@@ -343,7 +343,7 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             Input::LinkLost(node) => self.link_lost(node),
             Input::InterSite { site, node, message } => self.take_inter_site(site, node, message),
             Input::InterSiteLost { site, node } => self.inter_site_lost(site, node),
-            Input::Moved(moved) => self.hear_moved(moved),
+            Input::Moved(moved) => self.receive_moved(moved),
             Input::Persisted(number) => self.replica.raft.persisted(number),
             Input::DiskFull(why) => self.disk_is_full(why),
             Input::DiskHasRoom => self.replica.disk_full = None,

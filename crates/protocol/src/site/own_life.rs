@@ -30,7 +30,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// Another node has recorded a later life of this one: this disk is no longer part of the site.
-    pub(super) fn hear_of_later_life(&mut self, by: Life) {
+    pub(super) fn learn_of_later_life(&mut self, by: Life) {
         let Some(own) = self.replica.own_life(&self.options) else { return };
         let is_listed = find(&self.replica.members, self.options.node)
             .is_some_and(|member| member.incarnation == own.incarnation);

@@ -28,7 +28,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let clock = message.clock;
         match message.content {
             Some(Content::Raft(message)) if self.has_lost_what_it_acknowledged(&message) => {}
-            Some(Content::Replaced(by)) => self.hear_of_later_life(by),
+            Some(Content::Replaced(by)) => self.learn_of_later_life(by),
             Some(Content::Raft(message)) if message.kind == MSG_SNAPSHOT => {
                 self.take_snapshot_offer(from, message);
             }
@@ -41,7 +41,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 let term = message.term;
                 self.replica.raft.step(message);
-                self.hear_clock(from, term, clock);
+                self.receive_clock(from, term, clock);
             }
             Some(Content::Forward(forward)) => {
                 for request in forward.requests {
@@ -55,13 +55,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     if let Some(origin) = self.replica.forwarding.origin(answer.id) {
                         self.session_answered(origin, answer.token);
                     }
-                    let patience = self.options.heartbeat();
+                    let timeout = self.options.heartbeat();
                     let now = self.now.monotonic;
                     self.replica.forwarding.answered(
                         answer.id,
                         outcome,
                         now,
-                        patience,
+                        timeout,
                         &mut settled,
                     );
                 }

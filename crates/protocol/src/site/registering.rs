@@ -50,7 +50,7 @@ impl<S: State> Job<S> for Registering {
             if again || self.reported.get(&registrar) != Some(&slots) {
                 let command =
                     Command::Global(GlobalCommand::Register { owner: own, slots: slots.clone() });
-                effects.push(Effect::Ask { id: None, to: registrar, command, patience: TIMEOUT });
+                effects.push(Effect::Ask { id: None, to: registrar, command, timeout: TIMEOUT });
             }
             reported.insert(registrar, slots);
         }

@@ -425,8 +425,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let Repeating { called, last, attempts } = changes.repeating;
         let turn = registry.sites.iter().take_while(|site| site.id != own).count() as u32 + 1;
-        let patience = REPEAT * turn * (1 << attempts.min(REPEAT_DOUBLED_MAX));
-        if since.max(last) + patience > now
+        let backoff = REPEAT * turn * (1 << attempts.min(REPEAT_DOUBLED_MAX));
+        if since.max(last) + backoff > now
             || changes.driver.has(|work| matches!(work, Work::Recover { .. }))
         {
             return;

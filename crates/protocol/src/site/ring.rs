@@ -7,7 +7,7 @@
 
 use super::{Origin, Site};
 use crate::global::ring::{
-    self, Driver, LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
+    self, Driver, LOOKUP_TIMEOUT, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
 };
 use model::{ClientId, Command, DeploymentCommand, NodeId, SiteId, Slot, limits};
 use prost::Message as _;
@@ -44,7 +44,7 @@ impl OnRing {
             kept: Ring::empty(SiteId(0), 1),
             kept_bytes: model::Bytes::new(),
             driver: None,
-            lookups: Lookups::new(process.0, LOOKUP_PATIENCE),
+            lookups: Lookups::new(process.0, LOOKUP_TIMEOUT),
             wanted: BTreeMap::new(),
             next_keep: Duration::ZERO,
             leaving: false,

@@ -113,14 +113,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// the offer, or the report that it was taken in, may have been lost.
     pub(super) fn offer_again(&mut self) {
         let now = self.now.monotonic;
-        let patience = 2 * self.options.election_timeout();
+        let timeout = 2 * self.options.election_timeout();
         let others = self.replica.members.nodes.iter().map(|member| NodeId(member.node));
         let behind: Vec<_> =
             others.filter(|node| self.replica.raft.wants_snapshot(*node)).collect();
         self.snapshots.offered.retain(|node, _| behind.contains(node));
         for node in behind {
             let since = self.snapshots.offered.entry(node).or_insert(now);
-            if *since + patience <= now {
+            if *since + timeout <= now {
                 *since = now;
                 self.replica.raft.snapshot_sent(node, false);
             }
@@ -128,17 +128,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn want_chunk(&mut self) {
-        let patience = self.options.election_timeout();
+        let timeout = self.options.election_timeout();
         let now = self.now.monotonic;
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         let to = incoming.from;
-        if let Some(wanted) = incoming.next_wanted(now, patience) {
+        if let Some(wanted) = incoming.next_wanted(now, timeout) {
             self.send(to, Content::SnapshotWanted(wanted));
         }
     }
 
     pub(super) fn take_chunk(&mut self, from: NodeId, chunk: peer::SnapshotChunk) {
-        let patience = self.options.election_timeout();
+        let timeout = self.options.election_timeout();
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         let asked =
             matches!(incoming.taking, Taking::Chunks { offset, .. } if offset == chunk.offset);
@@ -156,7 +156,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // What was received is gone: all of it is asked for again after a while, perhaps with
             // room.
             Err(SnapshotError::Full { .. } | SnapshotError::OutOfOrder { .. }) => {
-                return incoming.begin_anew(self.now.monotonic + patience);
+                return incoming.begin_anew(self.now.monotonic + timeout);
             }
             Err(error) => return self.fail(error),
         }

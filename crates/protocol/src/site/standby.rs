@@ -19,7 +19,7 @@ impl CausalJob for Standbys {
             Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
             Step::Ask { to, message, again } => sent(to, CausalStep::Where(message), again),
             Step::Change { id, change } => {
-                Effect::Change { id, change, request: None, patience: CHANGE_HAS }
+                Effect::Change { id, change, request: None, timeout: CHANGE_HAS }
             }
             Step::Call(site) => Effect::Call(site),
         };

@@ -18,13 +18,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.machine.note_time(self.replica.log_clock.now_ms());
     }
 
-    pub(super) fn hear_clock(&mut self, from: NodeId, term: u64, clock: Option<peer::Clock>) {
+    pub(super) fn receive_clock(&mut self, from: NodeId, term: u64, clock: Option<peer::Clock>) {
         let Some(clock) = clock else { return };
         if self.replica.raft.leader() == Some(from)
             && self.replica.raft.term() == term
             && !self.leads()
         {
-            self.replica.log_clock.hear(term, clock);
+            self.replica.log_clock.receive(term, clock);
             if !clock.moves {
                 self.wait_for_no_tick();
             }

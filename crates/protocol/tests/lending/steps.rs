@@ -58,7 +58,7 @@ impl Rules {
         at: usize,
         other: usize,
     ) -> impl Iterator<Item = (Scene, Name)> {
-        let slot = [Self::end_handover, Self::hear].into_iter();
+        let slot = [Self::end_handover, Self::receive].into_iter();
         let slot = slot.filter_map(move |step| step(self, x, at, other));
         slot.chain((0..GROUPS).flat_map(move |group| {
             let steps = [Self::mind_row, Self::end_loan].into_iter();
@@ -114,7 +114,7 @@ impl Rules {
     }
 
     /// A site learns of the slot's owner: any message may name it, by its sender's token.
-    fn hear(&self, x: &Scene, at: usize, from: usize) -> Next {
+    fn receive(&self, x: &Scene, at: usize, from: usize) -> Next {
         let (epoch, owner) = match x.sites[from].holding.token {
             Token::Held(epoch) => (epoch, id(from)),
             Token::Gone { epoch, to } => (epoch, to),

@@ -127,7 +127,7 @@ impl Node {
         let proxy_reads = self.proxy_reads.clone();
         self.links.set_inbound(Box::new(Here { handle: handle.clone(), proxy_reads }));
         if let Some(reads) = &self.proxy_reads {
-            runtime.spawn(reads.clone().turn_from_silent());
+            runtime.spawn(reads.clone().fail_over_from_silent());
         }
         let enters = entering.is_some();
         if let Some((links, site)) = entering {

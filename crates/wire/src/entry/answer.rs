@@ -29,7 +29,7 @@ code_enum!(Answer as "answer" {
     16 => Staged { chunks, resume },
     17 => Installed,
     20 => FromBackup { outcome, caught_up_ms },
-    21 => Mirrored { chunks, resume, whole },
+    21 => Mirrored { chunks, resume, complete },
     // 22 was the answer to a fence.
     23 => Loss(loss),
     110 => Inventory(inventory),

@@ -20,7 +20,7 @@ code_enum!(MirrorStep as "step of a mirror" {
     2 => Chunk { sequence, resume, gone, items, reached },
 });
 
-code_struct!(Reached { revision, whole, holds });
+code_struct!(Reached { revision, complete, holds });
 
 code_struct!(Tag { epoch, generation });
 code_struct!(SlotCopy { tag, origin, position });

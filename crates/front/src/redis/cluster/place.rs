@@ -4,7 +4,7 @@ use crate::redis::connection::Connection;
 use crate::redis::execution::{self, refused};
 use crate::redis::refused::Refused;
 use crate::redis::table::{CommandSpec, Keys};
-use model::{Catalog, Keyspace, KeyspaceId, Query, ReadConsistency, Request, Slot, Spread};
+use model::{Catalog, KeySlots, Keyspace, KeyspaceId, Query, ReadConsistency, Request, Slot};
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::Frame;
 
@@ -16,7 +16,7 @@ pub(in crate::redis) fn keyspace_of<'a>(
 ) -> Result<&'a Keyspace, Refused> {
     let keys = spec.keys.places(frame.len()).map(|place| frame.arg(place));
     let may_differ = spec.keys != Keys::FIRST;
-    if may_differ && keys.fold(Spread::Nowhere, Spread::and) == Spread::Several {
+    if may_differ && keys.fold(KeySlots::Nowhere, KeySlots::and) == KeySlots::Several {
         return Err(Refused::CROSS_SLOT);
     }
     let keyspace = execution::keyspace_of(frame, spec, catalog)?;

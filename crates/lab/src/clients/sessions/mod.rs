@@ -285,11 +285,11 @@ impl<'w> Sessions<'w> {
         let (now, attempt) = (lab.now(), one.client.attempt);
         let left = doing.deadline.saturating_sub(now);
         let may_repeat = doing.is_read() || doing.numbered.is_some();
-        let patience = if may_repeat { left.min(ATTEMPT_MAX) } else { left };
+        let timeout = if may_repeat { left.min(ATTEMPT_MAX) } else { left };
         let delay = one.client.delay_up(now, doing.asked.bytes());
         let arrive = Due { session, what: What::Arrive { attempt } };
         lab.call_after(delay, Call::Session(arrive));
-        lab.call_after(patience, Call::Session(Due { session, what: What::Late { attempt } }));
+        lab.call_after(timeout, Call::Session(Due { session, what: What::Late { attempt } }));
     }
 
     fn arrive(&mut self, lab: &mut Lab, session: usize, attempt: u32) {

@@ -275,9 +275,9 @@ struct Sent {
 }
 
 /// The history of a store of several sites, each with clients of its own. Writes go to the others
-/// later; of two writes of a key the later version stays. With `patience`, a site takes up a write
+/// later; of two writes of a key the later version stays. With `waits`, a site takes up a write
 /// only after all that it may have been caused by, so that the store is causal.
-fn sites(seed: u64, operations: usize, patience: bool) -> History {
+fn sites(seed: u64, operations: usize, waits: bool) -> History {
     const SITES: usize = 3;
     const KEYS: usize = 4;
     let mut random = Random::stream(seed, "sites", 0);
@@ -322,8 +322,7 @@ fn sites(seed: u64, operations: usize, patience: bool) -> History {
         lines.push(line);
         let to = random.below(SITES as u64) as usize;
         for _ in 0..random.below(3) {
-            let fits =
-                |sent: &Sent| !patience || sent.after.iter().zip(&has[to]).all(|(a, h)| a <= h);
+            let fits = |sent: &Sent| !waits || sent.after.iter().zip(&has[to]).all(|(a, h)| a <= h);
             let fitting: Vec<usize> =
                 (0..pending[to].len()).filter(|&i| fits(&pending[to][i])).collect();
             if fitting.is_empty() {

@@ -48,7 +48,7 @@ pub(super) fn plan(
         match found.taker(found.owner.map_or(lost, |(_, owner)| owner), planted) {
             Some((by, SlotCopy { tag, position, .. })) => {
                 loss.mirrored += 1;
-                if position != SlotCopy::WHOLE {
+                if position != SlotCopy::COMPLETE {
                     loss.revision = loss.revision.max(Revision(position));
                 }
                 runs.entry((by, Some((tag.epoch, position)))).or_default().push(slot);
@@ -87,7 +87,7 @@ pub(super) fn count_taken(loss: &mut Loss, taken: &[Taken]) {
             None => loss.empty += slots,
             Some((_, position)) => {
                 loss.mirrored += slots;
-                if position != SlotCopy::WHOLE {
+                if position != SlotCopy::COMPLETE {
                     loss.revision = loss.revision.max(Revision(position));
                 }
             }

@@ -128,9 +128,9 @@ impl World {
     }
 
     /// How long it takes until all maps are one, at most.
-    fn until_one(&mut self, patience: Duration) -> Option<Duration> {
+    fn until_one(&mut self, timeout: Duration) -> Option<Duration> {
         let begun = self.now;
-        while self.now < begun + patience {
+        while self.now < begun + timeout {
             self.tick();
             let first = self.maps[0].facts().digest();
             if self.maps.iter().all(|map| map.facts().digest() == first) {

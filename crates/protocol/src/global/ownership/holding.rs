@@ -188,7 +188,7 @@ impl Holding {
         let is_enough = |has: (Epoch, u64)| from.is_none_or(|from| has >= from);
         let records = match (own, self.copy) {
             (Some(own), copy) if copy.is_none_or(|copy| copy.tag.epoch <= own) => {
-                is_enough((own, SlotCopy::WHOLE)).then_some(Records::Stay)
+                is_enough((own, SlotCopy::COMPLETE)).then_some(Records::Stay)
             }
             (_, Some(copy)) => is_enough((copy.tag.epoch, copy.position)).then_some(Records::Take),
             (_, None) => from.is_none().then_some(Records::BeginEmpty),
@@ -276,7 +276,7 @@ pub fn lost_after(had: Epoch, decided: Epoch, from: Option<(Epoch, u64)>) -> Opt
         _ if had >= decided => None,
         None => Some(0),
         Some((epoch, _)) if epoch < had => Some(0),
-        Some((epoch, position)) if epoch == had && position < SlotCopy::WHOLE => Some(position),
+        Some((epoch, position)) if epoch == had && position < SlotCopy::COMPLETE => Some(position),
         Some(_) => None,
     }
 }
@@ -320,9 +320,9 @@ mod tests {
         let lost = |count, from| lost_after(epoch(count), decided, from);
         let copy_at = |count, position| Some((epoch(count), position));
         assert_eq!(lost(3, copy_at(3, 70)), Some(70));
-        assert_eq!(lost(3, copy_at(2, SlotCopy::WHOLE)), Some(0));
+        assert_eq!(lost(3, copy_at(2, SlotCopy::COMPLETE)), Some(0));
         assert_eq!(lost(3, None), Some(0));
-        assert_eq!(lost(3, copy_at(3, SlotCopy::WHOLE)), None);
+        assert_eq!(lost(3, copy_at(3, SlotCopy::COMPLETE)), None);
         assert_eq!(lost(3, copy_at(4, 70)), None, "it handed the slot over before");
         assert_eq!(lost_after(decided, decided, None), None, "it got the slot after that");
     }
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(with_copy.follow(decided, (A, from), &open(A)), Records::Stay, "once");
         let mut frozen = held(1);
         frozen.freeze(B, &open(A));
-        let from = Some((epoch(1), SlotCopy::WHOLE));
+        let from = Some((epoch(1), SlotCopy::COMPLETE));
         assert_eq!(frozen.follow(decided, (A, from), &open(A)), Records::Stay);
         assert_eq!(Holding::default().follow(decided, (A, None), &open(A)), Records::BeginEmpty);
         let mut other = held(1);

@@ -134,9 +134,9 @@ fn what_a_silent_or_lost_node_was_asked_comes_back() {
     send(&mut reads, 0, 1, get("a"));
     send(&mut reads, 600, 2, get("a"));
     let mut came = Vec::new();
-    reads.turn_from_silent(TIMEOUT - Duration::from_millis(1), &mut came);
+    reads.fail_over_from_silent(TIMEOUT - Duration::from_millis(1), &mut came);
     assert_eq!(came, []);
-    reads.turn_from_silent(TIMEOUT, &mut came);
+    reads.fail_over_from_silent(TIMEOUT, &mut came);
     assert!(matches!(came[..], [Came::Back(Ticket(1), _)]));
     reads.lost(TIMEOUT, (SiteId(2), NodeId(2)), &mut came);
     assert_eq!(came.len(), 1, "another node was lost");

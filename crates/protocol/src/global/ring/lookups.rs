@@ -15,7 +15,7 @@ use std::time::Duration;
 use wire::ring::{Content, Found, RingMessage};
 
 /// How long a site that is asked the way may take, unless it is set.
-pub const LOOKUP_PATIENCE: Duration = Duration::from_millis(500);
+pub const LOOKUP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The effects and results of the lookups.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ struct Lookup {
 
 /// The lookups of one node.
 pub struct Lookups {
-    patience: Duration,
+    timeout: Duration,
     next_id: u64,
     under_way: BTreeMap<u64, Lookup>,
     /// The lookup of each point.
@@ -65,9 +65,9 @@ pub struct Lookups {
 impl Lookups {
     /// None yet. They are numbered from `first_id`, drawn at the node's start: answers to questions
     /// of another node or an earlier process must not be taken for its own.
-    pub fn new(first_id: u64, patience: Duration) -> Lookups {
+    pub fn new(first_id: u64, timeout: Duration) -> Lookups {
         Lookups {
-            patience,
+            timeout,
             next_id: first_id,
             under_way: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -165,7 +165,7 @@ impl Lookups {
             Next::Ask(to) => {
                 let message = RingMessage::from(Content::Find(walk.question(id)));
                 self.targets.insert(target, id);
-                self.under_way.insert(id, Lookup { walk, deadline: now + self.patience });
+                self.under_way.insert(id, Lookup { walk, deadline: now + self.timeout });
                 LookupOutput::Send { to, message }
             }
         };

@@ -44,7 +44,7 @@ pub use driver::{Driver, Options, RingOutput};
 pub use format::RingError;
 pub use hostile::{check_any_message, check_any_row};
 pub use ideal::ideal;
-pub use lookups::{LOOKUP_PATIENCE, LookupOutput, Lookups};
+pub use lookups::{LOOKUP_TIMEOUT, LookupOutput, Lookups};
 pub use point::{Member, Point, virtual_count};
 pub(in crate::global) use point::{mix, ticket};
 pub use pointers::Ring;

@@ -14,8 +14,8 @@ use crate::global::proxy_reads::ServedUnder;
 use crate::machine::{Index, Publish};
 use crate::replica::Pace;
 use model::{
-    Ballot, BySlot, Bytes, Catalog, DeploymentId, KeyspaceId, KeyspaceSpec, Query, Refusal, SiteId,
-    Slot, SlotRun, Spread,
+    Ballot, BySlot, Bytes, Catalog, DeploymentId, KeySlots, KeyspaceId, KeyspaceSpec, Query,
+    Refusal, SiteId, Slot, SlotRun,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -260,7 +260,7 @@ impl Published {
 
     /// Under which failover a query finds its records served.
     pub(super) fn served_under(&self, keyspace: KeyspaceId, query: &Query) -> ServedUnder {
-        let Spread::One(slot) = query.spread() else { return ServedUnder::default() };
+        let KeySlots::One(slot) = query.key_slots() else { return ServedUnder::default() };
         let directory = self.directory.read().expect("the writer does not panic with the lock");
         match directory.group(keyspace, query) {
             Some(Whereabouts::Here(_)) => {
@@ -285,11 +285,11 @@ impl Published {
             Some(Where::Whole(generation)) => Ok((*generation, false)),
             Some(Where::OnDemand(generation)) => Ok((*generation, true)),
             Some(Where::Elsewhere) => Err(NOT_HELD.into()),
-            Some(Where::BySlot { places, lends }) => match query.spread() {
-                Spread::Several => Err(Refusal::CrossSlot.into()),
+            Some(Where::BySlot { places, lends }) => match query.key_slots() {
+                KeySlots::Several => Err(Refusal::CrossSlot.into()),
                 // A query that names no key at all, though it could name some.
-                Spread::Nowhere => Ok((EMPTY, false)),
-                Spread::One(slot) => {
+                KeySlots::Nowhere => Ok((EMPTY, false)),
+                KeySlots::One(slot) => {
                     if *lends && query.one_tag().is_none() {
                         return Err(Refusal::CrossSlot.into());
                     }

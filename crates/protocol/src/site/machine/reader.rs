@@ -20,8 +20,8 @@ use crate::machine::keys::check_key;
 use crate::origin::Caller;
 use crate::replica::{Pace, Readable};
 use model::{
-    Answer, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeyspaceId, Query,
-    ReadPoint, Refusal, Revision, Slot, Spread,
+    Answer, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeySlots, KeyspaceId,
+    Query, ReadPoint, Refusal, Revision, Slot,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,10 +62,10 @@ pub(super) fn answer_at(
         );
     }
     let holds_all = deployment::is_founder(read)?;
-    let slot = match query.spread() {
-        Spread::One(slot) => slot,
-        Spread::Several => return Err(Refusal::CrossSlot.into()),
-        Spread::Nowhere => {
+    let slot = match query.key_slots() {
+        KeySlots::One(slot) => slot,
+        KeySlots::Several => return Err(Refusal::CrossSlot.into()),
+        KeySlots::Nowhere => {
             let (served, count) = served(read, keyspace, holds_all)?;
             let point = ReadPoint::default();
             return match query {

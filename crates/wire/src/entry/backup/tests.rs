@@ -91,7 +91,7 @@ fn format_1_of_a_registry_stays_as_it_is() {
 #[test]
 fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
     let items = vec![StagedItem::Cleared { keyspace: model::KeyspaceId(1) }];
-    let reached = Reached { revision: Revision(5), whole: slots(), holds: 7 };
+    let reached = Reached { revision: Revision(5), complete: slots(), holds: 7 };
     let chunk = MirrorStep::Chunk {
         sequence: 1,
         resume: Bytes::from_static(b"x"),
@@ -124,7 +124,7 @@ fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
     for answer in [
         Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), caught_up_ms: 5 },
         Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), caught_up_ms: 5 },
-        Answer::Mirrored { chunks: 1, resume: Bytes::new(), whole: slots() },
+        Answer::Mirrored { chunks: 1, resume: Bytes::new(), complete: slots() },
         Answer::Inventory(Box::new(inventory)),
         Answer::Loss(Box::new(Loss { silent: vec![SiteId(3)], ..Loss::of(lost, by) })),
         Answer::Foretold { loss: Box::new(Loss::of(lost, by)), taken },

@@ -140,9 +140,9 @@ impl Workers {
         }
     }
 
-    /// The next report of a worker; `None`: nothing within `patience`.
-    pub(super) fn next_event(&mut self, patience: Duration) -> Option<(usize, WorkerEvent)> {
-        self.events.recv_timeout(patience).ok()
+    /// The next report of a worker; `None`: nothing within `timeout`.
+    pub(super) fn next_event(&mut self, timeout: Duration) -> Option<(usize, WorkerEvent)> {
+        self.events.recv_timeout(timeout).ok()
     }
 }
 

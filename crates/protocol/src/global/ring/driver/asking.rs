@@ -40,14 +40,14 @@ impl Driver {
     pub(super) fn ask(&mut self, now: Duration, member: Member, about: About) {
         let message = |id| Content::Neighbours(Neighbours { id, point: member.point.0 });
         let left = self.options.attempts.saturating_sub(1);
-        self.put_question(member.site, message, left, now + self.options.patience, about);
+        self.put_question(member.site, message, left, now + self.options.timeout, about);
     }
 
     /// Asks a site the way.
     pub(super) fn ask_way(&mut self, now: Duration, to: SiteId, walk: Walk, goal: Goal) {
         let find: Find = walk.question(0);
         let message = |id| Content::Find(Find { id, ..find });
-        let deadline = now + self.options.lookup_patience;
+        let deadline = now + self.options.lookup_timeout;
         self.put_question(to, message, 0, deadline, About::Way { walk, goal });
     }
 
@@ -82,12 +82,12 @@ impl Driver {
     pub(super) fn ask_again(&mut self, now: Duration) {
         let late = self.asked.iter().filter(|(_, asked)| asked.deadline <= now);
         for id in late.map(|(id, _)| *id).collect::<Vec<u64>>() {
-            let patience = self.options.patience;
+            let timeout = self.options.timeout;
             let Some(asked) = self.asked.get_mut(&id) else { continue };
             match asked.left.checked_sub(1) {
                 Some(left) => {
                     asked.left = left;
-                    asked.deadline = now + patience;
+                    asked.deadline = now + timeout;
                     let (to, message) = (asked.to, asked.message.clone());
                     self.send(to, message);
                 }

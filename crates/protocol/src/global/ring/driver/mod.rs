@@ -65,11 +65,11 @@ pub struct Options {
     /// Between two seeks by way of a site of the directory.
     pub probe_interval: Duration,
     /// How long a site may take to send its pointers before the question is repeated.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How often a question is sent before it is taken for dead.
     pub attempts: u32,
     /// How long a site that is asked the way may take before another is asked.
-    pub lookup_patience: Duration,
+    pub lookup_timeout: Duration,
     /// For how long a site is taken for dead without a new question. Any message from it ends this.
     pub suspicion: Duration,
 }
@@ -80,9 +80,9 @@ impl Default for Options {
             stabilize_interval: Duration::from_millis(500),
             finger_interval: Duration::from_millis(500),
             probe_interval: Duration::from_secs(5),
-            patience: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
             attempts: 3,
-            lookup_patience: super::LOOKUP_PATIENCE,
+            lookup_timeout: super::LOOKUP_TIMEOUT,
             suspicion: Duration::from_secs(5),
         }
     }

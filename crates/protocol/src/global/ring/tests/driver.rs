@@ -47,7 +47,7 @@ impl One {
         self.now = end;
     }
 
-    fn hear(&mut self, from: SiteId, message: Content) {
+    fn receive(&mut self, from: SiteId, message: Content) {
         self.driver.handle(self.now, from, message.into());
         self.listen();
     }
@@ -74,7 +74,7 @@ impl One {
             predecessor: Some(before.into()),
             successors: after.iter().copied().map(Into::into).collect(),
         };
-        self.hear(from.site, Content::Pointers(pointers));
+        self.receive(from.site, Content::Pointers(pointers));
     }
 
     fn successors(&self, of: Member) -> Vec<Member> {
@@ -181,7 +181,7 @@ fn nobody_joins_before_one_that_has_been_away() {
         let find = one.said.pop().map(|(_, message)| message);
         let Some(Content::Find(Find { id, .. })) = find else { panic!("{find:?}") };
         let way = Some(wire::ring::Way::At(circle[1].into()));
-        one.hear(circle[1].site, Content::Found(wire::ring::Found { id, way }));
+        one.receive(circle[1].site, Content::Found(wire::ring::Found { id, way }));
         one.answer(circle[1], settled, circle[2], &[circle[2]]);
         assert_eq!(one.driver.ring().is_member(), settled);
         if !settled {
@@ -200,7 +200,7 @@ fn a_predecessor_that_lies_behind_is_none() {
     one.listen();
     let Some((_, Content::Find(Find { id, .. }))) = one.said.pop() else { panic!() };
     let way = Some(wire::ring::Way::Mine(circle[2].into()));
-    one.hear(circle[2].site, Content::Found(wire::ring::Found { id, way }));
+    one.receive(circle[2].site, Content::Found(wire::ring::Found { id, way }));
     one.answer(circle[2], true, circle[1], &[circle[3]]);
     // The nearer one is asked, and does not answer.
     assert!(one.question(circle[1]).is_some());
@@ -208,14 +208,14 @@ fn a_predecessor_that_lies_behind_is_none() {
     one.pass(ms(600));
     let Some((_, Content::Find(Find { id, without, .. }))) = one.said.pop() else { panic!() };
     assert!(without.contains(&circle[1].site.0));
-    one.hear(circle[2].site, Content::Found(wire::ring::Found { id, way }));
+    one.receive(circle[2].site, Content::Found(wire::ring::Found { id, way }));
     one.answer(circle[2], true, circle[1], &[circle[3]]);
     assert_eq!(one.successors(circle[0])[0], circle[2]);
     assert_eq!(one.driver.ring().predecessor(circle[0].point), None);
     // So it answers for nothing but its own point until its predecessor has spoken.
     assert!(!one.driver.ring().is_mine(Point(circle[0].point.0.wrapping_sub(1))));
     let said = Notify { point: circle[0].point.0, predecessor: Some(circle[3].into()) };
-    one.hear(circle[3].site, Content::Notify(said));
+    one.receive(circle[3].site, Content::Notify(said));
     assert!(one.driver.ring().is_mine(Point(circle[0].point.0.wrapping_sub(1))));
 }
 
@@ -226,19 +226,19 @@ fn a_predecessor_is_replaced_by_a_nearer_one_or_when_it_is_dead() {
     let notify =
         |from: Member| Content::Notify(Notify { point: of.0, predecessor: Some(from.into()) });
     // A farther one: the old one is asked, and is alive.
-    one.hear(circle[17].site, notify(circle[17]));
+    one.receive(circle[17].site, notify(circle[17]));
     one.answer(circle[19], true, circle[18], &[circle[0]]);
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[19]));
     // It is dead.
-    one.hear(circle[17].site, notify(circle[17]));
+    one.receive(circle[17].site, notify(circle[17]));
     one.pass(ms(2_900));
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[19]));
     one.pass(ms(200));
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[17]));
     // A nearer one is not doubted; a sender that names another is.
-    one.hear(circle[17].site, notify(circle[18]));
+    one.receive(circle[17].site, notify(circle[18]));
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[17]));
-    one.hear(circle[18].site, notify(circle[18]));
+    one.receive(circle[18].site, notify(circle[18]));
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[18]));
 }
 
@@ -288,7 +288,7 @@ fn a_list_that_leaves_is_made_whole_by_those_who_left() {
         _ => None,
     });
     assert!(!other.ring().is_member() && other.deadline().is_none());
-    one.hear(gone, leave.expect("a message for it"));
+    one.receive(gone, leave.expect("a message for it"));
     assert_eq!(one.successors(circle[0]), circle[2..2 + limits::RING_SUCCESSORS]);
 }
 
@@ -307,7 +307,7 @@ fn words_without_sense_change_nothing() {
         Content::Neighbours(Neighbours { id: 1, point: 3 }),
         Content::Find(Find { id: 1, target: 2, without: (0..10_000).collect() }),
     ] {
-        one.hear(stranger, message);
+        one.receive(stranger, message);
     }
     one.driver.handle(one.now, stranger, RingMessage { content: None });
     assert_eq!(one.driver.ring(), &before);
@@ -315,8 +315,8 @@ fn words_without_sense_change_nothing() {
     one.pass(ms(1_000));
     let question = one.question(circle[1]).unwrap();
     let pointers = Pointers { id: question.id, member: false, ..Pointers::default() };
-    one.hear(stranger, Content::Pointers(pointers.clone()));
+    one.receive(stranger, Content::Pointers(pointers.clone()));
     assert_eq!(one.driver.ring(), &before);
-    one.hear(circle[1].site, Content::Pointers(pointers));
+    one.receive(circle[1].site, Content::Pointers(pointers));
     assert_ne!(one.driver.ring(), &before);
 }

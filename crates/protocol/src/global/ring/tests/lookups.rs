@@ -1,6 +1,6 @@
 //! Lookups over messages: their hops, sites that do not answer, and their limits.
 
-use super::super::{LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, Step};
+use super::super::{LOOKUP_TIMEOUT, LookupOutput, Lookups, Point, Ring, Step};
 use super::ideal_rings;
 use super::simulation::ms;
 use model::{SiteId, Slot, limits};
@@ -23,7 +23,7 @@ fn look_up(
     dead: &BTreeSet<SiteId>,
 ) -> Option<(SiteId, u32, Duration)> {
     let ring = &rings[&from];
-    let (mut lookups, mut now) = (Lookups::new(7, LOOKUP_PATIENCE), ms(0));
+    let (mut lookups, mut now) = (Lookups::new(7, LOOKUP_TIMEOUT), ms(0));
     let number = lookups.begin(now, target, ring);
     loop {
         match lookups.poll() {
@@ -75,7 +75,7 @@ fn dead_sites_are_walked_around() {
     for (nth, target) in targets(97).enumerate() {
         let from = SiteId(nth as u32 % 25 * 4 + 1);
         let (site, _, took) = look_up(&rings, from, target, &dead).expect("three of four live");
-        waited += u32::from(took >= LOOKUP_PATIENCE);
+        waited += u32::from(took >= LOOKUP_TIMEOUT);
         // The ring has not noticed yet: a dead site may be named, but never was asked in vain.
         assert!(rings[&site].is_mine(target) || !dead.contains(&site), "{site}");
     }
@@ -102,7 +102,7 @@ fn a_site_that_is_no_member_or_leads_back_is_avoided() {
     let found = look_up(&rings, SiteId(1), far, &BTreeSet::new()).unwrap();
     assert_eq!(found.0, right);
     // It names a member farther away than itself, for ever.
-    let mut lookups = Lookups::new(1, LOOKUP_PATIENCE);
+    let mut lookups = Lookups::new(1, LOOKUP_TIMEOUT);
     lookups.begin(ms(0), far, &ring);
     let Some(LookupOutput::Send { to, message }) = lookups.poll() else { panic!() };
     let back = super::virtuals(SiteId(9), 1).next().unwrap();
@@ -124,7 +124,7 @@ fn lookups_of_one_point_are_one_and_there_are_only_so_many() {
     let ring = &rings[&SiteId(1)];
     let far = targets(1).filter(|target| matches!(ring.step(*target), Step::Ask(_)));
     let far: Vec<Point> = far.take(limits::RING_LOOKUPS_MAX + 1).collect();
-    let mut lookups = Lookups::new(u64::MAX - 5, LOOKUP_PATIENCE);
+    let mut lookups = Lookups::new(u64::MAX - 5, LOOKUP_TIMEOUT);
     let first = lookups.begin(ms(0), far[0], ring);
     assert_eq!(lookups.begin(ms(0), far[0], ring), first);
     for target in &far[1..] {

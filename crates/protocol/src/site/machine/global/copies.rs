@@ -179,9 +179,9 @@ impl<S: State> Applying<'_, S> {
     /// The mirror of a site feeds these slots no more.
     fn starve(&mut self, origin: SiteId, run: SlotRun) {
         if let Some(mirror) = self.modes.mirrors.0.get_mut(&origin) {
-            let before = mirror.whole.len();
-            mirror.whole.set(run, None);
-            if mirror.whole.len() != before {
+            let before = mirror.complete.len();
+            mirror.complete.set(run, None);
+            if mirror.complete.len() != before {
                 self.modes.mirrors.1.insert(origin);
             }
         }

@@ -31,8 +31,8 @@ use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use crate::stream::receiver::numbered_anew;
 use model::{
-    Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, MirrorStep, Query, Reached, Refusal,
-    SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem, Tag,
+    Answer, BackupError, BySlot, Bytes, Epoch, KeySlots, KeyspaceId, MirrorStep, Query, Reached,
+    Refusal, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, StagedItem, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -52,17 +52,17 @@ pub struct Mirror {
     /// How many slots the original held then.
     pub holds: u32,
     /// The slots that it feeds, at the original's epochs.
-    pub whole: BySlot<Epoch>,
+    pub complete: BySlot<Epoch>,
     resume: Bytes,
     /// Where slots grow.
     pub(in crate::site::machine) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
-row!(Mirror { number, chunks, revision, caught_up_ms, holds, resume; whole, stores });
+row!(Mirror { number, chunks, revision, caught_up_ms, holds, resume; complete, stores });
 
 impl Mirror {
-    fn whole(&self) -> SlotEpochs {
-        SlotEpochs::of_runs(self.whole.runs().map(|(run, epoch)| (run, *epoch)))
+    fn complete(&self) -> SlotEpochs {
+        SlotEpochs::of_runs(self.complete.runs().map(|(run, epoch)| (run, *epoch)))
     }
 }
 
@@ -84,8 +84,8 @@ impl Mirrors {
                 match part {
                     0 => drop(all.insert(from, row::decode(&row)?)),
                     _ => {
-                        let whole: SlotEpochs = row::decode(&row)?;
-                        all.get_mut(&from)?.whole = whole.runs().collect();
+                        let complete: SlotEpochs = row::decode(&row)?;
+                        all.get_mut(&from)?.complete = complete.runs().collect();
                     }
                 }
                 Some(())
@@ -106,7 +106,7 @@ impl Mirrors {
     /// Marks the copies that are fed.
     pub(in crate::site::machine) fn bind(&self, copies: &mut Copies) {
         for (from, mirror) in &self.0 {
-            for (slots, epoch) in mirror.whole.runs() {
+            for (slots, epoch) in mirror.complete.runs() {
                 let tag = Tag { epoch: *epoch, generation: mirror.number };
                 let alike: Vec<SlotRun> = slots.cut(|slot| copies.by_slot.run_at(slot).0).collect();
                 for run in alike {
@@ -189,8 +189,8 @@ impl<S: State> Applying<'_, S> {
 
     fn mirrored(&self, from: SiteId, with_slots: bool) -> Answer {
         let mirror = &self.modes.mirrors.0[&from];
-        let whole = if with_slots { mirror.whole() } else { SlotEpochs::default() };
-        Answer::Mirrored { chunks: mirror.chunks, resume: mirror.resume.clone(), whole }
+        let complete = if with_slots { mirror.complete() } else { SlotEpochs::default() };
+        Answer::Mirrored { chunks: mirror.chunks, resume: mirror.resume.clone(), complete }
     }
 
     fn take_mirror_chunk(
@@ -204,9 +204,9 @@ impl<S: State> Applying<'_, S> {
         self.check_chunk(items)?;
         if !gone.is_empty() {
             self.forget_parts(from, |slot| gone.contains(slot));
-            let whole = &self.modes.mirrors.0[&from].whole;
-            let alike = gone.runs().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
-            let fed: SlotSet = alike.filter(|run| whole.contains(run.first)).collect();
+            let complete = &self.modes.mirrors.0[&from].complete;
+            let alike = gone.runs().flat_map(|run| run.cut(|slot| complete.run_at(slot).0));
+            let fed: SlotSet = alike.filter(|run| complete.contains(run.first)).collect();
             self.unfeed(&fed);
         }
         let mut touched = BTreeSet::new();
@@ -225,7 +225,7 @@ impl<S: State> Applying<'_, S> {
             mirror.revision = reached.revision.0;
             mirror.caught_up_ms = own_log_time_ms;
             mirror.holds = reached.holds;
-            for (slots, epoch) in &reached.whole.0 {
+            for (slots, epoch) in &reached.complete.0 {
                 for run in self.alike(slots) {
                     self.complete(from, run, *epoch);
                 }
@@ -258,7 +258,7 @@ impl<S: State> Applying<'_, S> {
         // distinguished from what is not by the copy, so slots that are alike are all fed or none
         // is.)
         let mirror = self.modes.mirrors.0.get(&from);
-        if mirror.is_some_and(|mirror| mirror.whole.get(run.first) == Some(&epoch)) {
+        if mirror.is_some_and(|mirror| mirror.complete.get(run.first) == Some(&epoch)) {
             return;
         }
         let mut stores = Stores::new();
@@ -271,7 +271,7 @@ impl<S: State> Applying<'_, S> {
         self.put_copy(run, copy, stores, true);
         self.move_answers(run, Whose::Mirrored(from), Whose::Copied);
         let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
-        mirror.whole.set(run, Some(epoch));
+        mirror.complete.set(run, Some(epoch));
         self.modes.mirrors.1.insert(from);
     }
 
@@ -295,14 +295,14 @@ impl<S: State> Applying<'_, S> {
             touched.retain(|(of, _)| of != keyspace);
             return Ok(());
         }
-        let whose = |at: &Self, slot| match at.modes.mirrors.0[&from].whole.contains(slot) {
+        let whose = |at: &Self, slot| match at.modes.mirrors.0[&from].complete.contains(slot) {
             true => Whose::Copied,
             false => Whose::Mirrored(from),
         };
         let Some(Received { at, key, row }) = self.receive(item, elsewhere, whose)? else {
             return Ok(());
         };
-        if self.modes.mirrors.0[&from].whole.contains(at.1) {
+        if self.modes.mirrors.0[&from].complete.contains(at.1) {
             return self.take_fed_item(at, key, row.as_ref());
         }
         let owner = Owner::Mirrored { from, keyspace: at.0, slot: at.1 };
@@ -359,7 +359,7 @@ impl<S: State> Applying<'_, S> {
         let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let stores: Vec<_> =
             mirror.stores.keys().filter(|(of, _)| *of == keyspace).copied().collect();
-        let copied = mirror.whole.runs().flat_map(|(run, _)| self.modes.copies.stores_of(run));
+        let copied = mirror.complete.runs().flat_map(|(run, _)| self.modes.copies.stores_of(run));
         let copied: Vec<_> = copied.map(|(at, _)| at).filter(|(_, of)| *of == keyspace).collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
         copied.into_iter().for_each(|(slot, _)| self.set_copied_store(keyspace, slot, None));
@@ -389,7 +389,7 @@ impl<S: State> Applying<'_, S> {
     /// Ends a stream: what it fed stays, what grew goes.
     pub(super) fn forget_mirror(&mut self, from: SiteId) {
         let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
-        let fed: SlotSet = mirror.whole.runs().map(|(run, _)| run).collect();
+        let fed: SlotSet = mirror.complete.runs().map(|(run, _)| run).collect();
         self.unfeed(&fed);
         self.forget_parts(from, |_| true);
         self.modes.mirrors.0.remove(&from);
@@ -400,14 +400,14 @@ impl<S: State> Applying<'_, S> {
     /// Ends the streams of sites that have another backup now, and of which nothing here is fed.
     pub(super) fn follow_backups(&mut self) {
         let others = self.modes.former_originals();
-        let others: Vec<_> = others.map(|(site, mirror)| (site, mirror.whole.clone())).collect();
-        for (site, whole) in others {
+        let others: Vec<_> = others.map(|(site, mirror)| (site, mirror.complete.clone())).collect();
+        for (site, complete) in others {
             let drops = self.modes.planted.is(Bug::DropMirror);
-            if whole.is_empty() || drops || self.has_left(site) {
+            if complete.is_empty() || drops || self.has_left(site) {
                 self.forget_mirror(site);
             }
             if drops {
-                whole.runs().for_each(|(run, _)| self.drop_copy(run));
+                complete.runs().for_each(|(run, _)| self.drop_copy(run));
             }
         }
     }
@@ -423,7 +423,7 @@ impl<S: State> Applying<'_, S> {
         let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         self.overlay.put(tables::mirror(from, 0), row::encode(mirror));
         if with_slots {
-            self.overlay.put(tables::mirror(from, 1), row::encode(&mirror.whole()));
+            self.overlay.put(tables::mirror(from, 1), row::encode(&mirror.complete()));
         }
     }
 
@@ -445,16 +445,16 @@ impl<S: State> Machine<S> {
     pub fn spare_copies(&self) -> SlotSet {
         let mut spare = self.modes.copies.unfed.clone();
         for (_, mirror) in self.modes.former_originals() {
-            mirror.whole.runs().for_each(|(run, _)| spare.insert_run(run));
+            mirror.complete.runs().for_each(|(run, _)| spare.insert_run(run));
         }
         spare
     }
 
     /// The streams that feed copies of some of these slots, by their number.
     pub fn streams_of(&self, slots: &SlotSet) -> Vec<(SiteId, u64)> {
-        let feeds = |Mirror { whole, .. }: &Mirror| {
-            let mut alike = slots.runs().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
-            alike.any(|run| whole.contains(run.first))
+        let feeds = |Mirror { complete, .. }: &Mirror| {
+            let mut alike = slots.runs().flat_map(|run| run.cut(|slot| complete.run_at(slot).0));
+            alike.any(|run| complete.contains(run.first))
         };
         let mirrors = self.modes.mirrors.0.iter().filter(|(_, mirror)| feeds(mirror));
         mirrors.map(|(site, mirror)| (*site, mirror.number)).collect()
@@ -472,7 +472,7 @@ impl<S: State> Machine<S> {
     /// How many keys are in the copies that a mirror feeds.
     pub fn mirrored_keys(&self, from: SiteId) -> u64 {
         let Some(mirror) = self.modes.mirrors.0.get(&from) else { return 0 };
-        mirror.whole.runs().map(|(run, _)| self.modes.copies.keys_of(run)).sum()
+        mirror.complete.runs().map(|(run, _)| self.modes.copies.keys_of(run)).sum()
     }
 
     /// Answers a query from the copy of a slot that a site owned.
@@ -485,10 +485,10 @@ impl<S: State> Machine<S> {
         keyspace: KeyspaceId,
         query: &Query,
     ) -> Result<Answer, Stopped> {
-        let slot = match query.spread() {
-            Spread::One(slot) => slot,
-            Spread::Several => return Err(Refusal::CrossSlot.into()),
-            Spread::Nowhere => {
+        let slot = match query.key_slots() {
+            KeySlots::One(slot) => slot,
+            KeySlots::Several => return Err(Refusal::CrossSlot.into()),
+            KeySlots::Nowhere => {
                 return Err(Refusal::NotGlobal("do this without naming a key").into());
             }
         };
@@ -521,7 +521,7 @@ mod tests {
             caught_up_ms: 8,
             holds: 9,
             resume: Bytes::from_static(b"xy"),
-            whole: [1, 2, 9]
+            complete: [1, 2, 9]
                 .map(|slot| (Slot::new(slot).unwrap(), Epoch::counted(3)))
                 .into_iter()
                 .collect(),
@@ -530,7 +530,7 @@ mod tests {
         let row = row::encode(&mirror);
         assert_eq!(row, [1, 5, 6, 0xac, 2, 8, 9, 2, b'x', b'y']);
         let read: Mirror = row::decode(&row.into()).unwrap();
-        assert_eq!(Mirror { whole: mirror.whole.clone(), ..read }, mirror);
-        assert_eq!(row::encode(&mirror.whole()), [1, 1, 2, 1, 2, 9, 9, 3]);
+        assert_eq!(Mirror { complete: mirror.complete.clone(), ..read }, mirror);
+        assert_eq!(row::encode(&mirror.complete()), [1, 1, 2, 1, 2, 9, 9, 3]);
     }
 }

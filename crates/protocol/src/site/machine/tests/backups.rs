@@ -94,7 +94,7 @@ impl Three {
     /// Sends A's backup, and its former one if there is one, all that there is of A. These sites do
     /// not answer.
     fn mirror_to(&mut self, backup: SiteId, silent: &[SiteId]) {
-        self.driver.look_again(&SlotSet::all());
+        self.driver.wake(&SlotSet::all());
         let mut quiet = 0;
         while quiet < 3 {
             self.now += Duration::from_millis(600);
@@ -289,7 +289,7 @@ fn a_mirror_has_what_its_original_has() {
         assert_eq!(three.mirrored(key), Ok(value.map(str::to_owned)), "{key}");
     }
     let mirror = three.sites[&B].machine.mirrors()[&A].clone();
-    assert_eq!((mirror.holds, mirror.whole.len()), (16_384, 16_384));
+    assert_eq!((mirror.holds, mirror.complete.len()), (16_384, 16_384));
     assert_eq!(three.sites[&B].machine.mirrored_keys(A), 3);
     assert_eq!(mirror.revision, three.sites[&A].machine.revision().0);
     three.at(B).now_ms = 6_000;
@@ -317,7 +317,7 @@ fn slots_come_into_a_mirror_and_leave_it() {
     three.mirror();
     let kept = three.sites[&B].machine.copy_of(slot("x")).unwrap();
     assert_eq!(kept.tag.epoch, Epoch::counted(1), "no report that another copy is safe");
-    assert!(!three.sites[&B].machine.mirrors()[&A].whole.contains(slot("x")));
+    assert!(!three.sites[&B].machine.mirrors()[&A].complete.contains(slot("x")));
     three.at(C).write_in(CARS, put("x", "at c")).unwrap();
     let number = three.at(C).machine.revision().0;
     three.give("x", C, A, "released");
@@ -325,8 +325,8 @@ fn slots_come_into_a_mirror_and_leave_it() {
     three.put("x", "back");
     three.mirror();
     assert_eq!(three.mirrored("x"), Ok(Some("back".into())));
-    let whole = &three.sites[&B].machine.mirrors()[&A].whole;
-    assert_eq!(whole.get(slot("x")), Some(&Epoch::counted(3)));
+    let complete = &three.sites[&B].machine.mirrors()[&A].complete;
+    assert_eq!(complete.get(slot("x")), Some(&Epoch::counted(3)));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn a_slot_that_is_said_to_be_whole_again_keeps_its_records() {
         items: Vec::new(),
         reached: Some(Reached {
             revision: Revision(mirror.revision),
-            whole: SlotEpochs::gather([(slot("x"), Epoch::counted(1))]),
+            complete: SlotEpochs::gather([(slot("x"), Epoch::counted(1))]),
             holds: 16_384,
         }),
     };
@@ -185,7 +185,7 @@ fn a_stream_shows_a_stale_owner_that_it_is_one() {
         items: Vec::new(),
         reached: Some(Reached {
             revision: Revision(9_000_000_001),
-            whole: SlotEpochs::gather([(slot("x"), epoch)]),
+            complete: SlotEpochs::gather([(slot("x"), epoch)]),
             holds: 16_384,
         }),
     };

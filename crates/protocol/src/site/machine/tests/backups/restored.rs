@@ -90,7 +90,7 @@ fn slots_that_others_know_at_later_epochs_go_on_above_those() {
     three.mirror();
     assert_eq!(three.mirrored("x"), Ok(Some("2".into())));
     assert_eq!(
-        three.sites[&B].machine.mirrors()[&A].whole.get(slot("x")),
+        three.sites[&B].machine.mirrors()[&A].complete.get(slot("x")),
         Some(&Epoch::counted(4))
     );
 }

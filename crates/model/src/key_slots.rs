@@ -4,7 +4,7 @@ use crate::{Bytes, Command, Guard, Query, Slot, Step, Write, tag};
 
 /// The slots of some keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spread {
+pub enum KeySlots {
     /// There are no keys.
     #[default]
     Nowhere,
@@ -14,34 +14,34 @@ pub enum Spread {
     Several,
 }
 
-impl Spread {
+impl KeySlots {
     /// With one key more.
-    pub fn and(self, key: &[u8]) -> Spread {
+    pub fn and(self, key: &[u8]) -> KeySlots {
         let slot = Slot::of_key(key);
         match self {
-            Spread::Nowhere => Spread::One(slot),
-            Spread::One(other) if other == slot => self,
-            _ => Spread::Several,
+            KeySlots::Nowhere => KeySlots::One(slot),
+            KeySlots::One(other) if other == slot => self,
+            _ => KeySlots::Several,
         }
     }
 
     /// With the keys of something else.
-    pub fn join(self, other: Spread) -> Spread {
+    pub fn join(self, other: KeySlots) -> KeySlots {
         match (self, other) {
-            (Spread::Nowhere, spread) | (spread, Spread::Nowhere) => spread,
-            (Spread::One(one), Spread::One(other)) if one == other => self,
-            _ => Spread::Several,
+            (KeySlots::Nowhere, key_slots) | (key_slots, KeySlots::Nowhere) => key_slots,
+            (KeySlots::One(one), KeySlots::One(other)) if one == other => self,
+            _ => KeySlots::Several,
         }
     }
 
     /// The slots of a transaction's keys.
-    pub fn of_transaction(guards: &[Guard], steps: &[Step]) -> Spread {
-        let spread = steps.iter().fold(Spread::Nowhere, |all, one| all.join(one.spread()));
-        guards.iter().fold(spread, |all, guard| all.and(&guard.key))
+    pub fn of_transaction(guards: &[Guard], steps: &[Step]) -> KeySlots {
+        let key_slots = steps.iter().fold(KeySlots::Nowhere, |all, one| all.join(one.key_slots()));
+        guards.iter().fold(key_slots, |all, guard| all.and(&guard.key))
     }
 
-    fn of<'a>(keys: impl IntoIterator<Item = &'a Bytes>) -> Spread {
-        keys.into_iter().fold(Spread::Nowhere, |spread, key| spread.and(key))
+    fn of<'a>(keys: impl IntoIterator<Item = &'a Bytes>) -> KeySlots {
+        keys.into_iter().fold(KeySlots::Nowhere, |key_slots, key| key_slots.and(key))
     }
 }
 
@@ -68,9 +68,9 @@ impl Write {
         one.into_iter().chain(pairs.iter().map(|(key, _)| key)).chain(many)
     }
 
-    /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
-    pub fn spread(&self) -> Spread {
-        Spread::of(self.keys())
+    /// The slots of its keys; [`KeySlots::Nowhere`] for one that is about a whole keyspace.
+    pub fn key_slots(&self) -> KeySlots {
+        KeySlots::of(self.keys())
     }
 }
 
@@ -127,9 +127,9 @@ impl Query {
         self.keys().first()
     }
 
-    /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
-    pub fn spread(&self) -> Spread {
-        Spread::of(self.keys())
+    /// The slots of its keys; [`KeySlots::Nowhere`] for one that is about a whole keyspace.
+    pub fn key_slots(&self) -> KeySlots {
+        KeySlots::of(self.keys())
     }
 }
 
@@ -144,12 +144,12 @@ impl Step {
     }
 
     /// The slots of its keys.
-    pub fn spread(&self) -> Spread {
+    pub fn key_slots(&self) -> KeySlots {
         match self {
-            Step::Read(query) => query.spread(),
-            Step::Write(write) => write.spread(),
+            Step::Read(query) => query.key_slots(),
+            Step::Write(write) => write.key_slots(),
             // It is about a whole keyspace.
-            Step::ReadIn { .. } => Spread::Nowhere,
+            Step::ReadIn { .. } => KeySlots::Nowhere,
         }
     }
 }
@@ -162,13 +162,16 @@ mod tests {
     fn keys_with_one_tag_share_a_slot() {
         let slot = Slot::of_key(b"a");
         let keys = |keys: &[&'static str]| keys.iter().map(|key| Bytes::from(*key)).collect();
-        assert_eq!(Write::Delete { keys: keys(&["x{a}", "{a}y"]) }.spread(), Spread::One(slot));
-        assert_eq!(Write::Delete { keys: keys(&["a", "b"]) }.spread(), Spread::Several);
-        assert_eq!(Write::Clear.spread(), Spread::Nowhere);
-        let one = Query::Exists { keys: keys(&["a"]) }.spread();
-        assert_eq!(one.join(Spread::Nowhere), Spread::One(slot));
-        assert_eq!(Query::Count.spread().join(one), one);
-        assert_eq!(one.and(b"b"), Spread::Several);
-        assert_eq!(Spread::Several.join(one), Spread::Several);
+        assert_eq!(
+            Write::Delete { keys: keys(&["x{a}", "{a}y"]) }.key_slots(),
+            KeySlots::One(slot)
+        );
+        assert_eq!(Write::Delete { keys: keys(&["a", "b"]) }.key_slots(), KeySlots::Several);
+        assert_eq!(Write::Clear.key_slots(), KeySlots::Nowhere);
+        let one = Query::Exists { keys: keys(&["a"]) }.key_slots();
+        assert_eq!(one.join(KeySlots::Nowhere), KeySlots::One(slot));
+        assert_eq!(Query::Count.key_slots().join(one), one);
+        assert_eq!(one.and(b"b"), KeySlots::Several);
+        assert_eq!(KeySlots::Several.join(one), KeySlots::Several);
     }
 }
