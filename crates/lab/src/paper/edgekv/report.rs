@@ -224,8 +224,10 @@ fn constants_card(results: &Results, size: Size) -> Card {
     let rows = rows.map(|row| row.map(Cell::from).into_iter().collect()).collect();
     Card::Tables {
         title: "What hangs on the work of a request".to_owned(),
-        about: "Which setting slows down first is decided by the model's constant, 0.1 ms that a node works \
-                on a request: without it neither does. Figure 5's bend does not hang on it."
+        about: "Which setting's latency grows first (figure 11) is decided by the model's constant, 0.1 ms \
+                that a node works on a request: without it neither does. Figure 5's bend does not hang on \
+                it, nor all of figure 12's at the edge: 2,000 clients have five operations each there, and \
+                wait for the slowest in the end."
             .to_owned(),
         wide: true,
         tables: vec![Table {
