@@ -159,6 +159,18 @@ impl Registry {
         was_listed && self.site(site).is_none()
     }
 
+    /// Whether a keyspace that is not listed may be handed in: it was created by sites that a
+    /// recovery did without.
+    pub fn may_be_handed_in(&self, keyspace: KeyspaceId) -> bool {
+        let is_listed = self.keyspaces.iter().any(|one| one.id == keyspace);
+        let is_of = |(began, _, (_, first)): (&TermBegan, Term, (u32, u32))| {
+            let ids = began.ids.as_ref();
+            ids.is_some_and(|ids| ids.keyspaces_dropped.contains(&keyspace))
+                || (began.keyspace_next..first).contains(&keyspace.0)
+        };
+        !is_listed && self.begun().any(is_of)
+    }
+
     /// The registrars, chosen from the sites that answered a recovery; current registrars come
     /// first.
     pub fn choose_registrars(&self, there: &[SiteId]) -> RegistrarSet {

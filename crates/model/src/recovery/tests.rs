@@ -411,3 +411,18 @@ fn so_many_ends_of_terms_are_known_and_no_more() {
     assert_eq!(last.began.len(), limits::TERMS_BEGAN_MAX);
     assert_eq!(last.began[0].after, at(3, 0));
 }
+
+#[test]
+fn a_keyspace_that_the_excluded_sites_created_may_be_handed_in() {
+    let mut first = registry();
+    let known = first.clone();
+    let next = first.keyspace_next;
+    keyspace(&mut first);
+    let mut recovered = known.clone();
+    recovered.recover(at(1, 0), &known);
+    assert!(recovered.may_be_handed_in(KeyspaceId(next)));
+    assert!(!recovered.may_be_handed_in(KeyspaceId(next - 1)), "it was there");
+    assert!(!recovered.may_be_handed_in(KeyspaceId(recovered.keyspace_next)), "it comes yet");
+    recovered.keyspaces = first.keyspaces;
+    assert!(!recovered.may_be_handed_in(KeyspaceId(next)), "it is listed");
+}

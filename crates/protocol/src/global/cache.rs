@@ -291,6 +291,11 @@ impl Cache {
 
     /// A slot is held here from now on.
     pub(crate) fn drop_slot(&mut self, slot: Slot) {
+        // Writes here are not noted one by one: an answer that was asked for before is older.
+        if !self.spaces.is_empty() {
+            let turn = self.turn();
+            self.written.insert(slot, turn);
+        }
         for (keyspace, space) in &mut self.spaces {
             let (key, query) = (Bytes::new(), Bytes::new());
             let first = Place { keyspace: *keyspace, slot, key, query };

@@ -29,7 +29,7 @@ use crate::site::machine::global::tokens::Token;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
     Answer, BackupError, BySlot, Command, Epoch, Failure, GlobalCommand, KeyspaceId, MirrorStep,
-    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -537,9 +537,12 @@ impl Source {
     ) -> Result<Option<(MirrorStep, usize, bool)>, Stopped> {
         let mut gathered = Gathered::default();
         let mut sent = self.sent.clone();
+        // A clear among the changes is of the slots that were here then. What came since is copied
+        // behind it, and so behind all changes.
+        let is_all = machine.mirror_changes(mirror, &self.held_set, &mut sent, &mut gathered)?;
         let mut copied = Vec::new();
         let mut at = self.at.clone();
-        for slot in &self.queue {
+        for slot in self.queue.iter().take_while(|_| is_all) {
             if gathered.is_full() {
                 break;
             }
@@ -549,10 +552,6 @@ impl Source {
             }
             copied.push(*slot);
         }
-        // A chunk with a very large record has no room for another.
-        let has_room = gathered.bytes <= 2 * limits::MOVE_CHUNK_BYTES_MAX;
-        let is_all =
-            has_room && machine.mirror_changes(mirror, &self.held_set, &mut sent, &mut gathered)?;
         let is_new = !gathered.items.is_empty()
             || !self.gone.is_empty()
             || !copied.is_empty()

@@ -122,7 +122,25 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         self.ordinal += 1;
     }
 
+    /// A client's cursor.
     pub(crate) fn set_cursor(
+        &mut self,
+        name: &str,
+        id: KeyspaceId,
+        position: Revision,
+    ) -> Result<Answer, Stopped> {
+        keys::check_key(name.as_bytes())?;
+        let logs = &self.known.logs;
+        let is_new = !logs.logs.get(&id).is_some_and(|log| log.cursors.contains_key(name));
+        if is_new && logs.cursors >= limits::CURSORS_MAX {
+            return Err(Refusal::TooMany { what: "cursors", max: limits::CURSORS_MAX }.into());
+        }
+        self.put_cursor(name, id, position)
+    }
+
+    /// The same for a mode, which has a few for each keyspace: a command that begins with something
+    /// else must not end half-way for want of one.
+    pub(crate) fn put_cursor(
         &mut self,
         name: &str,
         id: KeyspaceId,
@@ -131,13 +149,9 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         if self.known.keyspaces.generation(id).is_none() {
             return Err(Refusal::NoKeyspace(id.to_string()).into());
         }
-        keys::check_key(name.as_bytes())?;
         let revision = self.known.head.revision;
         let logs = &mut self.known.logs;
         let is_new = !logs.logs.get(&id).is_some_and(|log| log.cursors.contains_key(name));
-        if is_new && logs.cursors >= limits::CURSORS_MAX {
-            return Err(Refusal::TooMany { what: "cursors", max: limits::CURSORS_MAX }.into());
-        }
         logs.cursors += usize::from(is_new);
         let log = logs.logs.entry(id).or_default();
         if log.cursors.is_empty() {

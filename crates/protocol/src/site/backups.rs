@@ -95,16 +95,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn take_mirror_lag(&mut self, site: SiteId, lag: MirrorLag) {
-        let known = self.machine.mirrors().get(&site).map(|mirror| mirror.number);
-        if known != Some(lag.number) {
-            return;
-        }
+        let mirror = self.machine.mirrors().get(&site).filter(|one| one.number == lag.number);
+        let Some(is_complete) = mirror.map(|mirror| mirror.is_complete()) else { return };
         let heard = self.global.backups.heard.entry(site).or_insert((lag.number, 0, 0));
         if heard.0 != lag.number {
             *heard = (lag.number, 0, 0);
         }
         heard.2 = lag.behind;
-        if lag.behind == 0 {
+        if lag.behind == 0 && is_complete {
             heard.1 = self.replica.log_clock.now_ms();
         }
     }

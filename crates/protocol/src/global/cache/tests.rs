@@ -168,3 +168,16 @@ fn only_answers_about_one_key_that_stay_right_are_copied() {
     assert!(!copied(Query::Count));
     assert_eq!(cache.place(KeyspaceId(9), &get("car:1")), None);
 }
+
+/// The slot was here between the question and its late answer, and its keys were written.
+#[test]
+fn an_answer_from_before_a_slot_was_here_is_not_kept() {
+    let mut cache = stale();
+    let query = get("car:1");
+    let late = asked(&mut cache, &query, ms(1));
+    cache.drop_slot(Slot::of_key(b"car:1"));
+    let reply = entry::encode_reply(&Ok(value("old", 7)));
+    cache.keep(late, at(2, 7), &reply);
+    let place = cache.place(CARS, &query).unwrap();
+    assert_eq!(cache.stale(&place, ms(2)), None);
+}

@@ -36,7 +36,7 @@ pub(super) fn plan(
     }
     let mut runs: BTreeMap<_, Vec<Slot>> = BTreeMap::new();
     (loss.holds, loss.mirrored, loss.empty) = (0, 0, 0);
-    loss.revision = Revision(0);
+    let mut revision = None;
     for slot in Slot::all() {
         let found = found.get(&slot).copied().unwrap_or_default();
         let owner = found.owner.map(|(_, owner)| owner).filter(|owner| !has_left(*owner));
@@ -48,9 +48,7 @@ pub(super) fn plan(
         match found.taker(found.owner.map_or(lost, |(_, owner)| owner), planted) {
             Some((by, SlotCopy { tag, position, .. })) => {
                 loss.mirrored += 1;
-                if position != SlotCopy::COMPLETE {
-                    loss.revision = loss.revision.max(Revision(position));
-                }
+                note_position(&mut revision, position);
                 runs.entry((by, Some((tag.epoch, position)))).or_default().push(slot);
             }
             None if all_asked => {
@@ -60,6 +58,7 @@ pub(super) fn plan(
             None => {}
         }
     }
+    loss.revision = revision.unwrap_or_default();
     let take = |((by, from), slots): ((SiteId, _), Vec<Slot>)| Taken {
         by,
         slots: slots.into_iter().collect(),
@@ -80,6 +79,7 @@ fn name_taker(loss: &mut Loss, taken: &[Taken]) {
 
 /// What a decision took, for an operator who asks for the outcome.
 pub(super) fn count_taken(loss: &mut Loss, taken: &[Taken]) {
+    let mut revision = None;
     for one in taken {
         let slots = one.slots.len() as u32;
         loss.holds += slots;
@@ -87,13 +87,19 @@ pub(super) fn count_taken(loss: &mut Loss, taken: &[Taken]) {
             None => loss.empty += slots,
             Some((_, position)) => {
                 loss.mirrored += slots;
-                if position != SlotCopy::COMPLETE {
-                    loss.revision = loss.revision.max(Revision(position));
-                }
+                note_position(&mut revision, position);
             }
         }
     }
+    loss.revision = revision.unwrap_or_default();
     name_taker(loss, taken);
+}
+
+/// All that is lost was acknowledged behind the least position, of copies that lack something.
+fn note_position(least: &mut Option<Revision>, position: u64) {
+    if position != SlotCopy::COMPLETE {
+        *least = Some(least.map_or(Revision(position), |known| known.min(Revision(position))));
+    }
 }
 
 /// From what each slot goes on that is taken.
@@ -201,7 +207,7 @@ pub(super) mod tests {
         assert_eq!(by(C, Some((Epoch::counted(2), 3))), "9");
         assert_eq!(by(B, None), "5-8,10-19,16382-16383", "no other site can have it");
         assert_eq!((loss.holds, loss.mirrored, loss.empty), (21, 5, 16));
-        assert_eq!((loss.keys, loss.revision, loss.by), (180, Revision(7), B));
+        assert_eq!((loss.keys, loss.revision, loss.by), (180, Revision(3), B));
         let (taken, loss) = planned(reported(), false);
         assert!(taken.iter().all(|one| one.from.is_some()) && loss.empty == 0);
     }

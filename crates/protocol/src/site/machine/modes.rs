@@ -333,6 +333,10 @@ impl ModeState for Modes {
         keyspace: KeyspaceId,
     ) -> Result<(), Refusal> {
         let Some(spec) = at.known.keyspaces.spec(keyspace).cloned() else { return Ok(()) };
+        // It serves none of its slots: its mirror would be cleared, and its keys would not.
+        if spec.is_global() && at.modes.is_fenced() {
+            return Err(Refusal::Move(super::global::ownership::FAILOVER_OPEN));
+        }
         if spec.lends() {
             at.check_clear_loans(keyspace)?;
         }

@@ -316,8 +316,14 @@ impl<S: State> Applying<'_, S> {
             }
         }
         self.pin(&arrival.slots.slots(), arrival.pinned);
-        for (keyspace, slot) in arrival.stores.keys() {
+        let globals = self.known.keyspaces.globals();
+        for ((keyspace, slot), store) in &arrival.stores {
             self.overlay.remove(tables::staged(id, *keyspace, *slot));
+            // It was dropped on the way.
+            if !globals.contains(keyspace) {
+                self.modes.owners.remove(&store.generation);
+                self.discard(store.generation);
+            }
         }
         self.overlay.remove(tables::of_move(tables::ARRIVALS, id));
         self.settle_move(id, true);

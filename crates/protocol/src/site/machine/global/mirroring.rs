@@ -87,7 +87,7 @@ impl<S: State> Applying<'_, S> {
                     // The one before may be further, and a cursor does not go back.
                     drop(self.drop_cursor(FORMER_CURSOR, *keyspace));
                     let at = Revision(at.unwrap_or(fed.number));
-                    self.set_cursor(FORMER_CURSOR, *keyspace, at)?;
+                    self.put_cursor(FORMER_CURSOR, *keyspace, at)?;
                 }
                 None => drop(self.drop_cursor(FORMER_CURSOR, *keyspace)),
             }
@@ -96,7 +96,7 @@ impl<S: State> Applying<'_, S> {
         let number = self.known.head.revision.0;
         if to.is_some() {
             for keyspace in globals {
-                self.set_cursor(CURSOR, keyspace, Revision(number))?;
+                self.put_cursor(CURSOR, keyspace, Revision(number))?;
             }
         }
         let current = to.map(|to| OwnMirror { to, number });
@@ -153,7 +153,7 @@ impl<S: State> Applying<'_, S> {
             .into_iter()
             .filter(|(_, mirror)| mirror.is_some())
         {
-            self.set_cursor(cursor, keyspace, self.known.head.revision)?;
+            self.put_cursor(cursor, keyspace, self.known.head.revision)?;
         }
         Ok(())
     }

@@ -61,6 +61,11 @@ pub struct Mirror {
 row!(Mirror { number, chunks, revision, caught_up_ms, holds, resume; complete, stores });
 
 impl Mirror {
+    /// Whether it has all that its site holds.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete.len() == self.holds as usize
+    }
+
     fn complete(&self) -> SlotEpochs {
         SlotEpochs::of_runs(self.complete.runs().map(|(run, epoch)| (run, *epoch)))
     }
@@ -223,12 +228,16 @@ impl<S: State> Applying<'_, S> {
         mirror.resume = resume.clone();
         if let Some(reached) = reached {
             mirror.revision = reached.revision.0;
-            mirror.caught_up_ms = own_log_time_ms;
             mirror.holds = reached.holds;
             for (slots, epoch) in &reached.complete.0 {
                 for run in self.alike(slots) {
                     self.complete(from, run, *epoch);
                 }
+            }
+            // Slots that are still to be copied are older than the changes of the others.
+            let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
+            if mirror.is_complete() {
+                mirror.caught_up_ms = own_log_time_ms;
             }
         }
         self.write_mirror(from, !gone.is_empty());

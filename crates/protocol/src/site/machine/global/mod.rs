@@ -30,7 +30,7 @@ pub(super) mod lost_writes;
 pub mod mirroring;
 pub mod mirrors;
 pub(super) mod orders;
-mod ownership;
+pub(super) mod ownership;
 mod receiving;
 pub mod source;
 pub(super) mod stores;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use storage::state::State;
 
 /// What is refused while a failover is open, and asked for again.
-pub(super) const FAILOVER_OPEN: MoveError =
+pub(in crate::site::machine) const FAILOVER_OPEN: MoveError =
     MoveError::NotReady("a failover is under way, or a site is not back from one");
 
 impl Modes {
@@ -215,6 +215,8 @@ impl<S: State> Applying<'_, S> {
         let decided = Epoch::of_failover(one.decided);
         let mirrored = self.modes.mirrors.0.get(&one.lost).map_or(0, |mirror| mirror.revision);
         let (mut any_taken, mut away) = (false, SlotSet::default());
+        // A copy that a leaving site has handed on is of no mirror that is here.
+        let mut highest = mirrored;
         let mut lost = Vec::new();
         for taken in &one.taken {
             for run in self.alike(&taken.slots) {
@@ -229,6 +231,9 @@ impl<S: State> Applying<'_, S> {
                 let changed =
                     self.step(run, |holding, fences| holding.follow(decided, taker, fences));
                 if changed && taken.by == own {
+                    let position = taken.from.map(|(_, position)| position);
+                    let position = position.filter(|position| *position != SlotCopy::COMPLETE);
+                    highest = highest.max(position.unwrap_or_default());
                     // The lost site may have had groups back that these records have as lent.
                     self.offer_anew(run, None);
                     self.adopt_claims((run, one.opened), &from, &counts);
@@ -243,7 +248,8 @@ impl<S: State> Applying<'_, S> {
         if any_taken {
             // Versions that the lost site gave unseen are not given again.
             let head = &mut self.known.head;
-            head.revision = Revision(head.revision.0.max(mirrored).saturating_add(NUMBERS_SKIPPED));
+            let highest = head.revision.0.max(highest);
+            head.revision = Revision(highest.saturating_add(NUMBERS_SKIPPED));
             self.next_revision();
         }
         self.pin(&away, false);

@@ -25,11 +25,18 @@ pub(super) struct Received<'a> {
 impl<S: State> Applying<'_, S> {
     /// Whether a chunk can be taken: all of it or nothing is.
     pub(super) fn check_chunk(&self, items: &[StagedItem]) -> Result<(), MoveError> {
+        let registry = self.modes.place().map(|(_, registry)| registry);
+        // One that was dropped is passed over; one that is on its way is waited for.
+        let is_unknown = |id: KeyspaceId| {
+            let comes = || registry.as_ref().is_some_and(|known| known.may_be_handed_in(id));
+            let is_here = self.known.keyspaces.generation(id).is_some();
+            !is_here && (id.0 >= self.known.head.keyspace_next || comes())
+        };
         let unknown = |item: &StagedItem| match item {
             StagedItem::Record { keyspace, .. }
             | StagedItem::Absent { keyspace, .. }
-            | StagedItem::Cleared { keyspace } => keyspace.0 >= self.known.head.keyspace_next,
-            StagedItem::Lent { group, .. } => group.keyspace.0 >= self.known.head.keyspace_next,
+            | StagedItem::Cleared { keyspace } => is_unknown(*keyspace),
+            StagedItem::Lent { group, .. } => is_unknown(group.keyspace),
             StagedItem::Loans { .. } | StagedItem::Remembered { .. } | StagedItem::Clock { .. } => {
                 false
             }

@@ -205,7 +205,7 @@ impl<S: State> Applying<'_, S> {
             self.set_token(run, Token::Leaving { epoch, number, frozen: false });
         }
         for keyspace in self.known.keyspaces.globals() {
-            self.set_cursor(&cursor(number), keyspace, Revision(number))?;
+            self.put_cursor(&cursor(number), keyspace, Revision(number))?;
         }
         self.set_move(number, Move { to, slots, frozen: None, paused: false, pinned });
         Ok(number)
@@ -218,7 +218,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<(), Stopped> {
         let numbers: Vec<u64> = self.modes.outgoing.keys().copied().collect();
         for number in numbers {
-            self.set_cursor(&cursor(number), keyspace, self.known.head.revision)?;
+            self.put_cursor(&cursor(number), keyspace, self.known.head.revision)?;
         }
         Ok(())
     }

@@ -618,6 +618,50 @@ fn a_fence_ends_with_its_failover() {
     assert!(three.held(B, "x").is_ok());
 }
 
+/// The failover is called off: the site has its keys, and its mirror has to have them, too.
+#[test]
+fn a_fenced_site_clears_nothing() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.mirror();
+    three.change(B, &RegistryChange::OpenFailover { lost: A, without: vec![] }).unwrap();
+    three.hears(A);
+    let cleared = three.at(A).write_in(CARS, Write::Clear);
+    assert!(matches!(cleared, Err(Refusal::Move(model::MoveError::NotReady(_)))), "{cleared:?}");
+    let opened = three.sites[&B].machine.registry().unwrap().failovers.open.clone().unwrap();
+    three.change(B, &RegistryChange::CloseFailover(opened.opened)).unwrap();
+    three.hears(A);
+    three.mirror();
+    assert_eq!(
+        (three.held(A, "x"), three.mirrored("x")),
+        (Ok(Some("1".into())), Ok(Some("1".into())))
+    );
+    assert!(three.at(A).write_in(CARS, Write::Clear).is_ok());
+}
+
+/// Its first chunk has all changes, and not yet all slots.
+#[test]
+fn a_mirror_is_caught_up_when_it_has_all_slots() {
+    let mut three = Three::new();
+    three.at(B).now_ms += 5_000;
+    let number = 1_000;
+    let mirror = |step| Command::Global(GlobalCommand::Mirror { from: A, number, step });
+    three.at(B).run(mirror(model::MirrorStep::Begin)).unwrap();
+    for (sequence, complete) in ["x", "y"].into_iter().enumerate() {
+        let complete = SlotEpochs::gather([(slot(complete), Epoch::counted(1))]);
+        let chunk = model::MirrorStep::Chunk {
+            sequence: sequence as u64,
+            resume: Bytes::new(),
+            gone: SlotSet::default(),
+            items: Vec::new(),
+            reached: Some(model::Reached { revision: Revision(7), complete, holds: 2 }),
+        };
+        three.at(B).run(mirror(chunk)).unwrap();
+        let caught_up_ms = three.sites[&B].machine.mirrors()[&A].caught_up_ms;
+        assert_eq!(caught_up_ms > 0, sequence == 1, "{caught_up_ms}");
+    }
+}
+
 #[test]
 fn a_site_that_the_others_have_removed_serves_nothing() {
     let mut three = Three::new();

@@ -131,6 +131,45 @@ fn a_global_keyspace_needs_a_deployment_and_keys_of_one_slot() {
     assert_eq!(b.run(Command::CreateKeyspace(spec)), not_here);
 }
 
+/// Clients have all the cursors that they may have.
+#[test]
+fn a_move_begins_whole_whatever_cursors_there_are() {
+    let (mut a, mut b) = two_sites();
+    a.put_global("x", "1").unwrap();
+    let cursors = (0..model::limits::CURSORS_MAX).map(|number| Command::SetCursor {
+        name: number.to_string(),
+        keyspace: CARS,
+        position: Revision(0),
+    });
+    a.entry_unchecked(cursors.collect());
+    let slots = [slot("x")].into_iter().collect();
+    let moving = Moving::begin(&mut a, &mut b, &slots);
+    assert_eq!(a.machine.outgoing().len(), 1);
+    assert!(matches!(a.machine.token(slot("x")), Token::Leaving { .. }));
+    drop(moving);
+}
+
+/// The destination learns that while the slots are on their way: nothing is left of it.
+#[test]
+fn a_keyspace_that_is_dropped_on_the_way_leaves_nothing() {
+    let (mut a, mut b) = two_sites();
+    a.put_global("x", "1").unwrap();
+    let slots = [slot("x")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    moving.report(&mut a, &mut b);
+    a.give(moving.number, SourceStep::Freeze).unwrap();
+    moving.report(&mut a, &mut b);
+    let mut registry = a.registry();
+    registry.keyspaces.clear();
+    registry.version.round += 1;
+    b.run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
+    assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed));
+    b.reopen();
+    for _ in 0..3 {
+        b.tick();
+    }
+}
+
 #[test]
 fn slots_pass_on_with_all_they_hold() {
     let (mut a, mut b) = two_sites();
