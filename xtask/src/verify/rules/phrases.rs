@@ -21,6 +21,22 @@ const BEFORE: [&str; 7] = [
     "TooMany { what:",
     "Failure::Unknown { why:",
 ];
+/// A phrase that has a name first, and how a failure takes it by that.
+const NAMED: [(&str, &[&str]); 2] = [
+    ("let why = ", &["Unknown { why }", "NotServing(why)"]),
+    (
+        "let what = ",
+        &[
+            "NotCausal(what)",
+            "NotGlobal(what)",
+            "NotReady(what)",
+            "Overloaded { what }",
+            "{ what, max",
+        ],
+    ),
+];
+/// A name is used so soon.
+const NAMED_CHARACTERS_MAX: usize = 600;
 const TESTS: &str = "#[cfg(test)]\nmod tests {";
 
 /// Phrases that are not in the list, those that nothing uses, and a list that is not sorted.
@@ -42,7 +58,8 @@ pub(super) fn check(files: &Files) -> Vec<String> {
         let text = text.split_once(TESTS).map_or(text.as_str(), |(before, _)| before);
         // A long one stands on a line of its own.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for phrase in BEFORE.iter().flat_map(|before| phrases(&text, before)) {
+        let named = NAMED.iter().flat_map(|(name, uses)| named(&text, name, uses));
+        for phrase in BEFORE.iter().flat_map(|before| phrases(&text, before)).chain(named) {
             if !known.contains(phrase) {
                 wrong.push(format!("{path}: {LIST} lacks {phrase:?}"));
             }
@@ -66,6 +83,17 @@ fn phrases<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
     behind.filter_map(literal).collect()
 }
 
+/// The literals that get a name, of which a failure is made soon.
+fn named<'a>(text: &'a str, name: &str, uses: &[&str]) -> Vec<&'a str> {
+    let behind = text.split(name).skip(1);
+    let literal = |rest: &'a str| {
+        let soon: String = rest.chars().take(NAMED_CHARACTERS_MAX).collect();
+        let is_used = uses.iter().any(|named| soon.contains(named));
+        rest.strip_prefix('"')?.split('"').next().filter(|_| is_used)
+    };
+    behind.filter_map(literal).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +111,18 @@ mod tests {
         let broken = "Failure::Unknown {\n    why: \"it is old\",\n}";
         let missing = format!("crates/protocol/src/site/requests.rs: {LIST} lacks \"it is old\"");
         assert_eq!(check(&files(&["it is new"], &format!("{source} {broken}"))), [missing]);
+    }
+
+    #[test]
+    fn a_phrase_that_has_a_name_first_is_found() {
+        let named =
+            "let why =\n    \"it is gone\";\nself.settle(id, Err(Failure::Unknown { why }))";
+        let missing = format!("crates/protocol/src/site/requests.rs: {LIST} lacks \"it is gone\"");
+        let source = format!("Failure::NotServing(\"it is new\")\n{named}");
+        assert_eq!(check(&files(&["it is new"], &source)), [missing]);
+        let shown = "let why = \"it is shown\"; println!(\"{why}\")";
+        let source = format!("Failure::NotServing(\"it is new\")\n{shown}");
+        assert_eq!(check(&files(&["it is new"], &source)), [""; 0]);
     }
 
     #[test]
