@@ -59,7 +59,7 @@ const BUGS: [(Bug, &str, u64, u64); 52] = [
     (Bug::RootForgetsOrdered, "causal", 1, 40),
     (Bug::ServeLent, "lending", 1, 10),
     (Bug::ServeGivenBack, "lending", 1, 10),
-    (Bug::HandNothingOn, "failovers", 1, 60),
+    (Bug::HandNothingOn, "failovers", 5, 40),
 ];
 
 /// No world finds them within hundreds of seeds; other tests do.
