@@ -106,7 +106,7 @@ mod tests {
             writes_s(most) / writes_s(first) / clients
         };
         let (five_each, many_each) = (times(200), times(4_000));
-        assert!(five_each < 0.9 && many_each > 0.95, "{five_each} {many_each}");
+        assert!(five_each < 0.8 && many_each > 0.87, "{five_each} {many_each}");
     }
 
     #[test]
