@@ -108,6 +108,10 @@ fn two_nodes_and_a_witness_survive_the_loss_of_either_node() {
         let refused = client.call(command).unwrap_err().to_string();
         assert!(refused.contains("LOADING") && refused.contains("witness"), "{refused}");
     }
+    // Nor is there a state to back up.
+    let file = folder.path().join("nothing.backup").display().to_string();
+    let refused = witness.cli(&["backup", &file, "--quiet"]).unwrap_err();
+    assert!(refused.contains("it is a witness"), "{refused}");
     for victim in [0, 1] {
         site.nodes[victim].kill();
         site.wait_writable();

@@ -14,6 +14,7 @@ use protocol::replica::recovery::{self, RecoveryError};
 use protocol::site::machine::deployment::mark_restored;
 use protocol::site::machine::{self, Machine};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use storage::disk::real::RealDisk;
 use storage::log::{LogError, LogStart, LogWriter as _};
 use storage::snapshot::{
@@ -23,12 +24,22 @@ use storage::state::fjall::Options;
 use storage::state::{State as _, StateError};
 use wire::peer::Member;
 
+/// Why a node makes no backup.
+const NOT_WHOLE: &str = "this node has no whole state: it is a witness, has just started, or is \
+                         loading a snapshot; ask another node of the site";
+
 pub(crate) fn write(shared: &Shared, path: &Path) -> Result<Revision, SnapshotError> {
-    let view = shared.reader.view();
-    let (head, revision) = recovery::head_of(&view).map_err(|error| SnapshotError::Io {
-        path: path.display().to_string(),
-        cause: error.to_string(),
-    })?;
+    let failed = |cause: String| SnapshotError::Io { path: path.display().to_string(), cause };
+    let is_current = shared.is_current.load(Ordering::Acquire);
+    let viewed = shared.of_whole_state(|| {
+        let view = shared.reader.view();
+        let head = recovery::head_of(&view);
+        (view, head)
+    });
+    let Some((view, head)) = viewed.filter(|_| is_current) else {
+        return Err(failed(NOT_WHOLE.to_owned()));
+    };
+    let (head, revision) = head.map_err(|error| failed(error.to_string()))?;
     write_file(&RealDisk::shared(), path, &head, &view)?;
     Ok(revision)
 }

@@ -71,6 +71,17 @@ impl Shared {
         // The state may have been replaced during the query; the core answers from a complete one.
         answer.filter(|_| self.gate.closings() == closings).map(Ok)
     }
+
+    /// What is found in the state of this node. `None`: it has none to read (a witness, a removed
+    /// node, one that is loading a snapshot), or that was replaced meanwhile.
+    pub(crate) fn of_whole_state<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
+        let closings = self.gate.closings();
+        if matches!(self.gate.get(), ReadGate::Closed) {
+            return None;
+        }
+        let found = read();
+        (self.gate.closings() == closings).then_some(found)
+    }
 }
 
 /// A node, as seen from one front thread. Clones share that thread's batcher; another runtime needs

@@ -18,6 +18,8 @@ use std::time::Duration;
 /// The interval at which a node's cursors are advanced. Changes stay at least this long for a watch
 /// that was disconnected and resumes.
 const CURSOR_INTERVAL: Duration = Duration::from_secs(30);
+/// Should a state have been replaced that has nothing newer than what was applied before.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Rounds without a watch after which the cursor is dropped.
 const IDLE_ROUNDS_MAX: u32 = 20;
 /// Changes read at once.
@@ -36,6 +38,8 @@ impl Watch {
         keyspaces: Vec<KeyspaceId>,
         after: Option<Revision>,
     ) -> Result<Watch, Failure> {
+        // A witness has no changes, and a node that has just started may not know its keyspaces.
+        handle.wait_until_current(limits::REQUEST_DEADLINE).await?;
         let applied = handle.shared.applied.subscribe();
         let mut positions = BTreeMap::new();
         for keyspace in keyspaces {
@@ -69,8 +73,12 @@ impl Watch {
             self.applied.borrow_and_update();
             let mut changes = Vec::new();
             for (keyspace, position) in &mut self.positions {
-                let read =
-                    self.handle.shared.reader.changes(*keyspace, *position, CHANGES_PER_READ_MAX);
+                let shared = &self.handle.shared;
+                let read = shared.of_whole_state(|| {
+                    shared.reader.changes(*keyspace, *position, CHANGES_PER_READ_MAX)
+                });
+                // While a snapshot is loaded: what was trimmed is known once it is there.
+                let Some(read) = read else { continue };
                 // Changes that are not durable yet are delivered later.
                 let released = self.handle.released();
                 let read = match read {
@@ -93,7 +101,8 @@ impl Watch {
             if !changes.is_empty() {
                 return Ok(changes);
             }
-            if self.applied.changed().await.is_err() {
+            let next = tokio::time::timeout(LOOK_AGAIN, self.applied.changed()).await;
+            if next.is_ok_and(|changed| changed.is_err()) {
                 return Err(Failure::NotServing("it is stopping"));
             }
         }

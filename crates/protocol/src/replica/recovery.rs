@@ -169,6 +169,15 @@ fn rebuild<S: State, M: ModeState>(
     }
     let mut machine = Machine::open(state.clone())?;
     if let Some(head) = snapshot.filter(|head| machine.applied().index < head.index) {
+        let mut is_empty = true;
+        state.scan(b"", None, &mut |_, _| {
+            is_empty = false;
+            false
+        })?;
+        if !is_empty {
+            let (why, start) = ("the snapshot has rows and no head".to_owned(), head.index);
+            return Err(RecoveryError::NothingToRebuildFrom { why, start });
+        }
         // A witness's: it holds nothing but what it is of, and that is in its head.
         let applied = machine::Applied { index: head.index, term: head.term };
         machine.skip_to(applied, head.members.clone())?;

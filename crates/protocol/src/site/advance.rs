@@ -37,7 +37,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.tick_causal();
         if self.leads() {
             self.offer_again();
-            if self.rare.happens() && !self.snapshots.is_writing && !self.options.witness {
+            let may_write = !self.snapshots.is_writing && !self.snapshots.is_loading();
+            if self.rare.happens() && may_write && !self.options.witness {
                 self.write_snapshot();
             }
         }
@@ -114,7 +115,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.hand_out_answers();
         let due = self.replica.reads.take_due(self.machine.log_time_ms());
         due.into_iter().for_each(|read| self.answer_read(read));
-        if self.replica.raft.take_snapshot_wanted() && !self.snapshots.is_writing {
+        // Until a snapshot is loaded the state has parts of it.
+        let is_whole = !self.snapshots.is_loading();
+        if is_whole && self.replica.raft.take_snapshot_wanted() && !self.snapshots.is_writing {
             self.write_snapshot();
         }
         self.want_chunk();

@@ -167,7 +167,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Runs the jobs of causal keys; a node that does not lead stops them once.
     pub(super) fn run_causal_jobs(&mut self) {
         self.causal.follow(&self.machine);
-        let stops_under = (!self.leads()).then_some(self.replica.led_by);
+        let stops_under = (!self.runs_jobs()).then_some(self.replica.led_by);
         if stops_under.is_some() && stops_under == self.causal.stopped_under {
             return;
         }

@@ -194,7 +194,7 @@ macro_rules! view {
             log_now_ms: $site.replica.log_clock.now_ms(),
             wall_ms: $site.now.wall_ms,
             client: $site.options.client,
-            leads: $site.leads(),
+            leads: $site.runs_jobs(),
             disk_is_full: $site.replica.disk_full.is_some(),
         }
     };
@@ -246,6 +246,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// Lets the jobs of a moment take their next steps.
+    /// Whether this node's jobs work: it leads, and its state is whole.
+    pub(super) fn runs_jobs(&self) -> bool {
+        self.leads() && !self.snapshots.is_loading()
+    }
+
     pub(super) fn run_jobs(&mut self, when: When) {
         for (name, _) in Jobs::POLLED.into_iter().filter(|(_, at)| *at == when) {
             self.run_job(name);

@@ -73,6 +73,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// No tick can come now: what was applied must do for the reads that wait for one.
     pub(super) fn wait_for_no_tick(&mut self) {
+        if self.snapshots.is_loading() {
+            return;
+        }
         for mut read in self.replica.reads.take_due(u64::MAX) {
             read.due = Due::By(None);
             self.answer_read(read);

@@ -15,7 +15,8 @@ use wire::peer::{self, Content};
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn snapshot_if_long(&mut self) {
         let state_bytes = || self.state.size_bytes();
-        if self.snapshots.is_due(self.now.monotonic, state_bytes) {
+        let is_whole = !self.snapshots.is_loading();
+        if is_whole && self.snapshots.is_due(self.now.monotonic, state_bytes) {
             self.write_snapshot();
         }
     }

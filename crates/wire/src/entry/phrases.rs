@@ -6,7 +6,7 @@
 //! refusals, and all must remember the same. A rule of `verify` holds the list against the sources.
 
 /// All of them, sorted.
-pub(super) const PHRASES: [&str; 75] = [
+pub(super) const PHRASES: [&str; 79] = [
     "a failover is under way, or a site is not back from one",
     "a keyspace is not known there",
     "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
@@ -26,10 +26,12 @@ pub(super) const PHRASES: [&str; 75] = [
     "be scanned up to a key, as its keys are ordered by slot",
     "be sent again in the place of a site that is not of the deployment",
     "be sent again so late, or by a session that has seen nothing: whether it was made is not known",
+    "be sent to a second site in a deployment of several regions: whether it was made is not known",
     "be taken from a region that is none of the others",
     "be written without a key",
     "be written yet: the site was restored from a backup, and other sites have to answer",
     "bytes of the keys of a numbered put",
+    "changes of the registry",
     "chunks are missing",
     "commit to that: it is neither the root nor its standby, or the registry has gone on",
     "cursors",
@@ -58,6 +60,8 @@ pub(super) const PHRASES: [&str; 75] = [
     "linearizable reads",
     "most registrars of the deployment did not answer in time; `portolan registry show` names them",
     "most registrars of the deployment do not answer; `portolan registry show` names them",
+    "questions about the registry",
+    "requests for other sites",
     "requests for the leader",
     "requests for the site's thread",
     "requests of sessions",
