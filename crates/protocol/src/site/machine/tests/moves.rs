@@ -156,9 +156,9 @@ fn a_keyspace_that_is_dropped_on_the_way_leaves_nothing() {
     a.put_global("x", "1").unwrap();
     let slots = [slot("x")].into_iter().collect();
     let mut moving = Moving::begin(&mut a, &mut b, &slots);
-    moving.report(&mut a, &mut b);
+    moving.report(&a, &mut b);
     a.give(moving.number, SourceStep::Freeze).unwrap();
-    moving.report(&mut a, &mut b);
+    moving.report(&a, &mut b);
     let mut registry = a.registry();
     registry.keyspaces.clear();
     registry.version.round += 1;
