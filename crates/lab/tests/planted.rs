@@ -50,7 +50,7 @@ const BUGS: [(Bug, &str, u64, u64); 52] = [
     (Bug::ImportOverPending, "causal", 1, 10),
     (Bug::TrimmedUnimported, "causal", 1, 20),
     (Bug::ResyncUnordered, "causal", 1, 20),
-    (Bug::ResyncSwitchedEarly, "causal", 101, 40),
+    (Bug::ResyncSwitchedEarly, "causal", 9, 40),
     (Bug::ResyncKeepsDeleted, "causal", 2, 40),
     (Bug::ClearPending, "causal", 5, 20),
     (Bug::ExpireByOwnClock, "causal", 1, 10),
