@@ -507,6 +507,10 @@ impl<S: State> Applying<'_, S> {
             }
         }
         self.know_after(upto);
+        let writes = match brought.values().any(|open| open.tried == own) {
+            true => rows::own(&self.overlay, Revision(0), usize::MAX)?,
+            false => Vec::new(),
+        };
         let mut imported = Vec::new();
         for (number, mut open) in brought {
             if open.at > upto || open.closed.is_some_and(|at| at <= upto) {
@@ -514,7 +518,7 @@ impl<S: State> Applying<'_, S> {
             }
             open.closed = None;
             if open.tried == own {
-                open.over = self.lies_under(&number, &open)?;
+                open.over = self.lies_under(&number, &open, &writes);
                 imported.push((number, open.keyspace));
             }
             self.modes.causal.retries.open.insert(number, open);
@@ -531,14 +535,13 @@ impl<S: State> Applying<'_, S> {
     /// The last write of this site that lies under a retry in its place, as the root has it: its own
     /// attempt, or the last one that has not seen the retry. It may have been imported before, and
     /// writes since have seen it.
-    fn lies_under(&self, number: &Number, open: &Open) -> Result<Revision, Stopped> {
+    fn lies_under(&self, number: &Number, open: &Open, own: &[CausalWrite]) -> Revision {
         let causal = &self.modes.causal;
         if let Some(attempt) = causal.retries.pending.get(number) {
-            return Ok(*attempt);
+            return *attempt;
         }
-        let own = rows::own(&self.overlay, Revision(0), usize::MAX)?;
         let first = own.iter().find(|write| write.seen >= open.at);
-        Ok(first.map_or(causal.head.last, |write| Revision(write.revision.0 - 1)))
+        first.map_or(causal.head.last, |write| Revision(write.revision.0 - 1))
     }
 }
 
