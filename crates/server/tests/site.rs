@@ -77,7 +77,7 @@ fn one_node_keeps_what_it_acknowledged() {
     // The second time as after a start that damage to the state ended: it is rebuilt from the log.
     for opening_ended in [true, false] {
         if !opening_ended {
-            std::fs::write(data.path().join("n1/state.opening"), "").unwrap();
+            std::fs::write(data.path().join("n1/state.rebuild"), "").unwrap();
         }
         let node = Node::start(&config(data.path(), 1, &[])).unwrap();
         on_runtime(async {

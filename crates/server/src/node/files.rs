@@ -3,7 +3,6 @@
 use super::StartError;
 use crate::config::Config;
 use crate::engine::{Opened, SiteState};
-use std::fs::File;
 use std::path::Path;
 use storage::disk::real::RealDisk;
 use storage::log::{Reader, Recovered, Writer};
@@ -50,29 +49,14 @@ fn state_options(config: &Config) -> fjall::Options {
 }
 
 /// Opens the state, or begins a new one if it is damaged: it is rebuilt from snapshot and log.
-///
-/// Some damage is not reported as an error: the engine reads a damaged length from a file,
-/// allocates more memory than there is, and the process ends. So a marker file exists during an
-/// opening; a start that finds it begins the state anew.
 pub(crate) fn open_state(data: &Path, options: fjall::Options) -> Result<FjallState, StateError> {
-    let (path, opening) = (data.join("state"), data.join("state.opening"));
-    let io = |cause: std::io::Error| StateError::Io {
-        path: opening.display().to_string(),
-        cause: cause.to_string(),
-    };
-    if opening.exists() {
-        tracing::warn!("the last opening of the state did not end; it is rebuilt");
-        FjallState::remove(&path)?;
-    }
-    File::create(&opening).map_err(io)?;
-    let state = match FjallState::open(&path, options) {
+    let path = data.join("state");
+    match FjallState::open(&path, options) {
         Err(StateError::Damaged { path: at, cause }) => {
             tracing::warn!("the state in {at} is damaged and will be rebuilt: {cause}");
             FjallState::remove(&path)?;
-            FjallState::open(&path, options)?
+            FjallState::open(&path, options)
         }
-        opened => opened?,
-    };
-    std::fs::remove_file(&opening).map_err(io)?;
-    Ok(state)
+        opened => opened,
+    }
 }

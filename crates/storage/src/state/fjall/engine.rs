@@ -2,6 +2,7 @@
 
 use super::super::StateError;
 use super::Options;
+use super::doubt::Doubt;
 use super::recent::Leaving;
 use super::rows::Rows;
 use fjall::compaction::Leveled;
@@ -27,13 +28,19 @@ pub(super) struct Engine {
     database: Database,
     keyspace: Keyspace,
     rows: Rows,
+    doubt: Doubt,
     path: String,
 }
 
 impl Engine {
     pub(super) fn open(path: &Path, options: Options) -> Result<Engine, StateError> {
         let shown = path.display().to_string();
-        let (database, keyspace) = guard(&shown, || {
+        let doubt = Doubt::of(path);
+        if let Some(cause) = doubt.found()? {
+            return Err(StateError::Damaged { path: shown, cause });
+        }
+        doubt.begin("an opening of it did not end")?;
+        let opened = guard(&shown, || {
             let database = Database::builder(path)
                 .cache_size(options.block_cache_bytes)
                 .manual_journal_persist(true)
@@ -50,8 +57,13 @@ impl Engine {
                     .data_block_hash_ratio_policy(HashRatioPolicy::all(0.75))
             })?;
             Ok((database, keyspace))
-        })?;
-        Ok(Engine { database, keyspace, rows: Rows::new(options.row_cache_bytes), path: shown })
+        });
+        if !matches!(opened, Err(StateError::Damaged { .. })) {
+            doubt.end()?;
+        }
+        let (database, keyspace) = opened?;
+        let rows = Rows::new(options.row_cache_bytes);
+        Ok(Engine { database, keyspace, rows, doubt, path: shown })
     }
 
     pub(super) fn path(&self) -> &str {
@@ -93,8 +105,15 @@ impl Engine {
         self.rows.commit(changes.all(), || self.guard(tree))
     }
 
+    /// Durable when it returns.
     pub(super) fn clear(&self) -> Result<(), StateError> {
-        self.rows.clear(|| self.guard(|| self.keyspace.clear()))
+        self.doubt.begin("a clear of it did not end")?;
+        let tree = || {
+            self.keyspace.clear()?;
+            self.database.persist(PersistMode::SyncAll)
+        };
+        self.rows.clear(|| self.guard(tree))?;
+        self.doubt.end()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -135,7 +154,12 @@ impl Engine {
     }
 
     fn guard<T>(&self, body: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, StateError> {
-        guard(&self.path, body)
+        let outcome = guard(&self.path, body);
+        if let Err(StateError::Damaged { cause, .. }) = &outcome {
+            // The damage is the error that counts; it is found again if this fails.
+            let _ = self.doubt.begin(cause);
+        }
+        outcome
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `recent` | changes on their way to the tree |
 //! | `writer` | the thread that writes them |
 //! | `engine` | the adapter to the crate `fjall` |
+//! | `doubt` | the file that exists while the state must not be used |
 //! | `rows` | recently read values |
 //!
 //! Memory is bounded by three numbers: [`Options::memtable_bytes`] (at most seven of them: two of
@@ -18,8 +19,9 @@
 //!
 //! fjall stops after errors: after a failed write it refuses all others, and on some kinds of
 //! damage it panics. Here a panic inside it becomes [`StateError::Damaged`], like damage that it
-//! reports, and the owner rebuilds.
+//! reports, and the owner rebuilds, now or at its next start.
 
+mod doubt;
 mod engine;
 mod recent;
 mod rows;
@@ -27,6 +29,7 @@ mod writer;
 
 use super::over::scan_over;
 use super::{Batch, KEY_BYTES_MAX, Read, State, StateError};
+use doubt::Doubt;
 use engine::Engine;
 use fjall::Snapshot;
 use model::Bytes;
@@ -94,7 +97,8 @@ pub struct FjallView {
 impl FjallState {
     /// Opens the state in a folder of its own, or creates it.
     ///
-    /// [`StateError::Damaged`]: call [`FjallState::remove`] and open again, then rebuild.
+    /// [`StateError::Damaged`]: call [`FjallState::remove`] and open again, then rebuild. That holds
+    /// too if an earlier opening or clear did not end, or if an earlier handle found damage.
     pub fn open(path: &Path, options: Options) -> Result<Self, StateError> {
         let writer = Writer::start(Engine::open(path, options)?)?;
         let bytes_max = options.memtable_bytes;
@@ -108,11 +112,11 @@ impl FjallState {
     )]
     pub fn remove(path: &Path) -> Result<(), StateError> {
         match std::fs::remove_dir_all(path) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(StateError::Io { path: path.display().to_string(), cause: error.to_string() })
             }
+            // Last, so that a removal that did not end is ended by the next one.
+            _ => Doubt::of(path).end(),
         }
     }
 
