@@ -50,13 +50,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         // Others have room for what this one has not: under one of them the site goes on.
         self.replica.count_stuck_ticks();
-        if self.leads() && (self.options.witness || self.is_behind_by_full_disk()) {
+        let is_loading = self.snapshots.is_loading();
+        if self.leads() && (self.options.witness || is_loading || self.is_behind_by_full_disk()) {
             self.hand_over();
         }
     }
 
-    /// A witness that had to lead, or a leader that is to be removed or has no room, hands over to
-    /// the data node that holds most of the log.
+    /// A witness that had to lead, or a leader that is to be removed, has no room or loads a
+    /// snapshot, hands over to the data node that holds most of the log.
     pub(super) fn hand_over(&mut self) {
         if self.replica.raft.is_transferring() {
             return;
@@ -451,7 +452,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn move_gate(&mut self) {
-        let holds_data = !self.snapshots.is_loading() && !self.options.witness;
+        let is_loading = self.snapshots.is_loading();
+        self.replica.raft.set_loading(is_loading);
+        let holds_data = !is_loading && !self.options.witness;
         let gate = if !holds_data || self.replica.removed || self.failed {
             ReadGate::Closed
         } else if self.replica.has_applied_all(&self.options) {

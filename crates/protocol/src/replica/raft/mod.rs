@@ -130,6 +130,8 @@ pub struct Raft<R: LogReader> {
     must_keep_commit: bool,
     /// The shortest silence, in ticks, after which this node stands for election.
     stands_after: usize,
+    /// A snapshot is being loaded: see [`Raft::set_loading`].
+    is_loading: bool,
     /// The members are of a joint configuration, between two.
     is_joint: bool,
     planted: Planted,
@@ -184,6 +186,7 @@ impl<R: LogReader> Raft<R> {
             last_persisting_index,
             must_keep_commit: false,
             stands_after: ticks.election,
+            is_loading: false,
             is_joint,
             planted: Planted::default(),
         };
@@ -225,13 +228,17 @@ impl<R: LogReader> Raft<R> {
     /// Takes in another node's message. `false`: this version does not understand it.
     pub fn step(&mut self, message: peer::Raft) -> bool {
         let Some(mut message) = convert::message_from_wire(message) else { return false };
+        let kind = message.get_msg_type();
         let elects = matches!(
-            message.get_msg_type(),
+            kind,
             MessageType::MsgTimeoutNow
                 | MessageType::MsgRequestVoteResponse
                 | MessageType::MsgRequestPreVoteResponse
         );
         if elects && self.must_not_stand() {
+            return true;
+        }
+        if self.is_loading && kind == MessageType::MsgTimeoutNow {
             return true;
         }
         // A witness of an earlier version sends a lower one.
@@ -546,6 +553,16 @@ impl<R: LogReader> Raft<R> {
         self.fix_election_timeout();
     }
 
+    /// A snapshot is being loaded into the state, or no more. While it is, this node could lead but
+    /// apply nothing, for as long as that takes: it stands back, and takes leadership over from no
+    /// node.
+    pub fn set_loading(&mut self, is_loading: bool) {
+        if self.is_loading != is_loading {
+            self.is_loading = is_loading;
+            self.fix_election_timeout();
+        }
+    }
+
     /// The members are these now.
     pub fn know_members(&mut self, members: &peer::Members) {
         self.node.mut_store().know_members(members);
@@ -559,7 +576,11 @@ impl<R: LogReader> Raft<R> {
 
     fn fix_election_timeout(&mut self) {
         let draw = mix(self.seed ^ mix(self.node.raft.id) ^ self.node.raft.term);
-        let timeout = self.stands_after + draw as usize % self.ticks.election;
+        let stands_after = match self.is_loading {
+            true => self.stands_after.max(STANDS_BACK_TIMEOUTS * self.ticks.election),
+            false => self.stands_after,
+        };
+        let timeout = stands_after + draw as usize % self.ticks.election;
         self.node.raft.set_randomized_election_timeout(timeout);
     }
 }

@@ -102,6 +102,24 @@ fn who_stands_back_stands_when_all_others_have() {
     }
 }
 
+#[test]
+fn who_loads_a_snapshot_stands_back_and_is_handed_nothing() {
+    let mut loading = node(2, &[1, 2, 3], &[]);
+    loading.set_loading(true);
+    assert!((20..30).contains(&silence(&mut loading)));
+    let mut whole = node(2, &[1, 2, 3], &[]);
+    whole.set_loading(true);
+    whole.set_loading(false);
+    assert!((10..20).contains(&silence(&mut whole)));
+
+    for (is_loading, role) in [(true, Role::Follower), (false, Role::Candidate)] {
+        let mut raft = node(2, &[1, 2, 3], &[]);
+        raft.set_loading(is_loading);
+        assert!(raft.step(message(TIMEOUT_NOW, 1, 2, 1)));
+        assert_eq!(raft.role(), role);
+    }
+}
+
 fn sent_on_standing(raft: &mut Raft<Reader>) -> Vec<peer::Raft> {
     raft.campaign();
     let asks: Vec<_> = sent(raft).into_iter().filter(|one| one.kind == REQUEST_PRE_VOTE).collect();
