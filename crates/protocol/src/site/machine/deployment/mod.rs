@@ -242,8 +242,10 @@ impl<S: State> Applying<'_, S> {
         if acceptor.learn(value.clone(), Planted::none()) {
             let before = member.registry.clone();
             self.set_member(DeploymentMember { registry: value, ..member });
-            self.follow_keyspaces()?;
+            // What is refused of the keyspaces is no reason to miss a failover.
+            let keyspaces = self.follow_keyspaces();
             self.follow_failovers(&before)?;
+            keyspaces?;
         }
         Ok(self.done_now())
     }
