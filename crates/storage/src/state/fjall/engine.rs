@@ -5,14 +5,16 @@ use super::Options;
 use super::doubt::Doubt;
 use super::recent::Leaving;
 use super::rows::Rows;
+use fjall::Snapshot;
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{AbstractTree as _, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use model::Bytes;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The only fjall keyspace.
 const NAME: &str = "state";
@@ -23,12 +25,20 @@ const NAME: &str = "state";
 /// fjall's own size of 64 MiB would need more at a time.
 const TABLE_BYTES: u64 = 8 << 20;
 
+/// How many memtables' bytes gather in one while the engine's thread compacts, which can take it
+/// long: it seals none meanwhile.
+const UNSEALED_MEMTABLES: u64 = 16;
+/// How often it is looked whether they are written.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// The tree, and the rows in front of it.
 pub(super) struct Engine {
     database: Database,
     keyspace: Keyspace,
     rows: Rows,
     doubt: Doubt,
+    /// More than this is not put into one memtable.
+    unsealed_bytes_max: u64,
     path: String,
 }
 
@@ -63,7 +73,8 @@ impl Engine {
         }
         let (database, keyspace) = opened?;
         let rows = Rows::new(options.row_cache_bytes);
-        Ok(Engine { database, keyspace, rows, doubt, path: shown })
+        let unsealed_bytes_max = UNSEALED_MEMTABLES * options.memtable_bytes;
+        Ok(Engine { database, keyspace, rows, doubt, unsealed_bytes_max, path: shown })
     }
 
     pub(super) fn path(&self) -> &str {
@@ -86,6 +97,7 @@ impl Engine {
     /// of the machine.
     pub(super) fn write(&self, changes: &Leaving) -> Result<(), StateError> {
         let tree = || {
+            self.wait_for_room()?;
             let database = self.database.clone();
             let mut batch = fjall::OwnedWriteBatch::with_capacity(database, 0);
             for (key, value) in changes.all() {
@@ -103,6 +115,20 @@ impl Engine {
             self.database.persist(PersistMode::Buffer)
         };
         self.rows.commit(changes.all(), || self.guard(tree))
+    }
+
+    /// Waits until there is little in memory, if there was too much.
+    fn wait_for_room(&self) -> Result<(), fjall::Error> {
+        if self.keyspace.tree.active_memtable().size() <= self.unsealed_bytes_max {
+            return Ok(());
+        }
+        self.keyspace.rotate_memtable()?;
+        while self.keyspace.sealed_memtable_count() > 0 {
+            // An error once the engine's thread has stopped.
+            self.database.persist(PersistMode::Buffer)?;
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
     }
 
     /// Durable when it returns.

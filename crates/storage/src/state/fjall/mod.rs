@@ -14,7 +14,8 @@
 //! | `rows` | recently read values |
 //!
 //! Memory is bounded by three numbers: [`Options::memtable_bytes`] (at most seven of them: two of
-//! waiting changes, one being filled in the tree, four there waiting to be flushed),
+//! waiting changes, one being filled in the tree, four there waiting to be flushed; while the tree
+//! compacts, the one being filled may grow to sixteen),
 //! [`Options::block_cache_bytes`] and [`Options::row_cache_bytes`].
 //!
 //! fjall stops after errors: after a failed write it refuses all others, and on some kinds of
