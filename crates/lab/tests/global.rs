@@ -119,7 +119,7 @@ fn requests_wait_for_each_other_where_a_node_works_on_them() {
         world.node.request_ms = request_ms;
         for group in &mut world.clients {
             group.operations = Some(600);
-            group.also = None;
+            group.also.clear();
             group.workload = toml_ycsb(50);
         }
         let ran = run::run(&world, &Options::default());

@@ -98,8 +98,8 @@ impl Doing {
     pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
         let Asked { key, prefix_bytes, operation, keyspace: (place, keyspace), waited, life } =
             asked;
-        let also = spec.also.filter(|also| Some(also.keyspace) == place);
-        let stale = spec.stale_reads || also.is_some_and(|also| also.stale_reads);
+        let mut also = spec.also.iter().filter(|also| Some(also.keyspace) == place);
+        let stale = spec.stale_reads || also.any(|also| also.stale_reads);
         let repeat = spec.repeat;
         let bytes = || Bytes::from(key.clone());
         let consistency =

@@ -325,9 +325,9 @@ impl<'w> Clients<'w> {
                 return self.go_on_later(lab, client);
             }
         };
-        let place = match group.also {
-            Some(also) if one.random.fraction() < also.share => Some(also.keyspace),
-            _ => group.keyspace,
+        let place = match group.also.is_empty() {
+            true => group.keyspace,
+            false => group.draw_keyspace(one.random.fraction()),
         };
         let keyspace = (place, self.ids.of(place, one.site));
         let waited = lab.now().saturating_sub(one.scheduled);

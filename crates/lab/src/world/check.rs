@@ -290,7 +290,9 @@ fn check_clients(
         let keyspace = find(&also.keyspace)?;
         Ok(Also { keyspace, share: also.share, stale_reads: also.stale_reads })
     };
-    let also = group.also.as_ref().map(also).transpose();
+    let others: Result<Vec<_>, _> = group.also.iter().map(also).collect();
+    let others = others.and_then(|others| apart(others, &group.also));
+    let others = others.map_err(|wrong| wrong.under("also"))?;
     let is_causal = |name: &String| {
         let mut all = written.keyspace.iter();
         all.any(|keyspace| keyspace.name == *name && keyspace.consistency == "causal")
@@ -300,7 +302,7 @@ fn check_clients(
         let message = "workload: kind \"causal\" is for causal keyspaces, and these take no other";
         return Err(Wrong::at("workload", message));
     }
-    if group.also.as_ref().is_some_and(|also| of_sessions || is_causal(&also.keyspace)) {
+    if group.also.iter().any(|also| of_sessions || is_causal(&also.keyspace)) {
         let message = "also: causal keyspaces have clients of their own";
         return Err(Wrong::at("keyspace", message).under("also"));
     }
@@ -318,12 +320,26 @@ fn check_clients(
         workload: group.workload.clone(),
         pace: group.pace,
         keyspace: group.keyspace.as_ref().map(find).transpose()?,
-        also: also.map_err(|wrong| wrong.under("also"))?,
+        also: others,
         operations: group.operations,
         repeat: group.repeat,
         expiry: group.expires_s.map(Duration::from_secs_f64),
         stale_reads: group.stale_reads,
     })
+}
+
+/// Other keyspaces of clients, each once, with at most all of their operations.
+fn apart(others: Vec<Also>, written: &[AlsoFile]) -> Result<Vec<Also>, Wrong> {
+    for (nth, also) in others.iter().enumerate() {
+        if others[..nth].iter().any(|other| other.keyspace == also.keyspace) {
+            let message = format!("also: keyspace \"{}\" is there twice", written[nth].keyspace);
+            return Err(Wrong::at("keyspace", message));
+        }
+    }
+    if others.iter().map(|also| also.share).sum::<f64>() > 1.0 {
+        return Err(Wrong::at("share", "also: the shares are more than 1 together"));
+    }
+    Ok(others)
 }
 
 /// The tracks of the trace that clients follow, of those that are there while it is replayed.

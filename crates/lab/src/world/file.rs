@@ -308,8 +308,9 @@ pub struct ClientsFile {
     pub pace: Pace,
     /// The keyspace they use; without it the default one.
     pub keyspace: Option<String>,
-    /// Another keyspace, to which some of their operations go, drawn one by one.
-    pub also: Option<AlsoFile>,
+    /// Other keyspaces, to which some of their operations go, drawn one by one.
+    #[serde(default)]
+    pub also: Vec<AlsoFile>,
     /// So many operations all of them do together, and then no more; without it they go on until
     /// the time is over. A run in which no client has anything left to do ends.
     pub operations: Option<u64>,

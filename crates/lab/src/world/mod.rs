@@ -153,8 +153,8 @@ pub struct Clients {
     pub pace: Pace,
     /// The keyspace they use, by its place in [`World::keyspaces`]; `None`: the default one.
     pub keyspace: Option<usize>,
-    /// Another keyspace, to which some of their operations go.
-    pub also: Option<Also>,
+    /// Other keyspaces, to which some of their operations go.
+    pub also: Vec<Also>,
     /// So many operations they do together, and then no more.
     pub operations: Option<u64>,
     /// Whether they number their writes and repeat them.
@@ -179,7 +179,18 @@ pub struct Also {
 impl Clients {
     /// The keyspaces they use, by their places in [`World::keyspaces`]; `None`: the default one.
     pub fn keyspaces(&self) -> impl Iterator<Item = Option<usize>> {
-        std::iter::once(self.keyspace).chain(self.also.map(|also| Some(also.keyspace)))
+        std::iter::once(self.keyspace).chain(self.also.iter().map(|also| Some(also.keyspace)))
+    }
+
+    /// The keyspace of an operation: the one that `drawn`, from 0 to 1, falls to.
+    pub(crate) fn draw_keyspace(&self, mut drawn: f64) -> Option<usize> {
+        for also in &self.also {
+            if drawn < also.share {
+                return Some(also.keyspace);
+            }
+            drawn -= also.share;
+        }
+        self.keyspace
     }
 }
 
@@ -502,19 +513,30 @@ site = \"a\"
     }
 
     #[test]
-    fn clients_can_have_another_keyspace_and_an_end() {
+    fn clients_can_have_other_keyspaces_and_an_end() {
         let more = "\n[[keyspace]]\nname = \"x\"\nprefix = \"x:\"\nscope = \"global\"\n\
+            [[keyspace]]\nname = \"z\"\nprefix = \"z:\"\n\
             [[clients]]\nname = \"d\"\ncount = 1\nattach = { rule = \"spread\" }\n\
             workload = { kind = \"check\" }\npace = { loop = \"closed\" }\noperations = 50\n";
-        let world = |also: &str| parse(&format!("{SMALL}{more}also = {also}\n"));
+        let world = |also: &str| parse(&format!("{SMALL}{more}also = [{also}]\n"));
         let read = world("{ keyspace = \"x\", share = 0.25 }").unwrap();
         let group = &read.clients[1];
-        assert_eq!(group.also, Some(Also { keyspace: 0, share: 0.25, stale_reads: false }));
+        assert_eq!(group.also, [Also { keyspace: 0, share: 0.25, stale_reads: false }]);
         assert_eq!(group.operations, Some(50));
         assert_eq!(group.keyspaces().collect::<Vec<_>>(), [None, Some(0)]);
         assert!(read.is_global(Some(0)) && !read.is_global(None));
         assert_eq!((read.prefix(Some(0)).as_ref(), read.prefix(None).as_ref()), ("x:", ""));
+        let three = "{ keyspace = \"x\", share = 0.25 }, { keyspace = \"z\", share = 0.5 }";
+        let read = world(three).unwrap();
+        let group = &read.clients[1];
+        assert_eq!(group.keyspaces().collect::<Vec<_>>(), [None, Some(0), Some(1)]);
+        let drawn = [0.0, 0.24, 0.25, 0.74, 0.75, 0.99].map(|drawn| group.draw_keyspace(drawn));
+        assert_eq!(drawn, [Some(0), Some(0), Some(1), Some(1), None, None]);
         let wrong = |also: &str| world(also).unwrap_err().message;
+        let all = "{ keyspace = \"x\", share = 0.7 }, { keyspace = \"z\", share = 0.5 }";
+        assert!(wrong(all).starts_with("also: the shares are more than 1 together"));
+        let twice = "{ keyspace = \"x\", share = 0.2 }, { keyspace = \"x\", share = 0.2 }";
+        assert!(wrong(twice).starts_with("also: keyspace \"x\" is there twice"));
         assert!(wrong("{ keyspace = \"x\", share = 1.5 }").starts_with("also: share is 0 to 1"));
         assert!(wrong("{ keyspace = \"y\", share = 0.5 }").contains("named \"y\""));
         assert!(parse(&SMALL.replace("[[site]]", "[node]\nrequest_ms = -1\n[[site]]")).is_err());

@@ -190,13 +190,13 @@ impl Point {
                 let rate_hz = f64::from(rate_hz) / self.threads as f64;
                 group.pace = Pace::Open { rate_hz, arrivals: Arrivals::Poisson };
             }
-            if let Some(also) = &mut group.also {
+            for also in &mut group.also {
                 also.share = f64::from(self.global_percent) / 100.0;
                 also.stale_reads = self.setting == Setting::Stale;
             }
             // One group for itself is no deployment.
             if self.groups == 1 {
-                group.also = None;
+                group.also.clear();
             }
         }
         if self.groups == 1 {
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(world.site_link(0, 1).latency.mean_ms(), 14.0);
         for group in &world.clients {
             assert_eq!((group.operations, group.workload.value_bytes()), (Some(10_000), 100));
-            assert_eq!(group.also.map(|also| also.share), Some(0.5));
+            assert_eq!(group.also[0].share, 0.5);
         }
         let caches =
             Setting::ALL.map(|setting| Point { setting, ..point }.world().keyspaces[0].cache);
@@ -296,7 +296,7 @@ mod tests {
         let usual = Point::usual(Setting::Edge, Size::Quick);
         let world = Point { groups: 1, global_percent: 0, ..usual }.world();
         assert_eq!((world.sites.len(), world.clients.len(), world.keyspaces.len()), (1, 1, 0));
-        assert_eq!(world.clients[0].also, None);
+        assert!(world.clients[0].also.is_empty());
     }
 
     #[test]
