@@ -2934,7 +2934,7 @@ pub struct Site {
     #[prost(uint64, optional, tag = "182")]
     pub slots_age_ms: ::core::option::Option<u64>,
     #[prost(string, tag = "183")]
-    pub reach: ::prost::alloc::string::String,
+    pub liveness: ::prost::alloc::string::String,
     #[prost(string, tag = "184")]
     pub failure_domain: ::prost::alloc::string::String,
     #[prost(string, tag = "185")]

@@ -123,7 +123,7 @@ pub struct SlotShare {
     /// Of a hint: how old the oldest part of it is.
     pub age_ms: Option<u64>,
     /// `reached`, `silent` for a second or more, or `unreachable` for five.
-    pub reach: &'static str,
+    pub liveness: &'static str,
 }
 
 impl SlotShare {
@@ -136,7 +136,7 @@ impl SlotShare {
             slots: share.slots,
             confirmed: share.is_confirmed,
             age_ms: share.age.map(|age| age.as_millis() as u64),
-            reach: match (share.is_lost, share.is_silent) {
+            liveness: match (share.is_lost, share.is_silent) {
                 (true, _) => "unreachable",
                 (false, true) => "silent",
                 (false, false) => "reached",

@@ -47,7 +47,7 @@ impl v1::deployment_server::Deployment for Callee {
                     nodes: site.nodes.iter().map(node).collect(),
                     slots: slots as u32,
                     slots_age_ms: age_of(site.id).filter(|_| site.id != deployment.own),
-                    reach: reach_of(&map, site.id).to_owned(),
+                    liveness: liveness_of(&map, site.id).to_owned(),
                     backup: backup_of(registry, site.id)
                         .map(|backup| name_of(registry, backup))
                         .unwrap_or_default(),
@@ -603,7 +603,7 @@ fn lost_to(registry: &Registry, site: SiteId) -> String {
 }
 
 /// Whether a site answers the asked one.
-fn reach_of(map: &MapView, site: SiteId) -> &'static str {
+fn liveness_of(map: &MapView, site: SiteId) -> &'static str {
     match (map.lost.contains(&site), map.silent.contains(&site)) {
         (true, _) => "unreachable",
         (false, true) => "silent",

@@ -90,8 +90,8 @@ fn list(asked: Listing) -> Result<(), Failed> {
             if site.leaving {
                 notes.push("leaving");
             }
-            if ["silent", "unreachable"].contains(&site.reach.as_str()) {
-                notes.push(&site.reach);
+            if ["silent", "unreachable"].contains(&site.liveness.as_str()) {
+                notes.push(&site.liveness);
             }
             if !site.lost_to.is_empty() {
                 notes.push("lost");
@@ -173,7 +173,7 @@ impl Leave {
             let (mut looked_at_nothing, mut silent) = (0, 0);
             while let Some(site) = find(&client, &self.name).await? {
                 looked_at_nothing = if site.slots == 0 { looked_at_nothing + 1 } else { 0 };
-                silent = if site.reach == "unreachable" { silent + 1 } else { 0 };
+                silent = if site.liveness == "unreachable" { silent + 1 } else { 0 };
                 if silent == STUCK_AFTER {
                     say(format!(
                         "site {} is to leave, and does not answer: it hands its slots over when it is back. If it is \
@@ -250,7 +250,7 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
         "leaving": site.leaving,
         "slots": site.slots,
         "slots_age_ms": site.slots_age_ms,
-        "reach": site.reach,
+        "liveness": site.liveness,
         "nodes": site.nodes.iter().map(node).collect::<Vec<_>>(),
         "backup": (!site.backup.is_empty()).then_some(&site.backup),
         "lost_to": (!site.lost_to.is_empty()).then_some(&site.lost_to),
