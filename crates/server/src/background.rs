@@ -1,9 +1,10 @@
 //! The thread for long work on the disk: snapshots, spare log segments.
 
 use crate::node::Event;
+use protocol::site::NotInstalled;
 use std::sync::mpsc;
 use storage::log::Spare;
-use storage::snapshot::{Folder, SnapshotHead, Snapshots};
+use storage::snapshot::{Folder, SnapshotError, SnapshotHead, Snapshots};
 use storage::state::fjall::{FjallState, FjallView};
 
 /// A piece of long work.
@@ -31,11 +32,7 @@ pub(crate) fn run(
                 Event::SnapshotWritten(written.map(|()| head).map_err(|error| error.to_string()))
             }
             BackgroundTask::InstallSnapshot { index } => {
-                let installed = snapshots
-                    .finish(index)
-                    .and_then(|head| snapshots.load(index, &state).map(|()| head))
-                    .and_then(|head| state.flush().map(|()| head).map_err(Into::into));
-                Event::SnapshotInstalled(installed.map_err(|error| error.to_string()))
+                Event::SnapshotInstalled(install(&snapshots, &state, index))
             }
             BackgroundTask::PrepareSpare(spare) => {
                 if let Err(error) = spare.prepare() {
@@ -48,4 +45,19 @@ pub(crate) fn run(
             return;
         }
     }
+}
+
+fn install(
+    snapshots: &Folder,
+    state: &FjallState,
+    index: u64,
+) -> Result<SnapshotHead, NotInstalled> {
+    let head = snapshots.finish(index).map_err(|error| {
+        tracing::warn!("a snapshot that was received is asked for again: {error}");
+        NotInstalled::of_finish(&error)
+    })?;
+    let failed = |error: SnapshotError| NotInstalled::Failed(error.to_string());
+    snapshots.load(index, state).map_err(failed)?;
+    state.flush().map_err(|error| failed(error.into()))?;
+    Ok(head)
 }

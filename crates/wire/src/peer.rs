@@ -405,6 +405,9 @@ pub struct SnapshotWanted {
     /// From which byte on.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
+    /// All of it came, and it is damaged.
+    #[prost(bool, tag = "3")]
+    pub is_damaged: bool,
 }
 
 /// A chunk of a snapshot.
@@ -446,9 +449,31 @@ impl From<Content> for Message {
     }
 }
 
-/// Appends a message to `out` as one frame.
+/// What has gathered for one peer, in order and in parts that each fit a frame: a part ends with
+/// the item that exceeds [`limits::APPEND_BYTES_MAX`]. An item alone is at most a request or an
+/// answer.
+pub fn in_parts<T: prost::Message>(items: Vec<T>) -> Vec<Vec<T>> {
+    let mut parts = Vec::new();
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for item in items {
+        bytes += item.encoded_len();
+        part.push(item);
+        if bytes > limits::APPEND_BYTES_MAX {
+            parts.push(std::mem::take(&mut part));
+            bytes = 0;
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// Appends a message to `out` as one frame. One that is longer than
+/// [`limits::PEER_FRAME_BYTES_MAX`] would end the connection at the other end.
 pub fn encode_frame(message: &impl prost::Message, out: &mut BytesMut) {
     let length = message.encoded_len();
+    debug_assert!(length <= limits::PEER_FRAME_BYTES_MAX, "a frame of {length} bytes");
     out.reserve(4 + length);
     out.put_u32(length as u32);
     message.encode(out).expect("a BytesMut grows as needed");
@@ -501,6 +526,7 @@ pub fn check_any(bytes: &[u8]) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use prost::Message as _;
 
     fn a_message() -> Message {
         let entry = Entry { index: 7, term: 2, kind: 1, payload: Bytes::from_static(b"abc") };
@@ -527,6 +553,37 @@ mod tests {
             assert_eq!(decode::<Message>(frame), Ok(a_message()));
             assert!(buffer.is_empty());
         }
+    }
+
+    #[test]
+    fn what_has_gathered_is_sent_in_parts_that_fit_a_frame() {
+        let answer = |id, bytes: usize| ForwardedAnswer {
+            id,
+            outcome: vec![0; bytes].into(),
+            ..ForwardedAnswer::default()
+        };
+        let ids = |parts: Vec<Vec<ForwardedAnswer>>| {
+            let ids =
+                |part: Vec<ForwardedAnswer>| part.iter().map(|one| one.id).collect::<Vec<_>>();
+            parts.into_iter().map(ids).collect::<Vec<_>>()
+        };
+        let whole = limits::APPEND_BYTES_MAX;
+        assert_eq!(ids(in_parts(Vec::new())), Vec::<Vec<u64>>::new());
+        assert_eq!(ids(in_parts(vec![answer(1, 9), answer(2, 9)])), [[1, 2]]);
+        let items = vec![
+            answer(1, whole),
+            answer(2, 9),
+            answer(3, whole / 2),
+            answer(4, whole),
+            answer(5, 9),
+        ];
+        assert_eq!(ids(in_parts(items)), [vec![1], vec![2, 3, 4], vec![5]]);
+        // The largest part there can be: one that nearly is one, and the longest answer.
+        let largest = vec![answer(1, whole - 64), answer(2, limits::ANSWER_BYTES_MAX)];
+        let parts = in_parts(largest);
+        assert_eq!(parts.len(), 1);
+        let message = Answered { answers: parts.into_iter().next().unwrap_or_default() };
+        assert!(message.encoded_len() + 64 < limits::PEER_FRAME_BYTES_MAX);
     }
 
     #[test]

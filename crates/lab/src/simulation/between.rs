@@ -304,7 +304,7 @@ mod tests {
 
     /// A message that is identified by its number.
     fn message(index: u64) -> Message {
-        Content::SnapshotWanted(SnapshotWanted { index, offset: 0 }).into()
+        Content::SnapshotWanted(SnapshotWanted { index, offset: 0, is_damaged: false }).into()
     }
 
     impl Simulation {

@@ -7,7 +7,7 @@ use crate::link::Link;
 use model::{Answer, Failure, NodeId, SessionToken};
 use protocol::Core;
 use protocol::bugs::Bug;
-use protocol::site::{Input, Output, ReadGate, Ticket};
+use protocol::site::{Input, NotInstalled, Output, ReadGate, Ticket};
 use std::time::Duration;
 use storage::log::{LogError, LogWriter};
 use storage::snapshot::Snapshots;
@@ -420,7 +420,7 @@ impl<C> Simulation<C> {
                     process.background.push_front(BackgroundTask::Load { head });
                     None
                 }
-                Err(error) => Some(Input::SnapshotInstalled(Err(error.to_string()))),
+                Err(error) => Some(Input::SnapshotInstalled(Err(NotInstalled::of_finish(&error)))),
             },
             BackgroundTask::Load { head } => {
                 let state = process.site.state().clone();
@@ -429,7 +429,7 @@ impl<C> Simulation<C> {
                     state.persist();
                 }
                 Some(Input::SnapshotInstalled(
-                    loaded.map(|()| head).map_err(|error| error.to_string()),
+                    loaded.map(|()| head).map_err(|error| NotInstalled::Failed(error.to_string())),
                 ))
             }
         };

@@ -9,7 +9,7 @@ use crate::options::Options;
 use model::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use storage::snapshot::{SnapshotHead, Snapshots};
+use storage::snapshot::{SnapshotError, SnapshotHead, Snapshots};
 use wire::peer;
 
 /// A snapshot that a node has taken a chunk of so lately is not replaced by a newer one.
@@ -75,6 +75,29 @@ impl<N: Snapshots> OwnSnapshots<N> {
     }
 }
 
+/// Why a snapshot is not installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotInstalled {
+    /// What was received is damaged, and gone. The state is as it was.
+    Damaged(String),
+    /// What was received is gone, for want of room perhaps. The state is as it was.
+    Gone(String),
+    /// It is not known what the state holds. The next start rebuilds it.
+    Failed(String),
+}
+
+impl NotInstalled {
+    /// What an error of [`Snapshots::finish`] means.
+    pub fn of_finish(error: &SnapshotError) -> NotInstalled {
+        let why = error.to_string();
+        match error {
+            SnapshotError::Damaged { .. } => NotInstalled::Damaged(why),
+            SnapshotError::Full { .. } | SnapshotError::Absent { .. } => NotInstalled::Gone(why),
+            _ => NotInstalled::Failed(why),
+        }
+    }
+}
+
 /// Where taking in a snapshot stands.
 #[derive(Debug)]
 pub(crate) enum Taking {
@@ -92,6 +115,8 @@ pub(crate) struct Incoming {
     /// Raft's message, which takes effect when the content is in.
     pub(crate) message: peer::Raft,
     pub(crate) taking: Taking,
+    /// All of it came once, and was damaged.
+    pub(crate) is_damaged: bool,
 }
 
 impl Incoming {
@@ -104,7 +129,8 @@ impl Incoming {
         match &mut self.taking {
             Taking::Chunks { offset, ask_again } if *ask_again <= now => {
                 *ask_again = now + timeout;
-                Some(peer::SnapshotWanted { index: self.index, offset: *offset })
+                let is_damaged = self.is_damaged;
+                Some(peer::SnapshotWanted { index: self.index, offset: *offset, is_damaged })
             }
             _ => None,
         }

@@ -81,6 +81,7 @@ pub(crate) use crate::origin::Origin;
 pub use crate::origin::Ticket;
 pub use crate::replica::ReadGate;
 use crate::replica::raft::Persist;
+pub use crate::replica::snapshots::NotInstalled;
 use crate::replica::snapshots::OwnSnapshots;
 use crate::replica::{Replica, recovery};
 pub use backups::MirrorStatus;
@@ -150,8 +151,8 @@ pub enum Input {
     DiskHasRoom,
     /// A [`Output::WriteSnapshot`] is durable, or failed.
     SnapshotWritten(Result<SnapshotHead, String>),
-    /// A [`Output::InstallSnapshot`] is durable and loaded into the state, or failed.
-    SnapshotInstalled(Result<SnapshotHead, String>),
+    /// A [`Output::InstallSnapshot`] is durable and loaded into the state, or is not.
+    SnapshotInstalled(Result<SnapshotHead, NotInstalled>),
 }
 
 /// What a replica wants done.

@@ -2,7 +2,7 @@
 
 use super::{Output, Site, machine};
 use crate::replica::changing::LastChange;
-use crate::replica::snapshots::{Incoming, Taking};
+use crate::replica::snapshots::{Incoming, NotInstalled, Taking};
 use bytes::Bytes;
 use model::{NodeId, limits};
 use prost::Message as _;
@@ -67,6 +67,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A follower asks for a chunk of a snapshot of ours.
     pub(super) fn serve_chunk(&mut self, from: NodeId, wanted: peer::SnapshotWanted) {
+        if wanted.is_damaged {
+            return self.replace_damaged(from, wanted.index);
+        }
         self.snapshots.last_chunk_served = Some(self.now.monotonic);
         if let Some(since) = self.snapshots.offered.get_mut(&from) {
             *since = self.now.monotonic;
@@ -74,15 +77,27 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let bytes_max = if self.rare.happens() { 200 } else { limits::SNAPSHOT_CHUNK_BYTES_MAX };
         let chunk = match self.snapshots.store.read_chunk(wanted.index, wanted.offset, bytes_max) {
             Ok(chunk) => chunk,
-            Err(SnapshotError::Absent { .. }) => {
-                self.replica.raft.snapshot_sent(from, false);
-                Chunk { offset: wanted.offset, bytes: Bytes::new(), total_bytes: 0 }
-            }
+            Err(SnapshotError::Absent { .. }) => return self.refuse_chunk(from, wanted.index),
             Err(error) => return self.fail(error),
         };
         let Chunk { offset, bytes, total_bytes } = chunk;
         let chunk = peer::SnapshotChunk { index: wanted.index, offset, total_bytes, bytes };
         self.send(from, Content::SnapshotChunk(chunk));
+    }
+
+    /// A snapshot of ours that was sent whole has arrived damaged: it is offered no more. Raft asks
+    /// for another, which is written from the state.
+    fn replace_damaged(&mut self, from: NodeId, index: u64) {
+        if self.snapshots.latest.as_ref().is_some_and(|head| head.index == index) {
+            self.replica.raft.offer_snapshot_no_more();
+        }
+        self.refuse_chunk(from, index);
+    }
+
+    fn refuse_chunk(&mut self, to: NodeId, index: u64) {
+        self.replica.raft.snapshot_sent(to, false);
+        let chunk = peer::SnapshotChunk { index, ..peer::SnapshotChunk::default() };
+        self.send(to, Content::SnapshotChunk(chunk));
     }
 
     /// The leader's message that this node needs a snapshot.
@@ -104,7 +119,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let taking = Taking::Chunks { offset: 0, ask_again: Duration::ZERO };
-        self.snapshots.incoming = Some(Incoming { from, index, message, taking });
+        let is_damaged = false;
+        self.snapshots.incoming = Some(Incoming { from, index, message, taking, is_damaged });
         if self.options.witness {
             self.take_witness_snapshot();
         }
@@ -167,16 +183,30 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    pub(super) fn snapshot_installed(&mut self, installed: Result<SnapshotHead, String>) {
+    pub(super) fn snapshot_installed(&mut self, installed: Result<SnapshotHead, NotInstalled>) {
         let head = match installed {
             Ok(head) => head,
-            // What the state holds now is not known; at the next start it is rebuilt.
-            Err(why) => return self.fail(format!("a snapshot could not be installed: {why}")),
+            Err(NotInstalled::Damaged(_)) => return self.take_in_again(true),
+            Err(NotInstalled::Gone(_)) => return self.take_in_again(false),
+            Err(NotInstalled::Failed(why)) => {
+                return self.fail(format!("a snapshot could not be installed: {why}"));
+            }
         };
         match self.machine.reload() {
             Ok(()) => self.take_effect(head),
             Err(error) => self.fail(error),
         }
+    }
+
+    /// The state is as it was before a snapshot came: it goes on, and asks for another.
+    fn take_in_again(&mut self, is_damaged: bool) {
+        let then = self.now.monotonic + self.options.election_timeout();
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
+        incoming.is_damaged = is_damaged;
+        incoming.begin_anew(then);
+        let held = std::mem::take(&mut self.replica.held);
+        self.apply(held);
+        self.move_gate();
     }
 
     /// A witness needs no more of a snapshot than what it is of.
@@ -218,6 +248,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         self.replica.writes.covered_by_snapshot(head.index, &mut settled);
         self.settle(settled);
+        let at = LogStart { index: head.index, term: head.term };
         self.snapshots.latest = Some(head);
         let held = std::mem::take(&mut self.replica.held);
         let (covered, later): (Vec<_>, Vec<_>) =
@@ -229,6 +260,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             message.from = self.replica.raft.leader().map_or(message.from, |leader| leader.0);
         }
         self.replica.raft.step(message);
+        self.replica.raft.snapshot_loaded(at, &self.replica.members);
         self.apply(later);
         self.outputs.push_back(Output::Applied);
     }

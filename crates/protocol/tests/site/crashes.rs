@@ -4,7 +4,9 @@
 use crate::workload::Workload;
 use crate::world::World;
 use lab::simulation::Down;
+use std::path::Path;
 use std::time::Duration;
+use storage::disk::Disk as _;
 use storage::disk::memory::Survival;
 
 const DOWN_FOR: Duration = Duration::from_millis(30);
@@ -42,6 +44,36 @@ fn at_every_output(nodes: u64, step: usize) {
         eprintln!("{nodes} nodes, a crash instead of output {at}: {down:?}");
         run(nodes, Some(at), down);
     }
+}
+
+/// The leader never reads its own snapshot, and the node that asks for it has a whole disk: neither
+/// stops.
+#[test]
+fn a_snapshot_that_decays_at_its_leader_is_made_anew() {
+    let mut world = World::new(5);
+    world.set_snapshots((2_000, 3));
+    for _ in 0..3 {
+        world.add_node(false);
+    }
+    world.run_until_whole();
+    world.crash(3, &Down::Killed);
+    let mut workload = Workload::new(3, 2, 60);
+    workload.padding_bytes = 300;
+    workload.finish(&mut world);
+    let mut decayed = 0;
+    for node in [1, 2] {
+        let disk = world.node(node).disk.clone();
+        let folder = Path::new("snapshots");
+        for name in disk.list(folder).expect("snapshots") {
+            let path = folder.join(name);
+            let middle = disk.read(&path).expect("a file").len() as u64 / 2;
+            decayed += u32::from(disk.flip(&path, middle, 1));
+        }
+    }
+    assert_eq!(decayed, 2);
+    world.start(3);
+    world.run_until_whole();
+    assert!(world.trace().contains("n3: installs the snapshot of"));
 }
 
 #[test]

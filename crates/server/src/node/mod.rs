@@ -38,7 +38,7 @@ use inbound::Here;
 use model::{NodeId, Request, SiteEntry, SiteId};
 use protocol::global::proxy_reads::Moved;
 use protocol::placement::Sampler;
-use protocol::site::{MapView, Ticket};
+use protocol::site::{MapView, NotInstalled, Ticket};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ pub(crate) enum Event {
     DiskFull(String),
     DiskHasRoom,
     SnapshotWritten(Result<SnapshotHead, String>),
-    SnapshotInstalled(Result<SnapshotHead, String>),
+    SnapshotInstalled(Result<SnapshotHead, NotInstalled>),
     SpareDue(Spare),
     /// The round on its way to etcd is durable.
     Flushed,

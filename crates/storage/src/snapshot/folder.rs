@@ -173,7 +173,10 @@ impl Snapshots for Folder {
             self.remove(&path)?;
             return Err(error);
         }
-        self.publish(&path, head.index)
+        self.publish(&path, head.index)?;
+        // One of the same index is another file now.
+        lock(&self.0.serving).take_if(|(index, _)| *index == head.index);
+        Ok(())
     }
 
     fn load(&self, index: u64, state: &impl State) -> Result<(), SnapshotError> {

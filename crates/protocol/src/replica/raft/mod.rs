@@ -32,7 +32,7 @@ use crate::replica::lives;
 use bytes::Bytes;
 use model::{NodeId, limits};
 use prost::Message as _;
-use raft::eraftpb::{Entry, Message, MessageType};
+use raft::eraftpb::{Entry, Message, MessageType, Snapshot};
 use raft::{Config, INVALID_ID, ProgressState, RawNode, ReadOnlyOption, StateRole};
 use std::collections::VecDeque;
 use storage::log::{Append, HardState, LogReader, LogStart, Recovered};
@@ -427,6 +427,22 @@ impl<R: LogReader> Raft<R> {
     pub fn snapshot_written(&mut self, at: LogStart, members: &peer::Members, start: LogStart) {
         self.node.mut_store().set_snapshot(convert::snapshot(at.index, at.term, members));
         self.node.mut_store().cut(start);
+    }
+
+    /// The snapshot that came with the last message is the state now. Where the log had reached it
+    /// meanwhile, the library had no use for it: others are offered it all the same, and what it
+    /// covers is applied.
+    pub fn snapshot_loaded(&mut self, at: LogStart, members: &peer::Members) {
+        self.node.mut_store().set_snapshot(convert::snapshot(at.index, at.term, members));
+        let log = &mut self.node.raft.raft_log;
+        if log.unstable.snapshot.is_none() && log.committed >= at.index {
+            log.applied = log.applied.max(at.index);
+        }
+    }
+
+    /// The snapshot is damaged: another is needed before any is offered.
+    pub fn offer_snapshot_no_more(&mut self) {
+        self.node.mut_store().set_snapshot(Snapshot::default());
     }
 
     /// Whether a follower needs a newer snapshot than the latest.

@@ -1,6 +1,7 @@
 //! What the façade changes about the library, message by message.
 
 use super::*;
+use raft::Storage as _;
 use std::path::Path;
 use storage::disk::memory::MemoryDisk;
 use storage::log::{self, LogWriter, Reader};
@@ -10,6 +11,7 @@ const TICKS: Ticks = Ticks { heartbeat: 2, election: 10 };
 const APPEND: u32 = 3;
 const REQUEST_VOTE: u32 = 5;
 const REQUEST_VOTE_RESPONSE: u32 = 6;
+const SNAPSHOT: u32 = 7;
 const TIMEOUT_NOW: u32 = 14;
 const REQUEST_PRE_VOTE: u32 = 17;
 const REQUEST_PRE_VOTE_RESPONSE: u32 = 18;
@@ -118,6 +120,24 @@ fn who_loads_a_snapshot_stands_back_and_is_handed_nothing() {
         assert!(raft.step(message(TIMEOUT_NOW, 1, 2, 1)));
         assert_eq!(raft.role(), role);
     }
+}
+
+#[test]
+fn a_snapshot_that_the_log_had_reached_is_offered_and_applied_all_the_same() {
+    let mut raft = node(2, &[1, 2, 3], &[1, 1, 1]);
+    let members = members(&[1, 2, 3]);
+    let head = peer::SnapshotHead { index: 2, term: 1, members: Some(members.clone()) };
+    assert!(raft.step(peer::Raft { snapshot: Some(head), ..message(SNAPSHOT, 1, 2, 1) }));
+    while let Some(effects) = raft.ready() {
+        assert!(effects.persist.is_none_or(|persist| persist.restart.is_none()), "no use for it");
+    }
+    assert_eq!(raft.node.store().snapshot(0, 3).ok(), None);
+    raft.snapshot_loaded(LogStart { index: 2, term: 1 }, &members);
+    assert_eq!(raft.node.raft.raft_log.applied, 2);
+    let offered = raft.node.store().snapshot(0, 3).expect("a snapshot");
+    assert_eq!(offered.get_metadata().index, 2);
+    raft.offer_snapshot_no_more();
+    assert!(raft.node.store().snapshot(0, 3).is_err() && raft.take_snapshot_wanted());
 }
 
 fn sent_on_standing(raft: &mut Raft<Reader>) -> Vec<peer::Raft> {
