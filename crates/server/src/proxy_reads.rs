@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use wire::inter_site::{InterSite, InterSiteAnswers, InterSiteMessage};
-use wire::peer::{Forward, ForwardedRequest};
+use wire::peer::{Forward, ForwardedRequest, in_parts};
 
 /// How often it is checked whether a node is silent, while anything is on its way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -66,7 +66,9 @@ impl SharedProxyReads {
         }
         shared.requests_waiting.fetch_sub(count - requests.len(), Ordering::Relaxed);
         for (remote, requests) in sent {
-            peers.send_inter_site(remote, InterSite::Forward(Forward { requests }).into());
+            for requests in in_parts(requests) {
+                peers.send_inter_site(remote, InterSite::Forward(Forward { requests }).into());
+            }
         }
         peers.flush_inter_site();
         self.sent.notify_one();
@@ -107,8 +109,10 @@ impl SharedProxyReads {
             return;
         }
         let leader = if shared.gate.get().leads() { shared.node.0 } else { 0 };
-        let answered = InterSite::Answered(InterSiteAnswers { answers, leader });
-        peers.send_inter_site(from, answered.into());
+        for answers in in_parts(answers) {
+            let answered = InterSite::Answered(InterSiteAnswers { answers, leader });
+            peers.send_inter_site(from, answered.into());
+        }
         peers.flush_inter_site();
     }
 

@@ -200,7 +200,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let now = self.now.monotonic;
         let requests = self.replica.forwarding.take_unsent(leader, term, now, token_of);
-        if !requests.is_empty() {
+        for requests in peer::in_parts(requests) {
             self.send(leader, Content::Forward(peer::Forward { requests }));
         }
     }

@@ -60,7 +60,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn send_replies(&mut self) {
         for (to, answers) in std::mem::take(&mut self.replica.replies) {
-            self.send(to, Content::Answered(peer::Answered { answers }));
+            for answers in peer::in_parts(answers) {
+                self.send(to, Content::Answered(peer::Answered { answers }));
+            }
         }
     }
 }

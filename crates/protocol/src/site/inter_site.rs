@@ -26,7 +26,7 @@ use wire::entry;
 use wire::inter_site::{
     InterSite, InterSiteAnswer, InterSiteAnswers, InterSiteMessage, put_failover, take_failover,
 };
-use wire::peer::{Forward, ForwardedRequest};
+use wire::peer::{Forward, ForwardedRequest, in_parts};
 
 /// A request that came back so often has followed what is known, to no end.
 const REDIRECTS_BEFORE_SEARCH: u32 = 3;
@@ -501,14 +501,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn flush_inter_site(&mut self) {
         let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
         for ((site, node), answers) in std::mem::take(&mut self.deployment.outbox.answers) {
-            self.send_inter_site(
-                site,
-                node,
-                InterSite::Answered(InterSiteAnswers { answers, leader }),
-            );
+            for answers in in_parts(answers) {
+                let answered = InterSiteAnswers { answers, leader };
+                self.send_inter_site(site, node, InterSite::Answered(answered));
+            }
         }
         for ((site, node), requests) in std::mem::take(&mut self.deployment.outbox.requests) {
-            self.send_inter_site(site, node, InterSite::Forward(Forward { requests }));
+            for requests in in_parts(requests) {
+                self.send_inter_site(site, node, InterSite::Forward(Forward { requests }));
+            }
         }
     }
 }
