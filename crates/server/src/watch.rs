@@ -41,16 +41,17 @@ impl Watch {
         // A witness has no changes, and a node that has just started may not know its keyspaces.
         handle.wait_until_current(limits::REQUEST_DEADLINE).await?;
         let applied = handle.shared.applied.subscribe();
-        let mut positions = BTreeMap::new();
-        for keyspace in keyspaces {
+        for keyspace in &keyspaces {
             if let Err(machine::Stopped::Refused(refusal)) =
-                handle.shared.reader.check_held(keyspace)
+                handle.shared.reader.check_held(*keyspace)
             {
                 return Err(refusal.into());
             }
-            handle.shared.watched.add(keyspace)?;
-            positions.insert(keyspace, Revision(0));
         }
+        let positions: BTreeMap<_, _> =
+            keyspaces.into_iter().map(|keyspace| (keyspace, Revision(0))).collect();
+        // All or none: from here on the watch gives them back when it is dropped.
+        handle.shared.watched.add(positions.keys().copied())?;
         let mut watch = Watch { handle, positions, applied };
         for keyspace in watch.positions.keys().copied().collect::<Vec<_>>() {
             let mut now = watch.handle.shared.reader.revision().min(watch.handle.released());
@@ -163,13 +164,16 @@ struct WatchedKeyspace {
 pub(crate) struct Watched(Mutex<BTreeMap<KeyspaceId, WatchedKeyspace>>);
 
 impl Watched {
-    fn add(&self, keyspace: KeyspaceId) -> Result<(), Failure> {
+    /// Counts a watch of these keyspaces, which are distinct: in each of them, or in none if there
+    /// is no room for all.
+    fn add(&self, keyspaces: impl ExactSizeIterator<Item = KeyspaceId>) -> Result<(), Failure> {
         let mut watched = lock(&self.0);
-        if watched.values().map(|one| one.watches).sum::<usize>() >= limits::WATCHES_MAX {
+        let present = watched.values().map(|one| one.watches).sum::<usize>();
+        if present + keyspaces.len() > limits::WATCHES_MAX {
             let (what, max) = ("watches of this node", limits::WATCHES_MAX);
             return Err(Failure::Refused(Refusal::TooMany { what, max }));
         }
-        watched.entry(keyspace).or_default().watches += 1;
+        keyspaces.for_each(|keyspace| watched.entry(keyspace).or_default().watches += 1);
         Ok(())
     }
 
@@ -207,4 +211,24 @@ impl Watched {
 /// Every keyspace there is, for a watch of everything.
 pub fn all_keyspaces(catalog: &Catalog) -> Vec<KeyspaceId> {
     catalog.all().into_iter().map(|keyspace| keyspace.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_watch_takes_no_places() {
+        let watched = Watched::default();
+        let keyspaces = |ids: std::ops::Range<u32>| ids.map(KeyspaceId);
+        for _ in 1..limits::WATCHES_MAX {
+            watched.add(keyspaces(0..1)).unwrap();
+        }
+        let refused = watched.add(keyspaces(1..3));
+        assert!(matches!(refused, Err(Failure::Refused(Refusal::TooMany { .. }))), "{refused:?}");
+        watched.add(keyspaces(1..2)).unwrap();
+        assert!(watched.add(keyspaces(2..3)).is_err());
+        watched.remove(KeyspaceId(0));
+        watched.add(keyspaces(2..3)).unwrap();
+    }
 }
