@@ -84,12 +84,31 @@ impl Op {
 
     /// The rights that the command needs.
     pub(super) fn rights(&self) -> &'static [Right] {
-        match (&self.step, &self.shape) {
-            (Step::Read(_) | Step::ReadIn { .. }, _) => &[Right::Read],
-            // A write that returns the old value is a read as well.
-            (Step::Write(_), Shape::Old | Shape::Value) => &[Right::Write, Right::Read],
-            (Step::Write(_), _) => &[Right::Write],
+        match &self.step {
+            Step::Read(_) | Step::ReadIn { .. } => &[Right::Read],
+            Step::Write(write) if reads(write) => &[Right::Write, Right::Read],
+            Step::Write(_) => &[Right::Write],
         }
+    }
+}
+
+/// Whether the answer to a write contains a value: the write is a read as well.
+fn reads(write: &Write) -> bool {
+    match write {
+        Write::Put { return_old, .. } => *return_old,
+        Write::Take { .. } | Write::GetAndExpire { .. } => true,
+        // The new number shows the old one.
+        Write::Add { .. } | Write::HashAdd { .. } => true,
+        Write::PutMany { .. }
+        | Write::Append { .. }
+        | Write::Delete { .. }
+        | Write::DeleteIf { .. }
+        | Write::SetExpiry { .. }
+        | Write::HashSet { .. }
+        | Write::HashSetIfAbsent { .. }
+        | Write::HashDelete { .. }
+        | Write::Clear
+        | Write::ClearAll => false,
     }
 }
 
@@ -226,5 +245,44 @@ impl Unit {
 
     fn half_ms(self) -> u64 {
         self.ms() as u64 / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::table::{Run, table};
+    use wire::resp::Frame;
+
+    fn rights(line: &str) -> &'static [Right] {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let frame = Frame::of(&args);
+        let Some((_, spec)) = table().find(frame.arg(0)) else { panic!("{line}") };
+        let Run::Data(parse) = spec.run else { panic!("{line}") };
+        parse(&frame).unwrap_or_else(|_| panic!("{line}")).rights()
+    }
+
+    #[test]
+    fn a_write_that_returns_a_value_needs_the_right_to_read_as_well() {
+        for line in ["get k", "hget h f", "exists k", "strlen k", "getex k"] {
+            assert_eq!(rights(line), [Right::Read], "{line}");
+        }
+        for line in ["set k v", "append k v", "del k", "hset h f v", "hdel h f", "expire k 9"] {
+            assert_eq!(rights(line), [Right::Write], "{line}");
+        }
+        let both = [
+            "incr k",
+            "decr k",
+            "incrby k 0",
+            "decrby k 0",
+            "hincrby h f 0",
+            "set k v get",
+            "getset k v",
+            "getdel k",
+            "getex k ex 9",
+        ];
+        for line in both {
+            assert_eq!(rights(line), [Right::Write, Right::Read], "{line}");
+        }
     }
 }
