@@ -43,6 +43,11 @@ fn event(kind: ChangeKind) -> Option<&'static str> {
     })
 }
 
+/// The key whose changes a channel carries; `None`: it carries changes of all keys.
+pub(super) fn key_of_channel(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(KEYSPACE_CHANNEL)
+}
+
 /// Whether a subscription is to channels or to patterns of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {

@@ -9,7 +9,8 @@ use super::table::Own;
 use super::thread::Thread;
 use bytes::Bytes;
 use model::{
-    Answer, Catalog, Command, Item, KeyspaceId, Query, Refusal, ScanFilter, Step, Write, limits,
+    Answer, Catalog, Command, Item, Keyspace, KeyspaceId, Query, Refusal, ScanFilter, Step, Write,
+    limits,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
@@ -21,10 +22,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The keyspaces of this port that this user may read and that may hold a match, in order.
     fn readable(&self, catalog: &Catalog, glob: Option<&Bytes>) -> Vec<KeyspaceId> {
         let all = catalog.all().into_iter();
-        all.filter(|keyspace| !self.session.is_cluster() || keyspace.spec.is_global())
-            .filter(|keyspace| self.session.may_read(keyspace) && may_hold_match(keyspace, glob))
+        all.filter(|keyspace| self.may_scan(keyspace) && may_hold_match(keyspace, glob))
             .map(|keyspace| keyspace.id)
             .collect()
+    }
+
+    /// Whether a keyspace is of this port and this user may read it.
+    fn may_scan(&self, keyspace: &Keyspace) -> bool {
+        let is_of_port = !self.session.is_cluster() || keyspace.spec.is_global();
+        is_of_port && self.session.may_read(keyspace)
     }
 
     async fn page(
@@ -68,10 +74,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         frame: &Frame,
     ) -> Result<(Option<Position>, Vec<KeyspaceId>, ScanOptions), Refused> {
         let options = read_options(frame, 1, true)?;
-        let keyspaces = self.readable(&self.thread.handle.catalog(), options.filter.glob.as_ref());
+        let catalog = self.thread.handle.catalog();
+        let keyspaces = self.readable(&catalog, options.filter.glob.as_ref());
         let begin = match options.cursor {
             0 => keyspaces.first().map(|first| Position { keyspace: *first, key: Bytes::new() }),
-            cursor => Some(self.thread.shared.cursors().position(cursor).ok_or(UNKNOWN_CURSOR)?),
+            cursor => {
+                let position = self.thread.shared.cursors().position(cursor);
+                // Another user may have opened it, who may read more.
+                let may_go_on = |position: &Position| {
+                    let keyspace = catalog.by_id(position.keyspace);
+                    keyspace.is_some_and(|keyspace| self.may_scan(keyspace))
+                };
+                Some(position.filter(may_go_on).ok_or(UNKNOWN_CURSOR)?)
+            }
         };
         Ok((begin.filter(|_| !options.matches_nothing), keyspaces, options))
     }

@@ -159,6 +159,29 @@ fn users_may_do_what_they_were_granted() {
     assert_eq!(fleet.ask(&["KEYS", "*"]), Reply::Array(vec![bulk("car:1")]));
     assert_eq!(fleet.ask(&["DBSIZE"]), Reply::Integer(1));
 
+    // A cursor of another user's scan, in `default`.
+    root.raw("SET other:2 v");
+    let Reply::Array(page) = root.ask(&["SCAN", "0", "COUNT", "1"]) else { panic!("no page") };
+    let [Reply::Bulk(cursor), Reply::Array(_)] = &page[..] else { panic!("{page:?}") };
+    let cursor = String::from_utf8(cursor.to_vec()).unwrap();
+    let refused = fleet.raw(&format!("SCAN {cursor}"));
+    assert!(refused.starts_with("-ERR this cursor is unknown"), "{refused}");
+    fleet.raw("MULTI");
+    fleet.raw(&format!("SCAN {cursor}"));
+    let refused = fleet.raw("EXEC");
+    assert!(refused.contains("this cursor is unknown"), "{refused}");
+    assert!(root.raw(&format!("SCAN {cursor}")).contains("other"), "it goes on");
+
+    // The name of a channel contains a key.
+    let mut listener = site.connect();
+    listener.raw("AUTH root secret");
+    listener.raw("SUBSCRIBE __keyspace@0__:other");
+    listener.raw("SUBSCRIBE __keyspace@0__:car:1");
+    let shown = vec![bulk("__keyspace@0__:car:1")];
+    assert_eq!(fleet.ask(&["PUBSUB", "CHANNELS"]), Reply::Array(shown));
+    let all = vec![bulk("__keyspace@0__:car:1"), bulk("__keyspace@0__:other")];
+    assert_eq!(root.ask(&["PUBSUB", "CHANNELS"]), Reply::Array(all));
+
     // A large command before login is refused before it is read.
     let mut pending = site.connect();
     pending.send(b"*2\r\n$3\r\nGET\r\n$1000000\r\n");

@@ -1,7 +1,7 @@
 //! SUBSCRIBE and related commands, for keyspace notifications ([`crate::redis::notifications`]).
 
 use crate::redis::args::{Help, is, takes, write_help};
-use crate::redis::notifications::{By, NO_PUBSUB};
+use crate::redis::notifications::{By, NO_PUBSUB, key_of_channel};
 use crate::redis::refused::Refused;
 use crate::redis::session::Session;
 use crate::redis::table::flag::{FAST, LOADING, NOSCRIPT, PUBSUB, STALE};
@@ -37,16 +37,25 @@ const HELP: [Help; 3] = [
 
 fn pubsub(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
     let audience = &session.thread().shared.audience;
+    let catalog = session.thread().handle.catalog();
+    // The name of a channel may contain a key of a keyspace that this user may not read.
+    let channels = || {
+        let mut names = audience.names(By::Channel);
+        names.retain(|(name, _)| {
+            key_of_channel(name).is_none_or(|key| session.may_read(catalog.of_key(key)))
+        });
+        names
+    };
     let what = frame.arg(1);
     if is(what, "channels") && frame.len() <= 3 {
         let pattern = (frame.len() == 3).then(|| frame.arg(2));
         let matches = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name));
-        let mut names = audience.names(By::Channel);
+        let mut names = channels();
         names.retain(|(name, _)| matches(name));
         out.array(names.len());
         names.iter().for_each(|(name, _)| out.bulk(name));
     } else if is(what, "numsub") {
-        let names = audience.names(By::Channel);
+        let names = channels();
         out.array(2 * (frame.len() - 2));
         for asked in frame.args_from(2) {
             let count = names.iter().find(|(name, _)| name == asked).map_or(0, |(_, count)| *count);
