@@ -73,6 +73,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let table::Run::Data(parse) = spec.run else { return false };
         let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
+        self.answer_or_push(keyspace, op, number, frame.wire_bytes())
+    }
+
+    /// Answers a command, or adds it to the run. `false`: the run must be sent first.
+    fn answer_or_push(
+        &mut self,
+        keyspace: &Keyspace,
+        op: Op,
+        number: CommandNumber,
+        wire_bytes: usize,
+    ) -> bool {
         match op.step {
             // A step of transactions; no command consists of it alone.
             Step::ReadIn { .. } => false,
@@ -87,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     let request = self.causal_read(keyspace.id, query);
                     let answered_as = (op.shape, number);
-                    return self.run.push_alone(request, answered_as, false, frame.wire_bytes());
+                    return self.run.push_alone(request, answered_as, false, wire_bytes);
                 }
                 let consistency = self.session.consistency;
                 if self.run.requests.is_empty()
@@ -98,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 let request = Request::read(keyspace.id, query, consistency);
                 let request = self.session.routed(request);
-                self.run.push(request, (op.shape, number), false, frame.wire_bytes())
+                self.run.push(request, (op.shape, number), false, wire_bytes)
             }
             Step::Write(write) => {
                 let command = Command::Write { keyspace: keyspace.id, write, request: None };
@@ -109,10 +120,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 match is_sent_elsewhere {
                     // The log of another site orders it: what is before it must have a place there,
                     // and what comes after must wait.
-                    true => {
-                        self.run.push_alone(request, (op.shape, number), true, frame.wire_bytes())
-                    }
-                    false => self.run.push(request, (op.shape, number), true, frame.wire_bytes()),
+                    true => self.run.push_alone(request, (op.shape, number), true, wire_bytes),
+                    false => self.run.push(request, (op.shape, number), true, wire_bytes),
                 }
             }
         }
@@ -160,10 +169,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match spec.run {
             table::Run::Data(parse) => {
                 let catalog = self.thread.handle.catalog();
-                self.read_data(frame, spec, parse, &catalog)?;
+                let (keyspace, op) = self.read_data(frame, spec, parse, &catalog)?;
                 // The command is valid, so it only had to wait for the run before it.
-                let is_done = self.do_now(frame);
-                debug_assert!(is_done, "an empty run takes everything");
+                let is_taken = self.answer_or_push(keyspace, op, number, frame.wire_bytes());
+                debug_assert!(is_taken, "an empty run takes everything");
+                self.catalog = Some(catalog);
             }
             table::Run::Local(answer) => {
                 let mut out = Encoder::new(&mut self.replies, self.session.version);
