@@ -22,6 +22,7 @@ use model::{
 };
 use server::Outcome;
 use server::users::Right;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
 
@@ -419,6 +420,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let keyspace = causal_keyspace(&self.session, &handle.catalog())?;
         let opened = attach.open(handle)?;
         let (token, deadline_ms) = (Some(opened.token()), attach.within_ms);
+        let began = handle.clock().monotonic();
         let read = Request::read(keyspace, causal::admission(), ReadConsistency::Linearizable);
         let reply = handle.call_in_session(Request { token, deadline_ms, ..read }).await;
         let mut answers = Answers::default();
@@ -429,11 +431,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // What this session has written at another site needs a position first.
         let token = Some(self.session.causal.token());
+        let deadline_ms = left(deadline_ms, began, handle.clock().monotonic());
         let read = Request::read(keyspace, causal::admission(), ReadConsistency::Linearizable);
         self.call_in_session(Request { token, deadline_ms, ..read }).await.map_err(refused)?;
         self.session.causal.attach(&answers);
         Ok(())
     }
+}
+
+/// What is left of a time limit, at least a millisecond; `None`: there is none.
+fn left(within_ms: Option<u64>, began: Duration, now: Duration) -> Option<u64> {
+    let spent_ms = u64::try_from(now.saturating_sub(began).as_millis()).unwrap_or(u64::MAX);
+    within_ms.map(|ms| ms.saturating_sub(spent_ms).max(1))
 }
 
 /// The keyspace of a command's keys, which must all be in one.
@@ -508,5 +517,19 @@ impl Run {
         self.requests.push(request);
         self.shapes.push(answered_as);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_wait_has_what_is_left_of_the_time_limit() {
+        let ms = Duration::from_millis;
+        assert_eq!(left(Some(250), ms(1_000), ms(1_100)), Some(150));
+        assert_eq!(left(Some(250), ms(1_000), ms(1_250)), Some(1));
+        assert_eq!(left(Some(250), ms(1_000), ms(9_000)), Some(1));
+        assert_eq!(left(None, ms(1_000), ms(1_100)), None);
     }
 }
