@@ -179,8 +179,8 @@ impl Handle {
         }
     }
 
-    /// Sends several requests; they take effect in this order, unless one is refused. Returns when
-    /// all answers are there.
+    /// Sends several requests. Those on one key, and all on keys that this site holds, take effect
+    /// in this order, unless one is refused. Returns when all answers are there.
     pub async fn call_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
         let replies = self.ask_many(requests).await;
         replies.into_iter().map(|reply| self.unmark(reply.outcome).0).collect()

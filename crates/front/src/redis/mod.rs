@@ -11,7 +11,7 @@
 //!   transaction, must be in one keyspace; SCAN, KEYS, DBSIZE and FLUSHALL cover all of them.
 //! - Successive writes of a pipeline are sent to the site together, reads are answered on the
 //!   thread that received them whenever the site allows it. A read behind a write in the same
-//!   pipeline waits for it.
+//!   pipeline waits for it. A write at another site may come after those behind it.
 //! - MULTI/EXEC is one command of the log; WATCH is a guard on versions ([`transaction`]).
 //! - Keyspace notifications come from the site's change log ([`notifications`]); they are always
 //!   on. There is no other publish/subscribe.

@@ -14,6 +14,24 @@ impl<C> Simulation<C> {
         Some(ticket)
     }
 
+    /// Asks a node several things that its core takes one after the other before it moves on, as it
+    /// does with the requests of a pipeline. Empty: it is down.
+    pub fn ask_together(&mut self, node: NodeIndex, requests: Vec<Request>) -> Vec<Ticket> {
+        let now = self.time(node);
+        let mut tickets = Vec::new();
+        for request in requests {
+            let Some(ticket) = self.announce(node) else { break };
+            self.note_of(node, || format!("asked #{} {}", ticket.0, text::request(&request)));
+            self.note_group(&request.body);
+            if let Some(process) = &mut self.nodes[node].process {
+                process.site.handle(now, Input::Request { ticket, request });
+            }
+            tickets.push(ticket);
+        }
+        self.perform_all(node);
+        tickets
+    }
+
     /// The ticket of a request that a node is about to be asked. `None`: it is down.
     pub(super) fn announce(&mut self, node: NodeIndex) -> Option<Ticket> {
         let process = self.nodes[node].process.as_mut()?;

@@ -88,6 +88,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.carry_out(origin, body, here, deadline);
             }
             _ if self.answer_from_copy(origin, &body) => {}
+            Admission::Here => {
+                self.route(origin, body, target, deadline);
+                // A write behind it may go straight, and must not come before it in the log.
+                self.route_due();
+            }
             _ => self.route(origin, body, target, deadline),
         }
     }

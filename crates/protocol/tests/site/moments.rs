@@ -1,9 +1,12 @@
-//! Moments by the wall clock, at a leader that has not applied yet how much time is in the log.
+//! Moments by the wall clock: at a leader that has not applied yet how much time is in the log, and
+//! in a pipeline.
 
+use crate::pair::{EAST, Sites, WEST, bytes};
 use crate::world::World;
 use lab::simulation::{Down, EPOCH_MS};
 use model::{
-    Answer, Body, Command, Condition, Expiry, KeyspaceId, Query, ReadConsistency, Request, Write,
+    Answer, Body, Cache, Command, Condition, Expiry, KeyspaceId, Query, ReadConsistency, Request,
+    Write,
 };
 use protocol::site::Ticket;
 use std::time::Duration;
@@ -62,5 +65,26 @@ fn a_key_that_expires_later_is_there_after_all_nodes_were_restarted() {
         let ticket = ask(&mut world, 1, get(key));
         let found = answer(&mut world, ticket);
         assert!(matches!(found, Answer::Value(Some(_))), "{key}: {found:?}");
+    }
+}
+
+#[test]
+fn a_write_that_names_a_moment_keeps_its_place_in_a_pipeline() {
+    let mut sites = Sites::new(Cache::default());
+    let key = sites.key_at(WEST, "k");
+    // At the leader of the key's site, and through another site.
+    for site in [WEST, EAST] {
+        let put = Write::Put {
+            key: bytes(&key),
+            value: "value".into(),
+            condition: Condition::Always,
+            expiry: Expiry::AtMs(EPOCH_MS + 1_000_000_000),
+            return_old: false,
+        };
+        let delete = Write::Delete { keys: vec![bytes(&key)] };
+        let answers = sites.write_together(site, vec![put, delete]);
+        assert!(matches!(answers[0], Answer::Put { applied: true, .. }), "{answers:?}");
+        assert_eq!(answers[1], Answer::Integer(1), "it deletes what was put before it");
+        assert_eq!(sites.get(site, &key).0, None);
     }
 }

@@ -117,6 +117,26 @@ impl Sites {
         (answer, took)
     }
 
+    /// Asks several writes that the core takes one after the other, as those of a pipeline.
+    pub(super) fn write_together(&mut self, site: usize, writes: Vec<Write>) -> Vec<Answer> {
+        let request = |write| {
+            let command = Command::Write { keyspace: self.keyspace, write, request: None };
+            Request { client: self.client, ..Request::write(command) }
+        };
+        let requests = writes.into_iter().map(request).collect();
+        let tickets = self.lab.ask_together(site, requests);
+        let is_done = |lab: &Simulation| {
+            tickets.iter().all(|ticket| lab.answered.iter().any(|one| one.ticket == *ticket))
+        };
+        assert!(self.lab.run_until(MS * 30_000, is_done), "{:?}", self.lab.failure);
+        let mut answered = std::mem::take(&mut self.lab.answered);
+        let answers = tickets.iter().map(|ticket| {
+            let at = answered.iter().position(|one| one.ticket == *ticket).unwrap();
+            answered.remove(at).outcome.unwrap()
+        });
+        answers.collect()
+    }
+
     /// Asks several things at the same moment.
     pub(super) fn ask_all(
         &mut self,
