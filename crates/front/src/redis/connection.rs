@@ -3,10 +3,12 @@
 //!
 //! Memory: an idle connection has no buffer (a read without data returns its buffer to the thread).
 //! Replies are sent when there are [`REPLY_BYTES`] of them, and no further command is taken before
-//! they are sent: a slow reader makes nothing grow, and a client that accepts no bytes for
+//! they are sent: a slow reader makes nothing grow beyond the answers that are with the site
+//! ([`super::parts`]), and a client that accepts no bytes for
 //! [`WRITE_STALL`] is disconnected.
 
 use super::execution::{Answered, Run};
+use super::parts::PartSize;
 use super::refused;
 use super::session::Session;
 use super::thread::{READ_BYTES, Thread};
@@ -23,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use wire::resp::{Encoder, Frame, RequestParser};
 
 /// Replies of this size are sent even when more commands wait.
-const REPLY_BYTES: usize = 256 << 10;
+pub(super) const REPLY_BYTES: usize = 256 << 10;
 /// The most memory allocated at once for a large command: further memory follows the received
 /// bytes.
 const READ_STEP_BYTES_MAX: usize = 1 << 20;
@@ -40,6 +42,8 @@ pub(super) struct Connection<S> {
     pub(super) replies: BytesMut,
     /// Commands of this pipeline that are not answered yet.
     pub(super) run: Run,
+    /// How many requests for values are sent to the site at once.
+    pub(super) part_size: PartSize,
     /// The keyspaces at the arrival of the current commands, loaded on first use.
     pub(super) catalog: Option<Arc<Catalog>>,
     /// The arrival time of the current commands.
@@ -65,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             received: BytesMut::new(),
             replies: BytesMut::new(),
             run: Run::default(),
+            part_size: PartSize::default(),
             catalog: None,
             since: Duration::ZERO,
             answered: Answered::default(),
@@ -96,25 +101,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(true) => {
                     self.note_client();
                     if !self.do_now(frame) {
-                        self.do_in_turn(frame).await;
+                        self.do_in_turn(frame).await?;
                     }
                     self.session.command_taken();
                 }
                 Ok(false) => break,
                 Err(error) => {
-                    self.finish_run().await;
+                    self.finish_run().await?;
                     self.encoder().error(&error.to_string());
                     self.session.is_closing = true;
                 }
             }
             if self.replies.len() >= REPLY_BYTES {
-                self.finish_run().await;
+                self.finish_run().await?;
                 self.send().await?;
             }
         }
         frame.clear();
         self.catalog = None;
-        self.finish_run().await;
+        self.finish_run().await?;
         Ok(())
     }
 

@@ -1,17 +1,21 @@
 //! Executes the commands of a pipeline: in order, as many as possible at once.
 //!
 //! Reads that may be answered on this thread are answered at once. Requests for the site gather in
-//! a [`Run`]: successive reads, or successive writes. A run is sent as a whole when a command of
-//! another kind follows, or when no more commands have arrived. So the effects and replies of a
-//! connection keep the order of its commands, and a read behind a write sees it.
+//! a [`Run`]: successive reads, or successive writes. A run is sent when a command of another kind
+//! follows, or when no more commands have arrived: as a whole, or in parts if it asks for values
+//! ([`super::parts`]). So the replies of a connection keep the order of its commands, and a read
+//! behind a write sees it. The effects keep it too, except that a write of a global key at another
+//! site may come after those of other keys behind it in its run: to come first, each would have to
+//! wait for the answer of that site.
 
 use super::args::is;
 use super::cluster::place;
 use super::commands::causal::{Attach, causal_keyspace};
 use super::commands::connection::Credentials;
 use super::commands::scan::check_flush;
-use super::connection::Connection;
+use super::connection::{Connection, REPLY_BYTES};
 use super::notifications::By;
+use super::parts::answer_bytes;
 use super::refused::{Refused, failure_text};
 use super::step::{Op, Shape, write_outcome};
 use super::table::{self, CommandNumber, CommandSpec, Own, flag, table};
@@ -22,6 +26,7 @@ use model::{
 };
 use server::Outcome;
 use server::users::Right;
+use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
@@ -129,8 +134,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Runs a command after all earlier ones have completed.
-    pub(super) async fn do_in_turn(&mut self, frame: &Frame) {
-        self.finish_run().await;
+    pub(super) async fn do_in_turn(&mut self, frame: &Frame) -> io::Result<()> {
+        self.finish_run().await?;
         self.catalog = None;
         self.do_and_answer(frame).await;
         let is_data = |spec: &CommandSpec| matches!(spec.run, table::Run::Data(_));
@@ -138,6 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.transaction.is_some() || !found.is_some_and(is_data) {
             self.session.publish();
         }
+        Ok(())
     }
 
     async fn do_and_answer(&mut self, frame: &Frame) {
@@ -248,24 +254,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends the run to the site and writes the replies.
-    pub(super) async fn finish_run(&mut self) {
+    /// Sends the run to the site and writes the replies. Sends those to the client that would
+    /// take much memory.
+    pub(super) async fn finish_run(&mut self) -> io::Result<()> {
         if self.run.requests.is_empty() {
-            return;
+            return Ok(());
         }
-        let requests = std::mem::take(&mut self.run.requests);
-        let replies = self.thread.handle.call_many_in_session(requests).await;
-        (self.run.bytes, self.run.is_alone) = (0, false);
+        let mut requests = std::mem::take(&mut self.run.requests);
         let mut shapes = std::mem::take(&mut self.run.shapes);
-        let mut answers = Answers::default();
-        for (reply, (shape, number)) in replies.into_iter().zip(shapes.drain(..)) {
-            answers.note(&reply);
-            self.write_outcome(reply.outcome, &shape, number);
+        (self.run.bytes, self.run.is_alone) = (0, false);
+        let mut answered_as = shapes.drain(..);
+        while !requests.is_empty() {
+            let size = self.part_size.of(&requests);
+            let later = requests.split_off(size);
+            let part = std::mem::replace(&mut requests, later);
+            let replies = self.thread.handle.call_many_in_session(part).await;
+            let (mut answers, mut bytes) = (Answers::default(), 0);
+            for (reply, (shape, number)) in replies.into_iter().zip(&mut answered_as) {
+                answers.note(&reply);
+                bytes += reply.outcome.as_ref().map_or(0, answer_bytes);
+                self.write_outcome(reply.outcome, &shape, number);
+                if self.replies.len() >= REPLY_BYTES {
+                    self.send().await?;
+                }
+            }
+            self.session.causal.take(answers);
+            self.part_size.follow(size, bytes);
         }
-        self.session.causal.take(answers);
+        drop(answered_as);
         if shapes.capacity() <= RUN_KEPT {
             self.run.shapes = shapes;
         }
+        Ok(())
     }
 
     fn write_outcome(&mut self, outcome: Outcome, shape: &Shape, number: CommandNumber) {

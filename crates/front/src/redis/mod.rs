@@ -34,6 +34,7 @@ mod execution;
 mod listener;
 mod login;
 mod notifications;
+mod parts;
 mod refused;
 mod session;
 mod step;

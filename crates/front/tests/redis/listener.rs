@@ -40,6 +40,22 @@ fn a_large_value_passes_in_pieces() {
 }
 
 #[test]
+fn long_answers_of_a_pipeline_come_in_order() {
+    let site = Site::start();
+    let mut client = site.connect();
+    let value = "x".repeat(100 << 10);
+    client.ask(&["SET", "big", &value]);
+    // GETEX with an option is a write: all of them are sent to the site, in one run.
+    let mut request = String::new();
+    (0..200).for_each(|_| request += "GETEX big PERSIST\r\nINCR sum\r\n");
+    client.send(request.as_bytes());
+    for n in 0..200 {
+        assert_eq!(client.reply().0, bulk(&value));
+        assert_eq!(client.reply().0, Reply::Integer(n + 1));
+    }
+}
+
+#[test]
 fn notifications_come_from_the_change_log() {
     let site = Site::start();
     let (mut listener, mut writer) = (site.connect(), site.connect());
