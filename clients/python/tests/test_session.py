@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import re
 import signal
+import socketserver
 import threading
 import time
 import unittest
@@ -15,6 +17,64 @@ from portolan_redis import BadToken, Behind, NoSite, Roaming, Session, Sites, Un
 from portolan_redis.asyncio import Session as AsyncSession
 from portolan_redis.errors import Lost, Unordered, named
 from portolan_redis.session import ASK_TOKEN, Place, is_read, with_token
+
+
+class _Answers(socketserver.StreamRequestHandler):
+    """Answers each PORTOLAN.TOKEN with the number of writes so far, and all else as a site would."""
+
+    def handle(self):
+        while data := self.request.recv(65536):
+            for name in re.findall(rb"\*\d+\r\n\$\d+\r\n([\w.]+)\r\n", data):
+                self.wfile.write(self.answer(name.upper()))
+
+    def answer(self, name: bytes) -> bytes:
+        self.server.asked.append(name)
+        if name == b"PORTOLAN.TOKEN":
+            return b"$2\r\nT%d\r\n" % self.server.asked.count(b"SET")
+        return b"+PONG\r\n" if name == b"PING" else b"+OK\r\n"
+
+
+def answering(test: unittest.TestCase) -> socketserver.ThreadingTCPServer:
+    """A site without a program, which remembers in `asked` what it was asked for."""
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Answers)
+    server.daemon_threads, server.asked = True, []
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return server
+
+
+class OfHealthChecks(unittest.TestCase):
+    def setUp(self):
+        self.server = answering(self)
+        self.sites = Sites(
+            ["127.0.0.1:%d" % self.server.server_address[1]],
+            roaming=Roaming(nearer=False), protocol=2, health_check_interval=30,
+        )  # fmt: skip
+
+    def test_one_does_not_come_between_requests_and_their_token(self):
+        session = Session(self.sites)
+        self.addCleanup(session.close)
+        session.set("car:1", "x")
+        session.connection_pool._here.next_health_check = 0
+        session.pipeline(transaction=False).set("car:2", "x").set("car:3", "x").execute()
+        self.assertEqual(session.token, "T3")
+        session.connection_pool._here.next_health_check = 0
+        session.set("car:4", "x")
+        self.assertEqual(session.token, "T4")
+
+    def test_nor_with_asyncio(self):
+        asyncio.run(self._asyncio())
+
+    async def _asyncio(self):
+        async with AsyncSession(self.sites) as session:
+            await session.set("car:1", "x")
+            session.connection_pool._here.next_health_check = 0
+            await session.set("car:2", "x")
+            self.assertEqual(session.token, "T2")
+            session.connection_pool._here.next_health_check = 0
+            await session.pipeline(transaction=False).set("car:3", "x").set("car:4", "x").execute()
+            self.assertEqual(session.token, "T4")
 
 
 class OfRules(unittest.TestCase):

@@ -79,6 +79,12 @@ class Carries:
         self._awaited = len(commands)
         return with_token(packed)
 
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        # A PING here, between the packing of a request and its sending, would use up `_awaited`, and the
+        # token would stay unread. `is_quiet` has looked at the connection already.
+        check_health = check_health and self._carrier is None
+        super().send_packed_command(command, check_health=check_health)  # type: ignore[misc]
+
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._carrier, self._awaited = None, 0
         super().disconnect(*args, **kwargs)  # type: ignore[misc]

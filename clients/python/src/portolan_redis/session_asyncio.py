@@ -60,6 +60,10 @@ class _Carries:
         self._awaited = len(commands)
         return with_token(list(packed))
 
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        check_health = check_health and self._carrier is None
+        await super().send_packed_command(command, check_health=check_health)  # type: ignore[misc]
+
     async def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._carrier, self._awaited = None, 0
         await super().disconnect(*args, **kwargs)  # type: ignore[misc]
