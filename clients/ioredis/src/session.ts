@@ -215,8 +215,10 @@ export class Session extends Redis {
     const ends = (token: string | undefined, why?: Error) => {
       for (const { settle } of settled) settle();
       link.batches -= 1;
-      if (token !== undefined) this.#token = token;
-      this.#answered(link, batch, settled, token === undefined ? why : undefined);
+      // The session may have gone on elsewhere, with a token that this one would replace.
+      const lost = link === this.#link ? why : new Error("the session has left the connection");
+      if (lost === undefined) this.#token = token;
+      this.#answered(link, batch, settled, lost);
       if (link.batches === 0) link.drained?.();
     };
     ask.promise.then((token: string) => ends(token), (why: Error) => ends(undefined, why));
@@ -267,9 +269,14 @@ export class Session extends Redis {
     this.#leave();
   }
 
+  /** What is on its way on the connection is lost. */
   #leave(): void {
-    this.#link?.redis.disconnect();
+    const link = this.#link;
     this.#link = undefined;
+    if (link === undefined) return;
+    link.redis.disconnect();
+    // That alone waits for the other side to close.
+    socketOf(link.redis)?.destroy();
   }
 
   #settle(site: string, redis: Redis): void {

@@ -54,20 +54,39 @@ test("no site answers", async () => {
   session.disconnect();
 });
 
-/** A server that answers GET and SET with this, and whatever else as a site would. */
-async function answersWith(answer: string): Promise<{ address: string; server: Server }> {
-  const server = createServer((socket) => {
+/**
+ * A server that answers GET and SET with this, and whatever else as a site would; a request by one of these
+ * names, and all behind it, so many milliseconds later.
+ */
+async function answersWith(
+  answer: string | Record<string, string>,
+  token = "T1",
+  delaysMs: Record<string, number> = {},
+): Promise<{ address: string; server: Server; connections: Set<Socket> }> {
+  const connections = new Set<Socket>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    connections.add(socket);
+    socket.on("close", () => connections.delete(socket));
     socket.on("error", () => undefined);
+    let delayMs = 0;
+    // As a site, it answers what was asked before.
+    socket.on("end", () => setTimeout(() => socket.end(), delayMs));
     socket.on("data", (data) => {
       for (const [, name] of data.toString().matchAll(/\*\d+\r\n\$\d+\r\n([\w.]+)\r\n/g)) {
-        const isAsked = /^(get|set)$/i.test(name!);
-        socket.write(isAsked ? answer : /token$/i.test(name!) ? "$2\r\nT1\r\n" : "+OK\r\n");
+        const asked = name!.toLowerCase();
+        const value = typeof answer === "string" ? answer : answer[asked];
+        const isAsked = value !== undefined && /^(get|set)$/.test(asked);
+        const text = isAsked ? value : /token$/.test(asked) ? `$${token.length}\r\n${token}\r\n` : "+OK\r\n";
+        delayMs = delaysMs[asked] ?? delayMs;
+        // Of equal delays the timers go off in their order.
+        if (delayMs > 0) setTimeout(() => socket.writable && socket.write(text), delayMs);
+        else socket.write(text);
       }
     });
   });
   await new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
-  return { address: `127.0.0.1:${port}`, server };
+  return { address: `127.0.0.1:${port}`, server, connections };
 }
 
 test("a site that does not serve comes last", async () => {
@@ -77,6 +96,23 @@ test("a site that does not serve comes last", async () => {
   const session = new Session(sites, { deadlineMs: 5_000 });
   assert.equal(await session.get("car:1"), "x");
   assert.deepEqual([session.site, session.sessionStats.repeats], ["b", 1]);
+  session.disconnect();
+  for (const { server } of [leaves, serves]) server.close();
+});
+
+test("an answer on a connection that was left is lost", async () => {
+  const refuses = { get: "$3\r\nold\r\n", set: "-CLUSTERDOWN it leaves\r\n" };
+  const leaves = await answersWith(refuses, "TA", { set: 50, get: 300 });
+  const serves = await answersWith({ get: "$3\r\nnew\r\n", set: "+OK\r\n" }, "TB");
+  const session = new Session(new Sites({ a: leaves.address, b: serves.address }, {}, FAR));
+  await session.ping();
+  const written = session.set("car:1", "x");
+  await new Promise(setImmediate);
+  const read = session.get("plan:9");
+  assert.equal(await written, "OK");
+  assert.deepEqual([session.site, session.token], ["b", "TB"]);
+  assert.equal(await read, "new");
+  assert.deepEqual([session.site, session.token], ["b", "TB"]);
   session.disconnect();
   for (const { server } of [leaves, serves]) server.close();
 });
