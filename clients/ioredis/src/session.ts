@@ -59,7 +59,7 @@ interface Link {
   site: string;
   batches: number;
   /** Called once none is. */
-  drained?: (() => void) | undefined;
+  drained: (() => void)[];
 }
 
 /**
@@ -124,6 +124,7 @@ export class Session extends Redis {
       await this.#drained();
       // What came meanwhile.
       if (this.#token !== undefined && this.#token !== before) await this.#admit(there, this.#token, withinMs);
+      if (this.#isClosed) throw closed();
       this.#leave();
       this.#settle(site, there);
       this.sessionStats.moves += 1;
@@ -145,7 +146,7 @@ export class Session extends Redis {
     this.#isClosed = true;
     this.#leave();
     this.#sites.end();
-    this.#fail(new Error("Connection is closed."));
+    this.#fail(closed());
     super.disconnect();
   }
 
@@ -161,7 +162,7 @@ export class Session extends Redis {
 
   override sendCommand(command: Command): unknown {
     if (this.#isClosed) {
-      command.reject(new Error("Connection is closed."));
+      command.reject(closed());
     } else if (UNSUITED.has(command.name) || (command.name === "multi" && !command.inTransaction)) {
       const why = command.name === "multi" ? "use multi() with exec()" : "use a Redis of its own";
       command.reject(new Error(`${command.name} belongs to no session: ${why}`));
@@ -181,6 +182,7 @@ export class Session extends Redis {
 
   /** Sends what waits, if the session is at a site. */
   #go(): void {
+    if (this.#isClosed) return this.#fail(closed());
     if (this.#isHeld || this.#waiting.length === 0) return;
     const link = this.#link;
     if (link?.redis.status !== "ready") {
@@ -219,7 +221,7 @@ export class Session extends Redis {
       const lost = link === this.#link ? why : new Error("the session has left the connection");
       if (lost === undefined) this.#token = token;
       this.#answered(link, batch, settled, lost);
-      if (link.batches === 0) link.drained?.();
+      if (link.batches === 0) for (const drained of link.drained.splice(0)) drained();
     };
     ask.promise.then((token: string) => ends(token), (why: Error) => ends(undefined, why));
     link.redis.sendCommand(ask);
@@ -281,7 +283,7 @@ export class Session extends Redis {
 
   #settle(site: string, redis: Redis): void {
     const now = performance.now();
-    this.#link = { redis, site, batches: 0 };
+    this.#link = { redis, site, batches: 0, drained: [] };
     [this.#site, this.#last] = [site, undefined];
     [this.#stayUntil, this.#lookAt] = [now + this.#sites.roaming.stayMs, now + LOOK_MS];
   }
@@ -300,7 +302,7 @@ export class Session extends Redis {
 
   async #drained(): Promise<void> {
     const link = this.#link;
-    if (link && link.batches > 0) await new Promise<void>((resolve) => void (link.drained = resolve));
+    if (link && link.batches > 0) await new Promise<void>((resolve) => void link.drained.push(resolve));
   }
 
   async #open(): Promise<void> {
@@ -395,6 +397,10 @@ export class Session extends Redis {
     stats.attachMs += tookMs;
     stats.attachMsMax = Math.max(stats.attachMsMax, tookMs);
   }
+}
+
+function closed(): Error {
+  return new Error("Connection is closed.");
 }
 
 /** Whether a request changes nothing and means the same at another node. */

@@ -117,6 +117,42 @@ test("an answer on a connection that was left is lost", async () => {
   for (const { server } of [leaves, serves]) server.close();
 });
 
+test("a closed session does not connect again", async () => {
+  const silent = await answersWith("", "T1", { get: 200 });
+  let connected = 0;
+  silent.server.on("connection", () => void (connected += 1));
+  const session = new Session(new Sites([silent.address], {}, FAR), { deadlineMs: 500 });
+  await session.ping();
+  const read = session.get("car:1");
+  await sleep(20);
+  session.disconnect();
+  await assert.rejects(read, /Connection is closed/);
+  assert.equal(connected, 1);
+  silent.server.close();
+});
+
+test("a session that is closed while it moves keeps no connection", async () => {
+  // It is closed while the session attaches, or while a request is on its way at the site before.
+  const attaches = [{}, { "portolan.attach": 100 }];
+  const drains = [{ get: 100 }, {}];
+  const cases = [["disconnect", attaches], ["disconnect", drains], ["quit", attaches], ["quit", drains]] as const;
+  for (const [how, delays] of cases) {
+    const [a, b] = await Promise.all(delays.map((one) => answersWith("$1\r\nx\r\n", "T1", one)));
+    assert.ok(a && b);
+    const session = new Session(new Sites({ a: a.address, b: b.address }, {}, FAR));
+    await session.ping();
+    const all = [session.moveTo("b"), session.get("car:1")];
+    await sleep(50);
+    await session[how]();
+    // Either may have ended before the session was closed.
+    for (const one of await Promise.allSettled(all)) {
+      if (one.status === "rejected") assert.match(one.reason.message, /Connection is closed/);
+    }
+    await eventually(() => assert.deepEqual([a.connections.size, b.connections.size], [0, 0]), 1_000);
+    for (const { server } of [a, b]) server.close();
+  }
+});
+
 test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, async (t) => {
   let all: Deployment;
   let [a, b, c]: Site[] = [];
