@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
-use wire::grpc::CLIENT_KEY;
 use wire::grpc::v1::cluster_client::ClusterClient;
 use wire::grpc::v1::deployment_client::DeploymentClient;
 use wire::grpc::v1::kv_client::KvClient;
+use wire::grpc::{CLIENT_KEY, Lack};
 
 /// The first pause before the same site is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -103,7 +103,8 @@ impl Caller {
                     Err(failed) => (failed.status, failed.was_never_sent),
                 };
             match judge(&status) {
-                Verdict::Final(error) if !perhaps_done || error.settles() => {
+                Verdict::Final(error) if !perhaps_done => return Err(error),
+                Verdict::Final(error) if error.settles() && Lack::of(&status).is_none() => {
                     return Err(error);
                 }
                 Verdict::Final(error) => return Err(Error::Unknown(error.to_string())),

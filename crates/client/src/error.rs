@@ -131,7 +131,8 @@ fn is_late_connect(error: &(dyn std::error::Error + 'static)) -> bool {
 
 impl Error {
     /// Whether this error is certain even after an attempt with an unknown outcome: the site has
-    /// checked the request, and its id shows whether it was applied before.
+    /// checked the request, and its id shows whether it was applied before. That does not hold for
+    /// a session that the site cannot admit (`Lack`), which is refused before the id is read.
     pub(crate) fn settles(&self) -> bool {
         matches!(self, Error::Refused { reason: Reason::Refused, .. })
     }

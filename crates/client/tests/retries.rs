@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::{Reason, TRIED_KEY};
+use wire::grpc::{Lack, Reason, TRIED_KEY};
 
 /// A scripted node's reaction to a call.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,8 @@ enum Step {
     Do,
     /// Refuses it with this reason.
     Refuse(Reason),
+    /// Refuses it, as its session lacks this.
+    Lack(Lack),
     /// Applies it, and the connection is cut before the answer.
     LoseAnswer,
     /// Neither applies it nor answers.
@@ -119,6 +121,7 @@ impl Node {
         match self.next_step() {
             Step::Do => Ok(id.map_or(0, |id| self.done.put(id))),
             Step::Refuse(reason) => Err(reason.status(format!("scripted: {reason:?}"))),
+            Step::Lack(lack) => Err(lack.mark(Reason::Refused.status("scripted"))),
             Step::LoseAnswer => {
                 id.map(|id| self.done.put(id));
                 self.cut();
@@ -134,6 +137,7 @@ impl Node {
         let items = match self.next_step() {
             Step::LoseAnswer => vec![Ok(first), Err(Status::unavailable("connection reset"))],
             Step::Refuse(reason) => vec![Err(reason.status("scripted"))],
+            Step::Lack(lack) => vec![Err(lack.mark(Reason::Refused.status("scripted")))],
             Step::Do | Step::Hang => vec![Ok(rest)],
         };
         Ok(Response::new(Box::pin(tokio_stream::iter(items))))
@@ -414,6 +418,7 @@ async fn what_may_have_been_done_is_unknown() {
         (&[lost, Step::Refuse(Reason::NoLeader)], "a later try was not done, the first perhaps"),
         (&[lost, Step::Refuse(Reason::Denied)], "the right may have gone meanwhile"),
         (&[lost, Step::Refuse(Reason::DiskFull)], "so may the room on the disk"),
+        (&[lost, Step::Lack(Lack::Lost)], "a session is judged before the write's id"),
         (&[Step::Refuse(Reason::UnknownOutcome)], "the site itself does not know"),
         (&[Step::Refuse(Reason::RequestForgotten)], "the site knew once"),
     ] {
