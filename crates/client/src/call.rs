@@ -89,6 +89,20 @@ impl Caller {
         M: Clone,
         F: Future<Output = Result<R, Status>>,
     {
+        self.call_at(repeat, message, attempt).await.map(|(_, answer)| answer)
+    }
+
+    /// The same; returns the node that answered too.
+    pub(crate) async fn call_at<M, R, F>(
+        &self,
+        repeat: Repeat,
+        message: M,
+        attempt: impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<(usize, R), Error>
+    where
+        M: Clone,
+        F: Future<Output = Result<R, Status>>,
+    {
         let began = Instant::now();
         let late = began + self.options.deadline;
         let mut tries = Tries::new(&self.nodes, &self.trying, began);
@@ -99,7 +113,7 @@ impl Caller {
             tries.begin(at);
             let (status, never_sent) =
                 match self.attempt(at, channel, message.clone(), this_late, &attempt).await {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => return Ok((at, answer)),
                     Err(failed) => (failed.status, failed.was_never_sent),
                 };
             match judge(&status) {

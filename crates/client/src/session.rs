@@ -49,6 +49,11 @@ impl Turn<'_> {
         metadata.insert_bin(SESSION_KEY, MetadataValue::from_bytes(&self.0));
     }
 
+    /// What the session has seen so far.
+    pub(crate) fn token(&self) -> &Bytes {
+        &self.0
+    }
+
     /// Goes on after an answer. One without a token is of a keyspace that keeps no sessions.
     pub(crate) fn read(&mut self, metadata: &MetadataMap) {
         let sealed = metadata.get_bin(SESSION_KEY).and_then(|value| value.to_bytes().ok());

@@ -1,4 +1,8 @@
 //! Scans and watches: streams that resume at their position when a connection breaks.
+//!
+//! The first message of a stream belongs to the call that opens it: a server may answer with a
+//! stream before it has read anything, and a failure then is one of the call, with its pauses and
+//! its deadline.
 
 use crate::call::{Caller, Repeat, kv};
 use crate::error::{Verdict, judge};
@@ -8,7 +12,7 @@ use crate::{Error, v1};
 use model::{Bytes, ChangeKind, Item, Kind, Revision, Versioned};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tonic::Streaming;
+use tonic::{Response, Status, Streaming};
 
 /// The keys of a scan. All of them by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +52,9 @@ pub struct Scan {
     caller: Arc<Caller>,
     session: Option<Session>,
     request: v1::ScanRequest,
-    stream: Option<Streaming<v1::ScanResponse>>,
+    open: Option<Open<v1::ScanResponse>>,
+    /// The session's token after the last page.
+    token: Bytes,
     page: VecDeque<Item>,
     done: bool,
 }
@@ -62,7 +68,8 @@ impl Scan {
         consistency: i32,
     ) -> Scan {
         let request = range.request(keyspace, consistency);
-        Scan { caller, session, request, stream: None, page: VecDeque::new(), done: false }
+        let (token, page) = (Bytes::new(), VecDeque::new());
+        Scan { caller, session, request, open: None, token, page, done: false }
     }
 
     /// The next key in byte order; `None`: there is no more.
@@ -79,48 +86,44 @@ impl Scan {
     }
 
     async fn next_page(&mut self) -> Result<(), Error> {
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
+        let mut turn = match &self.session {
+            Some(session) => Some(session.turn().await),
+            None => None,
+        };
+        if turn.as_ref().is_some_and(|turn| *turn.token() != self.token) {
+            // The server reads ahead, so the next page of this stream may lack what the session has
+            // seen since the last one.
+            self.open = None;
+        }
+        let page = match next_message(&mut self.open, &self.caller).await? {
+            Some(page) => page,
             None => {
                 let caller = &self.caller;
-                let turn = match &self.session {
-                    Some(session) => Some(session.turn().await),
-                    None => None,
-                };
                 let scan = |channel, request| {
                     let mut request = caller.streaming(request);
                     if let Some(turn) = &turn {
                         turn.write(request.metadata_mut());
                     }
-                    async move { kv(channel).scan(request).await }
+                    async move { first_message(kv(channel).scan(request).await?).await }
                 };
-                let opened = caller.call(Repeat::Read, self.request.clone(), scan).await?;
-                self.stream.insert(opened.into_inner())
+                let request = self.request.clone();
+                let (at, (messages, page)) = caller.call_at(Repeat::Read, request, scan).await?;
+                self.open = Some(Open { at, messages });
+                page
             }
         };
-        match stream.message().await {
-            Ok(Some(page)) => {
-                if let Some(session) = &self.session {
-                    session.turn().await.read_page(page.session);
-                }
-                self.done = page.next.is_empty();
-                self.request.from = page.next;
-                if self.request.limit > 0 {
-                    self.request.limit = self.request.limit.saturating_sub(page.items.len() as u64);
-                    self.done |= self.request.limit == 0;
-                }
-                self.page = page.items.into_iter().map(item).collect();
-                Ok(())
-            }
-            Ok(None) => {
-                self.stream = None;
-                Ok(())
-            }
-            Err(status) => {
-                self.stream = None;
-                broken(&status)
-            }
+        if let Some(turn) = &mut turn {
+            turn.read_page(page.session);
+            self.token = turn.token().clone();
         }
+        self.done = page.next.is_empty();
+        self.request.from = page.next;
+        if self.request.limit > 0 {
+            self.request.limit = self.request.limit.saturating_sub(page.items.len() as u64);
+            self.done |= self.request.limit == 0;
+        }
+        self.page = page.items.into_iter().map(item).collect();
+        Ok(())
     }
 }
 
@@ -128,7 +131,7 @@ impl Scan {
 pub struct Watch {
     caller: Arc<Caller>,
     request: v1::WatchRequest,
-    stream: Option<Streaming<v1::WatchResponse>>,
+    open: Option<Open<v1::WatchResponse>>,
 }
 
 /// A message of a watch.
@@ -159,7 +162,7 @@ impl Watch {
         caller: Arc<Caller>,
         request: v1::WatchRequest,
     ) -> Result<Watch, Error> {
-        let mut watch = Watch { caller, request, stream: None };
+        let mut watch = Watch { caller, request, open: None };
         if watch.request.after_revision.is_none() {
             watch.next().await?;
         }
@@ -169,42 +172,63 @@ impl Watch {
     /// Waits for changes. A connection that breaks is opened again at the last progress, so a
     /// change may be returned twice and none is missed.
     pub async fn next(&mut self) -> Result<WatchUpdate, Error> {
-        loop {
-            let stream = match &mut self.stream {
-                Some(stream) => stream,
-                None => {
-                    let caller = &self.caller;
-                    let watch = |channel, request| async move {
-                        kv(channel).watch(caller.streaming(request)).await
-                    };
-                    let opened = caller.call(Repeat::Read, self.request.clone(), watch).await?;
-                    self.stream.insert(opened.into_inner())
-                }
-            };
-            match stream.message().await {
-                Ok(Some(update)) => {
-                    self.request.after_revision = Some(update.progress);
-                    return Ok(WatchUpdate {
-                        changes: update.changes.into_iter().filter_map(change).collect(),
-                        progress: Revision(update.progress),
-                    });
-                }
-                Ok(None) => self.stream = None,
-                Err(status) => {
-                    self.stream = None;
-                    broken(&status)?;
-                }
+        let update = match next_message(&mut self.open, &self.caller).await? {
+            Some(update) => update,
+            None => {
+                let caller = &self.caller;
+                // A node sends its position as soon as it watches.
+                let watch = |channel, request| async move {
+                    first_message(kv(channel).watch(caller.streaming(request)).await?).await
+                };
+                let request = self.request.clone();
+                let (at, (messages, update)) = caller.call_at(Repeat::Read, request, watch).await?;
+                self.open = Some(Open { at, messages });
+                update
             }
-        }
+        };
+        self.request.after_revision = Some(update.progress);
+        Ok(WatchUpdate {
+            changes: update.changes.into_iter().filter_map(change).collect(),
+            progress: Revision(update.progress),
+        })
     }
 }
 
-/// Whether a stream that broke may be opened again.
-fn broken(status: &tonic::Status) -> Result<(), Error> {
-    match judge(status) {
-        Verdict::Final(error) => Err(error),
-        Verdict::Again(_) | Verdict::Perhaps(_) | Verdict::NoNode(_) => Ok(()),
+/// An open stream.
+struct Open<T> {
+    /// The node that it comes from.
+    at: usize,
+    messages: Streaming<T>,
+}
+
+/// A stream with its first message.
+pub(crate) async fn first_message<T>(
+    opened: Response<Streaming<T>>,
+) -> Result<(Streaming<T>, T), Status> {
+    let mut messages = opened.into_inner();
+    let first = messages.message().await?;
+    let first =
+        first.ok_or_else(|| Status::unavailable("the stream has ended without a message"))?;
+    Ok((messages, first))
+}
+
+/// The next message of a stream. `None`: there is no stream, or it broke; then its node is left, and
+/// the stream can be opened again.
+async fn next_message<T>(open: &mut Option<Open<T>>, caller: &Caller) -> Result<Option<T>, Error> {
+    let Some(Open { at, messages }) = open else { return Ok(None) };
+    let at = *at;
+    let next = messages.message().await;
+    if let Ok(Some(message)) = next {
+        return Ok(Some(message));
     }
+    *open = None;
+    if let Err(status) = next
+        && let Verdict::Final(error) = judge(&status)
+    {
+        return Err(error);
+    }
+    caller.nodes().leave(at);
+    Ok(None)
 }
 
 pub(crate) fn item(item: v1::Item) -> Item {

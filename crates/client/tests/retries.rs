@@ -2,8 +2,8 @@
 //! and which error it returns in the end. The nodes are scripted, so that each failure happens
 //! exactly when a test needs it; the sockets between are real.
 
-use client::{Client, Error, Options, Roaming, RoamingError, ScanRange, Sites, v1};
-use model::{KeyspaceSpec, Revision};
+use client::{Client, Error, Options, Roaming, RoamingError, ScanRange, Session, Sites, v1};
+use model::{Bytes, KeyspaceSpec, Revision};
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::{Lack, Reason, TRIED_KEY};
+use wire::grpc::{Lack, Reason, SESSION_KEY, TRIED_KEY};
 
 /// A scripted node's reaction to a call.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,8 @@ enum Step {
     Lack(Lack),
     /// Applies it, and the connection is cut before the answer.
     LoseAnswer,
+    /// Answers with a stream that goes on; for other calls as `Do`.
+    Stream,
     /// Neither applies it nor answers.
     Hang,
 }
@@ -119,7 +122,7 @@ impl Node {
     async fn play(&self, id: Option<v1::RequestId>) -> Result<u64, Status> {
         self.asked.lock().unwrap().extend(id);
         match self.next_step() {
-            Step::Do => Ok(id.map_or(0, |id| self.done.put(id))),
+            Step::Do | Step::Stream => Ok(id.map_or(0, |id| self.done.put(id))),
             Step::Refuse(reason) => Err(reason.status(format!("scripted: {reason:?}"))),
             Step::Lack(lack) => Err(lack.mark(Reason::Refused.status("scripted"))),
             Step::LoseAnswer => {
@@ -131,17 +134,26 @@ impl Node {
         }
     }
 
-    /// A stream with `first` and `rest`; it breaks after `first` where the script loses the answer.
+    /// A stream with `rest`, or with `first` and `rest` (`Stream`); or it breaks after `first` where
+    /// the script loses the answer.
     fn stream<T: Send + 'static>(&self, begin: String, first: T, rest: T) -> Streamed<T> {
         self.begins.lock().unwrap().push(begin);
         let items = match self.next_step() {
             Step::LoseAnswer => vec![Ok(first), Err(Status::unavailable("connection reset"))],
+            Step::Stream => vec![Ok(first), Ok(rest)],
             Step::Refuse(reason) => vec![Err(reason.status("scripted"))],
             Step::Lack(lack) => vec![Err(lack.mark(Reason::Refused.status("scripted")))],
             Step::Do | Step::Hang => vec![Ok(rest)],
         };
         Ok(Response::new(Box::pin(tokio_stream::iter(items))))
     }
+}
+
+/// The token of a session in which this is the next thing seen: all of them, in order.
+fn token_after(request: &MetadataMap, seen: &str) -> Bytes {
+    let token = request.get_bin(SESSION_KEY).map(|token| token.to_bytes().unwrap());
+    let token = String::from_utf8(token.unwrap_or_default().into()).unwrap();
+    format!("{token} {seen}").into()
 }
 
 type Stream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
@@ -161,8 +173,11 @@ impl v1::kv_server::Kv for Node {
         assert!(request.metadata().contains_key("grpc-timeout"), "every call has a deadline");
         let tried = request.metadata().get(TRIED_KEY).map(|name| name.to_str().unwrap().to_owned());
         self.tried.lock().unwrap().push(tried);
+        let token = token_after(request.metadata(), "put");
         let version = self.play(request.into_inner().request).await?;
-        Ok(Response::new(v1::PutResponse { applied: true, version, old: None }))
+        let mut answer = Response::new(v1::PutResponse { applied: true, version, old: None });
+        answer.metadata_mut().insert_bin(SESSION_KEY, MetadataValue::from_bytes(&token));
+        Ok(answer)
     }
 
     async fn delete(
@@ -192,10 +207,13 @@ impl v1::kv_server::Kv for Node {
     type ScanStream = Stream<v1::ScanResponse>;
 
     async fn scan(&self, request: Request<v1::ScanRequest>) -> Streamed<v1::ScanResponse> {
+        // The pages are read ahead: their tokens are of what the session had seen at the opening.
+        let metadata = request.metadata().clone();
         let from = String::from_utf8(request.into_inner().from.into()).unwrap();
         let page = |key: &'static str, next: &'static str| {
             let item = v1::Item { key: key.into(), ..v1::Item::default() };
-            v1::ScanResponse { items: vec![item], next: next.into(), ..Default::default() }
+            let session = token_after(&metadata, key);
+            v1::ScanResponse { items: vec![item], next: next.into(), session }
         };
         self.stream(from, page("a", "b"), page("b", ""))
     }
@@ -540,6 +558,56 @@ async fn a_broken_stream_goes_on_where_it_was() {
     let error = watch.next().await.unwrap_err();
     assert!(matches!(error, Error::Refused { reason: Reason::ChangesTrimmed, .. }), "{error:?}");
     assert_eq!(*second.begins.lock().unwrap(), ["None", "Some(5)", "Some(9)"]);
+}
+
+#[tokio::test]
+async fn a_node_whose_streams_fail_is_left() {
+    let done = Done::default();
+    for reason in [Reason::NotServing, Reason::Overloaded] {
+        let away = Node::start(&done, &[Step::Refuse(reason)]).await;
+        let alone = client(&[&away], impatient()).keyspace("");
+        let given_up = alone.scan(ScanRange::default()).next().await.unwrap_err();
+        assert!(matches!(given_up, Error::Unavailable(_)), "{given_up:?}");
+        let given_up = alone.watch("").await.map(drop).unwrap_err();
+        assert!(matches!(given_up, Error::Unavailable(_)), "{given_up:?}");
+        let asked = away.begins.lock().unwrap().len();
+        assert!(asked < 100, "there are pauses: {asked}");
+
+        let serves = Node::start(&done, &[Step::Do]).await;
+        let scan = || client(&[&away, &serves], patient()).keyspace("").scan(Default::default());
+        assert_eq!(scan().next().await.unwrap().unwrap().key, "b");
+        let keys = client(&[&away, &serves], patient()).keyspace("");
+        assert_eq!(keys.watch("").await.unwrap().next().await.unwrap().progress, Revision(9));
+    }
+
+    // A stream that breaks in the middle goes on at another node.
+    let breaks = Node::start(&done, &[Step::LoseAnswer]).await;
+    let serves = Node::start(&done, &[Step::Do]).await;
+    let mut scan = client(&[&breaks, &serves], patient()).keyspace("").scan(Default::default());
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "a");
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "b");
+    assert_eq!((breaks.begins.lock().unwrap().len(), serves.begins.lock().unwrap().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_page_that_was_read_ahead_does_not_take_the_session_back() {
+    let node = Node::start(&Done::default(), &[Step::Stream]).await;
+    let session = Session::begin();
+    let keys = client(&[&node], patient()).keyspace("").in_session(&session);
+    let mut scan = keys.scan(ScanRange::default());
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "a");
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "b");
+    assert_eq!(*node.begins.lock().unwrap(), [""], "nothing was seen in between");
+
+    node.script.lock().unwrap().push_back(Step::Do);
+    let session = Session::begin();
+    let keys = client(&[&node], patient()).keyspace("").in_session(&session);
+    let mut scan = keys.scan(ScanRange::default());
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "a");
+    keys.put("car:7", "Pier 39").await.unwrap();
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "b");
+    assert_eq!(session.token().await, " a put b");
+    assert_eq!(*node.begins.lock().unwrap(), ["", "", "b"]);
 }
 
 /// Two sites of one node each.

@@ -7,7 +7,7 @@ use super::sites::Inner;
 use crate::batch::{Batch, BatchOutcome};
 use crate::call::{Repeat, kv};
 use crate::keyspace::{Found, found, versioned};
-use crate::stream::{ScanRange, item};
+use crate::stream::{ScanRange, first_message, item};
 use crate::{Error, v1};
 use model::{Bytes, Item, Revision, Versioned, limits};
 use std::collections::VecDeque;
@@ -246,9 +246,7 @@ async fn first_page(
     channel: Channel,
     request: Request<v1::ScanRequest>,
 ) -> Result<Response<v1::ScanResponse>, Status> {
-    let mut pages = kv(channel).scan(request).await?.into_inner();
-    let page = pages.message().await?;
-    let page = page.ok_or_else(|| Status::unavailable("the scan has ended without a page"))?;
+    let (_, page) = first_message(kv(channel).scan(request).await?).await?;
     let token = page.session.clone();
     let mut response = Response::new(page);
     if !token.is_empty() {
