@@ -4,12 +4,14 @@
 //! site's thread continues and the next batch gathers.
 //!
 //! The thread also checks the free space: below the reserve it reports that before a write fails,
-//! so that client writes are refused while there is still room for everything else. A write that
-//! fails for lack of room is repeated until it succeeds.
+//! so that client writes are refused while there is still room for everything else. A job that
+//! fails for lack of room is repeated until it succeeds. Cuts pass the writes that wait: they make
+//! room.
 
 use crate::metrics::Metrics;
 use crate::node::Event;
 use protocol::replica::raft::Persist;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -25,7 +27,7 @@ pub(crate) enum DiskJob {
 
 /// The interval at which the free space is checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The pause before a write that found no room is repeated.
+/// The pause before a job that found no room is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// The most jobs of one fsync.
 const BATCH_JOBS_MAX: usize = 256;
@@ -70,27 +72,39 @@ impl DiskLoop {
         }
     }
 
-    /// Returns `false` after a stop job.
+    /// Returns `false` after a stop job, or when the site's thread has ended.
     fn perform(&mut self, jobs: Vec<DiskJob>, is_full: &mut bool) -> Result<bool, LogError> {
+        let mut jobs = VecDeque::from(jobs);
         let mut unsynced = None;
-        for job in jobs {
-            match job {
-                DiskJob::Persist(persist) => {
-                    self.write(&persist, is_full)?;
-                    unsynced = Some(persist.number);
-                }
-                DiskJob::Cut(start) => self.writer.cut(start)?,
+        while let Some(job) = jobs.front() {
+            let done = match job {
+                DiskJob::Persist(persist) => self.write(persist),
+                DiskJob::Cut(start) => self.writer.cut(*start),
                 DiskJob::Stop => return Ok(false),
+            };
+            match done {
+                Ok(()) => {
+                    if let Some(DiskJob::Persist(persist)) = jobs.pop_front() {
+                        unsynced = Some(persist.number);
+                    }
+                }
+                Err(LogError::Full { path, cause }) => {
+                    self.sync(unsynced.take())?;
+                    *is_full = true;
+                    let why = format!("no room for the log in {path}: {cause}");
+                    if self.events.send(Event::DiskFull(why)).is_err() {
+                        return Ok(false);
+                    }
+                    std::thread::sleep(TRY_AGAIN);
+                    jobs.extend(self.jobs.try_iter());
+                    // A cut drops entries that were reported durable: none of a write that waits.
+                    let waits = |job: &DiskJob| !matches!(job, DiskJob::Cut(_));
+                    jobs.make_contiguous().sort_by_key(waits);
+                }
+                Err(error) => return Err(error),
             }
         }
-        if let Some(number) = unsynced {
-            if self.durable {
-                let started = Instant::now();
-                self.writer.sync()?;
-                self.metrics.fsync.observe(started.elapsed());
-            }
-            let _ = self.events.send(Event::Persisted(number));
-        }
+        self.sync(unsynced)?;
         self.metrics.log_bytes.set(self.writer.size_bytes() as i64);
         if let Some(spare) = self.writer.spare_due() {
             let _ = self.events.send(Event::SpareDue(spare));
@@ -98,21 +112,21 @@ impl DiskLoop {
         Ok(true)
     }
 
-    fn write(&mut self, persist: &Persist, is_full: &mut bool) -> Result<(), LogError> {
-        loop {
-            let restarted = persist.restart.map_or(Ok(()), |start| self.writer.restart(start));
-            match restarted.and_then(|()| self.writer.write(&persist.append)) {
-                Err(LogError::Full { path, cause }) => {
-                    *is_full = true;
-                    let why = format!("no room for the log in {path}: {cause}");
-                    if self.events.send(Event::DiskFull(why)).is_err() {
-                        return Ok(());
-                    }
-                    std::thread::sleep(TRY_AGAIN);
-                }
-                done => return done,
-            }
+    fn write(&mut self, persist: &Persist) -> Result<(), LogError> {
+        let restarted = persist.restart.map_or(Ok(()), |start| self.writer.restart(start));
+        restarted.and_then(|()| self.writer.write(&persist.append))
+    }
+
+    /// Makes what was written durable and reports it, up to this number.
+    fn sync(&mut self, unsynced: Option<u64>) -> Result<(), LogError> {
+        let Some(number) = unsynced else { return Ok(()) };
+        if self.durable {
+            let started = Instant::now();
+            self.writer.sync()?;
+            self.metrics.fsync.observe(started.elapsed());
         }
+        let _ = self.events.send(Event::Persisted(number));
+        Ok(())
     }
 
     /// Checks the free space and reports a change between enough and too little.
@@ -134,5 +148,92 @@ impl DiskLoop {
             };
             let _ = self.events.send(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Bytes;
+    use std::path::Path;
+    use storage::disk::memory::MemoryDisk;
+    use storage::log::{Append, Entry, Options, open_with};
+
+    fn entry(index: u64, len: usize) -> Append {
+        let entry = Entry { index, term: 1, kind: 0, payload: Bytes::from(vec![7; len]) };
+        Append { entries: vec![entry], ..Append::default() }
+    }
+
+    fn persist(number: u64, append: Append) -> DiskJob {
+        DiskJob::Persist(Persist { number, restart: None, append })
+    }
+
+    /// A loop over a disk with `free_bytes` left and a log of 100 entries of 500 bytes.
+    fn disk_loop(
+        free_bytes: u64,
+    ) -> (MemoryDisk, DiskLoop, mpsc::Sender<DiskJob>, mpsc::Receiver<Event>) {
+        const CAPACITY: u64 = 1 << 20;
+        let memory = MemoryDisk::new();
+        let disk = memory.shared();
+        let options = Options { segment_bytes: 4096, grow_bytes: 0, reserve_bytes: 0 };
+        let (_, mut writer, _) = open_with(&disk, Path::new("/log"), options).unwrap();
+        (1..=100).for_each(|index| writer.write(&entry(index, 500)).unwrap());
+        writer.sync().unwrap();
+        memory.set_capacity(Some(CAPACITY));
+        let used_bytes = CAPACITY - disk.free_bytes(Path::new("/log")).unwrap();
+        memory.set_capacity(Some(used_bytes + free_bytes));
+        let (sender, jobs) = mpsc::channel();
+        let (events, inbox) = mpsc::channel();
+        let disk_loop = DiskLoop {
+            writer,
+            jobs,
+            events,
+            metrics: Arc::new(Metrics::default()),
+            data: std::env::temp_dir(),
+            reserve_bytes: 0,
+            durable: true,
+        };
+        (memory, disk_loop, sender, inbox)
+    }
+
+    /// The next event of one of two kinds: the number that is durable, or `None` for a full disk.
+    fn next(inbox: &mpsc::Receiver<Event>) -> Option<u64> {
+        loop {
+            match inbox.recv_timeout(Duration::from_secs(10)).expect("an event") {
+                Event::Persisted(number) => return Some(number),
+                Event::DiskFull(_) => return None,
+                Event::Failed(why) => panic!("the loop has ended: {why}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_makes_room_for_the_write_that_waits() {
+        let (_memory, disk_loop, jobs, inbox) = disk_loop(4_000);
+        jobs.send(persist(1, entry(101, 10))).unwrap();
+        jobs.send(persist(2, entry(102, 8_000))).unwrap();
+        let thread = std::thread::spawn(move || disk_loop.run());
+        assert_eq!(next(&inbox), Some(1), "what is written is durable before the disk waits");
+        assert_eq!(next(&inbox), None);
+        jobs.send(DiskJob::Cut(LogStart { index: 90, term: 1 })).unwrap();
+        let done = (0..20).find_map(|_| next(&inbox));
+        assert_eq!(done, Some(2));
+        jobs.send(DiskJob::Stop).unwrap();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_cut_without_room_is_repeated() {
+        let (memory, disk_loop, jobs, inbox) = disk_loop(0);
+        jobs.send(DiskJob::Cut(LogStart { index: 90, term: 1 })).unwrap();
+        jobs.send(persist(1, entry(101, 3_000))).unwrap();
+        let thread = std::thread::spawn(move || disk_loop.run());
+        assert_eq!(next(&inbox), None);
+        memory.set_capacity(None);
+        let done = (0..20).find_map(|_| next(&inbox));
+        assert_eq!(done, Some(1));
+        jobs.send(DiskJob::Stop).unwrap();
+        thread.join().unwrap();
     }
 }

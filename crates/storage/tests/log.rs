@@ -304,6 +304,48 @@ fn a_full_disk_refuses_without_a_trace_until_there_is_room() {
 }
 
 #[test]
+fn a_cut_needs_no_more_than_its_record_and_may_be_tried_again() {
+    const CAPACITY: u64 = 1 << 20;
+    let memory = MemoryDisk::new();
+    let disk = memory.shared();
+    let folder = Path::new("/log");
+    let start = LogStart { index: 40, term: 1 };
+    let last_index = {
+        let (_, mut writer, reader) = open(&disk, folder);
+        for index in 1..=50 {
+            writer.write(&entries(index..=index, 1, 300)).expect("write");
+        }
+        writer.sync().expect("sync");
+        memory.set_capacity(Some(CAPACITY));
+        let used = CAPACITY - disk.free_bytes(folder).expect("free");
+        // Fills what the active segment has grown by in advance.
+        memory.set_capacity(Some(used));
+        let mut last = 50;
+        while writer.write(&entries(last + 1..=last + 1, 1, 1)).is_ok() {
+            last += 1;
+        }
+        writer.sync().expect("sync");
+        memory.set_capacity(Some(CAPACITY));
+        let used = CAPACITY - disk.free_bytes(folder).expect("free");
+        memory.set_capacity(Some(used));
+        for _ in 0..3 {
+            let refused = writer.cut(start);
+            assert!(matches!(refused, Err(LogError::Full { .. })), "{refused:?}");
+            assert_eq!(all(&reader).len() as u64, last);
+        }
+        // Fewer than the 512 by which a segment grows for entries.
+        memory.set_capacity(Some(used + 300));
+        writer.cut(start).expect("there is room for a record");
+        assert_eq!(all_from(&reader, 41).len() as u64, last - 40);
+        memory.set_capacity(None);
+        last
+    };
+    memory.crash(&Survival::Nothing);
+    let (recovered, ..) = open(&disk, folder);
+    assert_eq!((recovered.start, recovered.last_index), (start, last_index));
+}
+
+#[test]
 fn the_reserve_is_left_to_the_state() {
     let memory = MemoryDisk::new();
     memory.set_capacity(Some(100_000));

@@ -341,6 +341,9 @@ impl<C> Simulation<C> {
                     }
                 }
                 Err(LogError::Full { .. }) => {
+                    // Cuts make room.
+                    let waits = |job: &DiskJob| !matches!(job, DiskJob::Cut(_));
+                    process.jobs.make_contiguous().sort_by_key(waits);
                     let was_full = std::mem::replace(&mut process.disk_full, true);
                     self.after(ASK_AGAIN, Event::Disk { node, life });
                     if !was_full {

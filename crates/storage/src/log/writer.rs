@@ -113,8 +113,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a record; its payload is in `self.buffer`, after the space for its header.
-    fn write_record(&mut self, mut header: RecordHeader, reserve: bool) -> Result<Mark, LogError> {
+    /// Writes a record; its payload is in `self.buffer`, after the space for its header. One that
+    /// frees room is not limited by the reserve, and extends the segment by no more than itself.
+    fn write_record(&mut self, mut header: RecordHeader, frees: bool) -> Result<Mark, LogError> {
+        let grow_bytes = if frees { 0 } else { self.options.grow_bytes };
         let payload_bytes = self.buffer.len() - RECORD_HEADER_BYTES;
         assert!(payload_bytes <= PAYLOAD_BYTES_MAX, "an append has at most 1 GiB");
         let span = span_bytes(payload_bytes);
@@ -123,20 +125,18 @@ impl Writer {
             && self.active.end > SEGMENT_HEADER_BYTES
         {
             self.sync()?;
-            if reserve {
-                self.ask_for_room(self.options.grow_bytes)?;
+            if !frees {
+                self.ask_for_room(grow_bytes)?;
             }
             let start = self.index().start;
-            self.begin_segment(self.active.end, start, self.hard_state)?;
+            self.begin_segment(self.active.end, start, self.hard_state, grow_bytes)?;
         }
         let at = self.active.end;
         let mut until = at + room;
         if until > self.allocated {
-            until = (at + room + self.options.grow_bytes)
-                .min(self.options.segment_bytes)
-                .max(at + room);
+            until = (at + room + grow_bytes).min(self.options.segment_bytes).max(at + room);
         }
-        if reserve {
+        if !frees {
             self.ask_for_room(until.saturating_sub(self.allocated))?;
         }
 
@@ -173,6 +173,7 @@ impl Writer {
         previous_end: u64,
         start: LogStart,
         hard_state: HardState,
+        grow_bytes: u64,
     ) -> Result<(), LogError> {
         let next_index =
             if previous_end == 0 { start.index + 1 } else { self.index().last_index + 1 };
@@ -192,8 +193,7 @@ impl Writer {
                 (NEXT, None)
             }
         };
-        let made =
-            create_segment(&self.disk, &self.folder, &header, file, name, self.options.grow_bytes);
+        let made = create_segment(&self.disk, &self.folder, &header, file, name, grow_bytes);
         let (segment, allocated) = match made {
             Ok(made) => made,
             Err(error @ LogError::Full { .. }) => return Err(error),
@@ -282,7 +282,7 @@ impl LogWriter for Writer {
             entries: entries as u32,
             kind: Kind::Append,
         };
-        let mark = self.write_record(header, true)?;
+        let mark = self.write_record(header, false)?;
         if let Some(hard_state) = append.hard_state {
             self.hard_state = hard_state;
         }
@@ -339,8 +339,7 @@ impl LogWriter for Writer {
             entries: 0,
             kind: Kind::Start,
         };
-        // Not limited by the reserve: this frees space.
-        self.write_record(header, false)?;
+        self.write_record(header, true)?;
         self.sync()?;
         let end = self.active.end;
         {
@@ -357,7 +356,7 @@ impl LogWriter for Writer {
         self.check()?;
         let hard_state =
             HardState { commit: self.hard_state.commit.max(start.index), ..self.hard_state };
-        self.begin_segment(0, start, hard_state)?;
+        self.begin_segment(0, start, hard_state, self.options.grow_bytes)?;
         self.hard_state = hard_state;
         let old = {
             let mut index = self.index();
