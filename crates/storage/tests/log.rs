@@ -151,6 +151,11 @@ fn a_cut_drops_whole_segments_and_hides_the_rest() {
             let size = writer.size_bytes();
             writer.cut(start).expect("cut");
             assert!(writer.size_bytes() < size * 6 / 10);
+            assert_eq!(reader.bytes_after(10), reader.bytes_after(50), "both are cut");
+            // A record of an entry takes 552 bytes; places are exact to 4 KiB.
+            let between = reader.bytes_after(60) - reader.bytes_after(90);
+            assert!(between.abs_diff(30 * 552) <= 4096 + 552, "{between}");
+            assert!(reader.bytes_after(100) <= 4096 + 552);
             assert!(matches!(reader.entries(50, 60, 1), Err(LogError::Cut { index: 50 })));
             let found = reader.entries(51, 101, usize::MAX).expect("entries");
             assert_eq!(found.len(), 50);

@@ -21,7 +21,7 @@ pub(crate) struct OwnSnapshots<N> {
     /// The latest one that is durable.
     pub(crate) latest: Option<SnapshotHead>,
     pub(crate) is_writing: bool,
-    /// How much the log has grown since the last one.
+    /// How much the log has grown since the last one, as far as it is applied.
     pub(crate) log_bytes: u64,
     /// The next one is made at this growth.
     pub(crate) due_at_bytes: u64,
@@ -32,16 +32,18 @@ pub(crate) struct OwnSnapshots<N> {
 }
 
 impl<N: Snapshots> OwnSnapshots<N> {
+    /// `log_bytes`: of the applied entries that the log was found to hold behind the latest one.
     pub(crate) fn new(
         store: N,
         latest: Option<SnapshotHead>,
+        log_bytes: u64,
         options: &Options,
     ) -> OwnSnapshots<N> {
         OwnSnapshots {
             store,
             latest,
             is_writing: false,
-            log_bytes: 0,
+            log_bytes,
             due_at_bytes: options.log_bytes_before_snapshot,
             incoming: None,
             last_chunk_served: None,

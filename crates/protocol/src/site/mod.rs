@@ -262,11 +262,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         machine.plant(options.planted);
         let applied = (machine.applied().index, machine.log_time_ms());
         let log = (recovered, reader);
+        let replica = Replica::new(&options, now, log, (members, snapshot.as_ref()), applied);
+        let covered = snapshot.as_ref().map_or(0, |head| head.index);
+        let log_bytes = replica.raft.bytes_between(covered, replica.applied);
         let mut site = Site {
             now,
             next_tick: now.monotonic + options.tick,
-            replica: Replica::new(&options, now, log, (members, snapshot.as_ref()), applied),
-            snapshots: OwnSnapshots::new(snapshots, snapshot, &options),
+            replica,
+            snapshots: OwnSnapshots::new(snapshots, snapshot, log_bytes, &options),
             state,
             machine,
             jobs: Jobs::new(&options),
@@ -284,6 +287,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             site.outputs.push_back(Output::Members(site.replica.members.clone()));
         }
         site.begin_own_life();
+        if !site.failed {
+            site.cut_log();
+        }
         site.move_gate();
         site.follow_deployment();
         site

@@ -48,9 +48,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.finish_witness_snapshot(&head) {
             return;
         }
+        self.snapshots.latest = Some(head);
+        self.cut_log();
+    }
+
+    /// Cuts the log behind the latest snapshot. A process that ended between the two leaves that
+    /// to the next one.
+    pub(super) fn cut_log(&mut self) {
+        let Some(head) = &self.snapshots.latest else { return };
         let start = self.replica.raft.start();
+        // After a start the state may lag behind the snapshot, and needs what follows it.
+        let covered = head.index.min(self.replica.applied);
         let kept = head.index.saturating_sub(self.options.log_entries_kept);
-        let cut = kept.max(start.index);
+        let cut = kept.min(covered).max(start.index);
         let term = if cut == start.index {
             start.term
         } else {
@@ -59,7 +69,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let members = decode_members(&head.members);
         let at = LogStart { index: head.index, term: head.term };
         self.replica.raft.snapshot_written(at, &members, LogStart { index: cut, term });
-        self.snapshots.latest = Some(head);
         if cut > start.index {
             self.outputs.push_back(Output::CutLog(LogStart { index: cut, term }));
         }

@@ -13,6 +13,7 @@ mod leases;
 mod leaving;
 mod lending;
 mod loan_changes;
+mod log_length;
 mod maps;
 mod moments;
 mod moves;

@@ -93,7 +93,13 @@ impl Index {
 
     /// Bytes of the records from the first one of the entries after the start.
     pub(super) fn size_bytes(&self) -> u64 {
-        let Some((mark, _)) = self.run(self.start.index + 1) else {
+        self.bytes_after(self.start.index)
+    }
+
+    /// Bytes of the records from the run on that holds the entry after `index`, or else from the
+    /// last run on.
+    pub(super) fn bytes_after(&self, index: u64) -> u64 {
+        let Some((mark, _)) = self.run(index.max(self.start.index) + 1) else {
             return 0;
         };
         let counted = self.segments.iter().filter(|found| found.sequence >= mark.sequence);

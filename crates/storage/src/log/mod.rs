@@ -203,7 +203,7 @@ pub trait LogWriter: Send {
     /// hard state stays as it was, with `commit` at least `start.index`.
     fn restart(&mut self, start: LogStart) -> Result<(), LogError>;
 
-    /// The size of the entries from the start on, which decides when to make a snapshot.
+    /// The size of the entries from the start on.
     fn size_bytes(&self) -> u64;
 }
 
@@ -211,4 +211,8 @@ pub trait LogWriter: Send {
 pub trait LogReader: Clone + Send + Sync + 'static {
     /// Entries `low..high`, at least one if there is one, and then only as many as fit `bytes_max`.
     fn entries(&self, low: u64, high: u64, bytes_max: usize) -> Result<Vec<Entry>, LogError>;
+
+    /// The length of the log behind entry `index`, to within 4 KiB and a record: both ends of a
+    /// stretch are rounded alike, so that the difference of two lengths is as exact.
+    fn bytes_after(&self, index: u64) -> u64;
 }

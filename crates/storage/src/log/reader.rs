@@ -117,4 +117,8 @@ impl LogReader for Reader {
         }
         Ok(entries)
     }
+
+    fn bytes_after(&self, index: u64) -> u64 {
+        self.index().bytes_after(index)
+    }
 }

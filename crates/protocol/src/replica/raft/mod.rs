@@ -502,6 +502,11 @@ impl<R: LogReader> Raft<R> {
         self.node.store().start()
     }
 
+    /// The bytes on disk of the entries behind `after`, up to `until`, to within a few KiB.
+    pub fn bytes_between(&self, after: u64, until: u64) -> u64 {
+        self.node.store().bytes_between(after, until)
+    }
+
     /// Whether an entry of the current term is committed: only then can a leader serve.
     pub fn committed_in_term(&self) -> bool {
         self.node.raft.commit_to_current_term()

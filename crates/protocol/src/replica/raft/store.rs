@@ -149,6 +149,11 @@ impl<R: LogReader> Store<R> {
         self.start
     }
 
+    /// The bytes on disk of the entries behind `after`, up to `until`.
+    pub(super) fn bytes_between(&self, after: u64, until: u64) -> u64 {
+        self.reader.bytes_after(after).saturating_sub(self.reader.bytes_after(until))
+    }
+
     pub(super) fn term_of(&self, index: u64) -> Option<u64> {
         if index == self.start.index {
             return Some(self.start.term);
