@@ -301,7 +301,8 @@ pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 1 << 20;
 pub const LOG_SEGMENT_BYTES: u64 = 16 << 20;
 /// The log is cut behind a snapshot once it is longer than this and than the snapshot's state.
 pub const LOG_BYTES_BEFORE_SNAPSHOT: u64 = 128 << 20;
-/// Entries kept behind a new snapshot for followers that lag slightly.
+/// Entries kept behind a new snapshot for followers that lag slightly; fewer if they are longer
+/// than the log that a snapshot is made after.
 pub const LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT: u64 = 10_000;
 
 /// Keys that one log entry may expire; more go in the next.

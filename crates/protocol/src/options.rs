@@ -27,7 +27,8 @@ pub struct Options {
     pub ticks: Ticks,
     /// A snapshot is made when the log has grown by this much and by the size of the state.
     pub log_bytes_before_snapshot: u64,
-    /// Entries that are kept behind a snapshot, for followers that lag a little.
+    /// Entries that are kept behind a snapshot, for followers that lag a little; fewer if they are
+    /// longer than [`Options::log_bytes_before_snapshot`].
     pub log_entries_kept: u64,
     /// The deployment to begin, if this site belongs to none.
     pub founding: Option<(DeploymentId, SiteEntry)>,

@@ -57,10 +57,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn cut_log(&mut self) {
         let Some(head) = &self.snapshots.latest else { return };
         let start = self.replica.raft.start();
-        // After a start the state may lag behind the snapshot, and needs what follows it.
-        let covered = head.index.min(self.replica.applied);
-        let kept = head.index.saturating_sub(self.options.log_entries_kept);
-        let cut = kept.min(covered).max(start.index);
+        let cut = self.last_not_kept(head.index).max(start.index);
         let term = if cut == start.index {
             start.term
         } else {
@@ -72,6 +69,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if cut > start.index {
             self.outputs.push_back(Output::CutLog(LogStart { index: cut, term }));
         }
+    }
+
+    /// The last entry that is not kept behind a snapshot of `index`. Those kept are limited in
+    /// number, and in bytes by what the log grows by before the next snapshot.
+    fn last_not_kept(&self, index: u64) -> u64 {
+        let bytes_max = self.options.log_bytes_before_snapshot;
+        // After a start the state may lag behind the snapshot, and needs what follows it.
+        let mut high = index.min(self.replica.applied);
+        let mut low = index.saturating_sub(self.options.log_entries_kept).min(high);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.replica.raft.bytes_between(middle, index) <= bytes_max {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        low
     }
 
     /// A follower asks for a chunk of a snapshot of ours.

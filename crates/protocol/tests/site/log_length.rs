@@ -62,3 +62,15 @@ fn a_cut_that_a_crash_prevented_is_made_up_for() {
         assert!(kept <= 3, "a crash at {at}: {kept} of {entries} are behind the snapshot");
     }
 }
+
+#[test]
+fn large_entries_are_kept_behind_a_snapshot_up_to_a_limit_of_bytes() {
+    let mut world = world(20_000, 10_000);
+    for _ in 0..100 {
+        put(&mut world, 4_000);
+    }
+    let (snapshot_index, entries) = lengths(&world);
+    assert!(snapshot_index > 80, "the latest snapshot is of {snapshot_index}");
+    assert!(entries < 20, "the log holds {entries} entries");
+    assert!(entries >= 4, "what fits is kept for followers that lag a little");
+}
