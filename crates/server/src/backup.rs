@@ -13,7 +13,8 @@ use model::{NodeId, Revision, SiteName};
 use protocol::replica::recovery::{self, RecoveryError};
 use protocol::site::machine::deployment::mark_restored;
 use protocol::site::machine::{self, Machine};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use storage::disk::real::RealDisk;
 use storage::log::{LogError, LogStart, LogWriter as _};
@@ -28,6 +29,25 @@ use wire::peer::Member;
 const NOT_WHOLE: &str = "this node has no whole state: it is a witness, has just started, or is \
                          loading a snapshot; ask another node of the site";
 
+/// How the names of files end that are written beside a node's data to be sent to a client.
+const SENDING: &str = ".sending";
+
+/// Where a backup that is sent to a client is written, by its number in the process.
+pub fn sending_path(data: &Path, number: u64) -> PathBuf {
+    data.join(format!("backup-{number}{SENDING}"))
+}
+
+/// Removes the backups of a process that ended while it sent them.
+pub(crate) fn remove_unsent(data: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(data)? {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(SENDING) {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn write(shared: &Shared, path: &Path) -> Result<Revision, SnapshotError> {
     let failed = |cause: String| SnapshotError::Io { path: path.display().to_string(), cause };
     let is_current = shared.is_current.load(Ordering::Acquire);
@@ -40,7 +60,7 @@ pub(crate) fn write(shared: &Shared, path: &Path) -> Result<Revision, SnapshotEr
         return Err(failed(NOT_WHOLE.to_owned()));
     };
     let (head, revision) = head.map_err(|error| failed(error.to_string()))?;
-    write_file(&RealDisk::shared(), path, &head, &view)?;
+    write_file(&RealDisk::shared(), path, &head, &view, shared.reserve_bytes)?;
     Ok(revision)
 }
 
@@ -102,7 +122,7 @@ pub fn restore(
         return Err(RestoreError::NotEmpty(data.display().to_string()));
     }
     let _lock = identity::lock_directory(data)?;
-    let snapshots = Folder::open(&disk, &data.join("snapshots"))?;
+    let snapshots = Folder::open(&disk, &data.join("snapshots"), 0)?;
     let head = snapshots.import(&file)?;
     let state = SiteState::silent(open_state(data, Options::default())?);
     snapshots.load(head.index, &state)?;
@@ -129,4 +149,22 @@ pub fn restore(
     let mut own = Identity::open(data, site, node, false, incarnation)?;
     own.became_member(data, &members)?;
     Ok(Restored { revision: machine.revision(), rows: verified.rows, confirms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unsent_backups_are_removed() {
+        let data = tempfile::tempdir().unwrap();
+        let kept = data.path().join("identity.toml");
+        std::fs::write(&kept, "").unwrap();
+        std::fs::write(sending_path(data.path(), 0), "part").unwrap();
+        std::fs::write(sending_path(data.path(), 12), "part").unwrap();
+        remove_unsent(data.path()).unwrap();
+        let left: Vec<_> =
+            data.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [kept]);
+    }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) auth: Arc<PeerAuth>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) data: PathBuf,
+    /// Bytes of the disk that backups leave free.
+    pub(crate) reserve_bytes: u64,
 }
 
 impl Shared {

@@ -36,7 +36,7 @@ fn content(read: &impl Read) -> Vec<(Bytes, Bytes)> {
 }
 
 fn open(disk: &AnyDisk, folder: &Path) -> Folder {
-    Folder::open(disk, folder).expect("open")
+    Folder::open(disk, folder, 0).expect("open")
 }
 
 fn loaded(folder: &Folder, index: u64) -> Vec<(Bytes, Bytes)> {
@@ -176,7 +176,7 @@ fn every_flip_and_every_truncation_of_a_file_is_found() {
     let memory = MemoryDisk::new();
     let disk = memory.shared();
     let path = Path::new("/backup");
-    write_file(&disk, path, &head(7), &state(300, 400).view()).expect("write");
+    write_file(&disk, path, &head(7), &state(300, 400).view(), 0).expect("write");
     let bytes = memory.read(path).expect("the file");
     let whole = SnapshotFile::open(&disk, path).expect("open").verify().expect("verify");
     assert_eq!((whole.rows, whole.total_bytes), (300, bytes.len() as u64));
@@ -211,7 +211,7 @@ fn a_backup_is_imported() {
         let source = state(5000, 100);
         let path = folder.join("site.backup");
         disk.create_dir(folder).expect("folder");
-        write_file(disk, &path, &head(70), &source.view()).expect("write");
+        write_file(disk, &path, &head(70), &source.view(), 0).expect("write");
         let backup = SnapshotFile::open(disk, &path).expect("open");
         assert_eq!(*backup.head(), head(70));
         let restored = open(disk, &folder.join("restored"));
@@ -289,11 +289,56 @@ fn a_full_disk_keeps_the_old_snapshot() {
 }
 
 #[test]
+fn the_reserve_is_left_to_the_state() {
+    const RESERVE_BYTES: u64 = 50_000;
+    let free = |disk: &AnyDisk| disk.free_bytes(Path::new("/")).expect("free");
+    // More than is gathered before it is written.
+    let large = state(600, 3000);
+    let memory = MemoryDisk::new();
+    let disk = memory.shared();
+    let folder = Folder::open(&disk, Path::new("/s"), RESERVE_BYTES).expect("open");
+    memory.set_capacity(Some(1_250_000));
+    let refused = folder.write(&head(9), &large.view());
+    assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
+    assert!(free(&disk) >= RESERVE_BYTES / 2);
+    let refused = write_file(&disk, Path::new("/b"), &head(9), &large.view(), RESERVE_BYTES);
+    assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
+    assert!(free(&disk) >= RESERVE_BYTES);
+}
+
+#[test]
+fn a_snapshot_is_received_where_its_state_has_room_too() {
+    const RESERVE_BYTES: u64 = 50_000;
+    let from = open(&MemoryDisk::new().shared(), Path::new("/from"));
+    from.write(&head(9), &state(60, 3000).view()).expect("write");
+    let total_bytes = from.read_chunk(9, 0, 1).expect("a chunk").total_bytes;
+    let receive = |capacity, old: &MemoryState| {
+        let memory = MemoryDisk::new();
+        let folder = Folder::open(&memory.shared(), Path::new("/s"), RESERVE_BYTES).expect("open");
+        folder.write(&head(5), &old.view()).expect("write");
+        memory.set_capacity(Some(capacity));
+        let received = send(&from, &folder, 9, 10_000);
+        if received.is_err() {
+            assert_eq!(folder.latest().expect("latest"), Some(head(5)));
+        }
+        received
+    };
+    let (small, large) = (state(1, 1), state(60, 3000));
+    let refused = receive(total_bytes * 3 / 2 + RESERVE_BYTES, &small);
+    assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
+    receive(total_bytes * 2 + RESERVE_BYTES + 1_000, &small).expect("room for both");
+    // The older snapshot's room is the state's later.
+    receive(total_bytes * 2 + RESERVE_BYTES + 1_000, &large).expect("room for both");
+    let refused = receive(total_bytes * 2 + RESERVE_BYTES - 1_000, &large);
+    assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
+}
+
+#[test]
 fn another_format_is_named() {
     let memory = MemoryDisk::new();
     let disk = memory.shared();
     let path = Path::new("/s");
-    write_file(&disk, path, &head(1), &state(1, 1).view()).expect("write");
+    write_file(&disk, path, &head(1), &state(1, 1).view(), 0).expect("write");
     let mut bytes = memory.read(path).expect("the file");
     bytes[8] = 2;
     memory.plant(path, bytes);

@@ -22,7 +22,7 @@ struct Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // A file that cannot be removed is recognizable by its name.
+        // A file that cannot be removed is removed at the node's next start.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -32,7 +32,7 @@ pub(super) async fn stream(
     handle: Handle,
 ) -> Result<ReceiverStream<Result<v1::BackupChunk, Status>>, Status> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = handle.data().join(format!("backup-{number}.sending"));
+    let path = server::backup::sending_path(handle.data(), number);
     let (chunks, stream) = mpsc::channel(1);
     let write = move || {
         let written = Written { path };

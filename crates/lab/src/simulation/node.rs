@@ -215,7 +215,7 @@ impl Node {
         let disk = self.disk.shared();
         let (mut recovered, mut writer, reader) =
             log::open_with(&disk, Path::new("log"), settings.log)?;
-        let snapshots = Folder::open(&disk, Path::new("snapshots"))?;
+        let snapshots = Folder::open(&disk, Path::new("snapshots"), 0)?;
         if self.belongs == Belongs::Begins {
             recovery::begin_site::<_, Modes>(self.member(), &mut writer, &snapshots, &self.state)?;
             self.belongs = Belongs::Member;

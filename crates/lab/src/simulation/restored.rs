@@ -51,7 +51,7 @@ impl<C> Simulation<C> {
         let entry = Committed { index: index_next, term, batch: None, members };
         machine.apply(&[entry], &mut Vec::new()).expect("a state");
         let disk = node.disk.shared();
-        let snapshots = Folder::open(&disk, Path::new("snapshots")).expect("a disk in memory");
+        let snapshots = Folder::open(&disk, Path::new("snapshots"), 0).expect("a disk in memory");
         let head = SnapshotHead { index: index_next, term, members: encoded };
         snapshots.write(&head, &state.view()).expect("a disk in memory");
         let opened = log::open_with(&disk, Path::new("log"), log_options);

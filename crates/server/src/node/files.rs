@@ -25,7 +25,8 @@ impl Files {
     pub(super) fn open(config: &Config, engine: &mut Opened) -> Result<Files, StartError> {
         let disk = RealDisk::shared();
         let (recovered, writer, reader) = storage::log::open(&disk, &config.data.join("log"))?;
-        let snapshots = Folder::open(&disk, &config.data.join("snapshots"))?;
+        let folder = config.data.join("snapshots");
+        let snapshots = Folder::open(&disk, &folder, config.disk.reserve_bytes)?;
         let state = engine.fill(open_state(&config.data, state_options(config))?)?;
         if recovered.torn_bytes > 0 {
             tracing::warn!(

@@ -8,7 +8,6 @@ use super::error::system;
 use super::files::Files;
 use super::join::{become_member, cluster_address, own_entry};
 use super::{Batchers, Event, Node, StartError};
-use crate::background;
 use crate::clock::Clock;
 use crate::config::{Config, Engine, Weights};
 use crate::disk_loop::DiskLoop;
@@ -24,6 +23,7 @@ use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{self, PeerTls};
 use crate::users::Users;
 use crate::watch::Watched;
+use crate::{background, backup};
 use model::{ClientId, DeploymentId, NodeId, SiteEntry, SiteName};
 use protocol::replica::raft::Ticks;
 use protocol::site::Options;
@@ -69,6 +69,10 @@ pub(super) fn other_region(entry: &SiteEntry, stated: &SiteName) -> Option<Start
 /// See [`Node::start`].
 pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let lock = identity::lock_directory(&config.data)?;
+    // Before anything else is written: they may have filled the disk.
+    if let Err(error) = backup::remove_unsent(&config.data) {
+        tracing::warn!("backups that were not sent stay in {}: {error}", config.data.display());
+    }
     let mut own = identity_of(config)?;
     // etcd, if the site's keys are there, does not have these.
     let has_entered = own.entered || own.left;
@@ -110,6 +114,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         auth: peers.links.auth().clone(),
         metrics: metrics.clone(),
         data: config.data.clone(),
+        reserve_bytes: config.disk.reserve_bytes,
     });
     let batchers = Batchers::default();
     let proxy_reads = is_embedded.then(|| {

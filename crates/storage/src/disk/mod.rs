@@ -81,6 +81,23 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn free_bytes(&self, folder: &Path) -> Result<u64, DiskError>;
 }
 
+/// Refuses a write of so many bytes that would leave less than `reserve_bytes` free.
+pub(crate) fn check_room(
+    disk: &AnyDisk,
+    folder: &Path,
+    bytes: u64,
+    reserve_bytes: u64,
+) -> Result<(), DiskError> {
+    let free_bytes = disk.free_bytes(folder)?;
+    if free_bytes >= reserve_bytes.saturating_add(bytes) {
+        return Ok(());
+    }
+    let cause = format!(
+        "{free_bytes} bytes are free, {bytes} are needed and {reserve_bytes} are kept for the state"
+    );
+    Err(DiskError { kind: DiskErrorKind::Full, cause })
+}
+
 /// A file.
 pub trait File: Send + Sync + fmt::Debug {
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file. Returns how many.

@@ -12,7 +12,7 @@ use super::format::{
 };
 use super::index::{Index, Mark, Segment};
 use super::{Options, segment_name};
-use crate::disk::{AnyDisk, AnyFile, DiskErrorKind};
+use crate::disk::{AnyDisk, AnyFile, DiskErrorKind, check_room};
 use crate::log::{Append, HardState, LogError, LogStart, LogWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
@@ -68,6 +68,7 @@ impl Writer {
             disk: self.disk.clone(),
             folder: self.folder.clone(),
             bytes: self.options.segment_bytes,
+            reserve_bytes: self.options.reserve_bytes,
             slot: self.spare.clone(),
         })
     }
@@ -98,17 +99,8 @@ impl Writer {
         if self.unasked_bytes < ASK_BYTES && growth == 0 {
             return Ok(());
         }
-        let fail = |error| LogError::disk(&self.folder, error);
-        let free = self.disk.free_bytes(&self.folder).map_err(fail)?;
-        if free < self.options.reserve_bytes.saturating_add(growth) {
-            return Err(LogError::Full {
-                path: self.folder.display().to_string(),
-                cause: format!(
-                    "{free} bytes are free and {} are kept for the state",
-                    self.options.reserve_bytes
-                ),
-            });
-        }
+        check_room(&self.disk, &self.folder, growth, self.options.reserve_bytes)
+            .map_err(|error| LogError::disk(&self.folder, error))?;
         self.unasked_bytes = 0;
         Ok(())
     }
@@ -445,6 +437,7 @@ pub struct Spare {
     disk: AnyDisk,
     folder: PathBuf,
     bytes: u64,
+    reserve_bytes: u64,
     slot: Arc<Mutex<SpareSlot>>,
 }
 
@@ -455,6 +448,7 @@ impl Spare {
         let path = self.folder.join(SPARE);
         let zeros = vec![0; 1 << 20];
         let make = || {
+            check_room(&self.disk, &self.folder, self.bytes, self.reserve_bytes)?;
             let file = self.disk.create(&path)?;
             let mut at = 0;
             while at < self.bytes {

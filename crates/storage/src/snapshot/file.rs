@@ -5,7 +5,7 @@ use super::format::{
     decode_head, decode_rows, encode_head, encode_row, head_start,
 };
 use super::{SnapshotError, SnapshotHead};
-use crate::disk::{AnyDisk, AnyFile};
+use crate::disk::{AnyDisk, AnyFile, check_room};
 use crate::state::Read;
 use model::Bytes;
 use std::path::{Path, PathBuf};
@@ -148,17 +148,22 @@ impl SnapshotFile {
     }
 }
 
-/// Writes a view to a file, durably except for its name. On an error the partial file stays.
-/// Returns its length. Slow.
+/// Writes a view to a file, durably except for its name. Leaves `reserve_bytes` of the disk free.
+/// On an error the partial file stays. Returns its length. Slow.
 pub fn write_file(
     disk: &AnyDisk,
     path: &Path,
     head: &SnapshotHead,
     view: &impl Read,
+    reserve_bytes: u64,
 ) -> Result<u64, SnapshotError> {
     let fail = |error| SnapshotError::disk(path, error);
     let file = disk.create(path).map_err(fail)?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let mut output = Output {
+        disk,
+        folder: folder.unwrap_or(Path::new(".")),
+        reserve_bytes,
         file: &file,
         buffer: encode_head(head),
         written: 0,
@@ -206,6 +211,9 @@ pub fn write_file(
 
 /// A file being written from front to end.
 struct Output<'a> {
+    disk: &'a AnyDisk,
+    folder: &'a Path,
+    reserve_bytes: u64,
     file: &'a AnyFile,
     buffer: Vec<u8>,
     written: u64,
@@ -226,6 +234,7 @@ impl Output<'_> {
     }
 
     fn flush(&mut self) -> Result<(), crate::disk::DiskError> {
+        check_room(self.disk, self.folder, self.buffer.len() as u64, self.reserve_bytes)?;
         self.file.write_at(self.written, &self.buffer)?;
         self.whole.update(&self.buffer);
         self.written += self.buffer.len() as u64;

@@ -6,7 +6,7 @@
 
 use super::file::{SnapshotFile, write_file};
 use super::{Chunk, SnapshotError, SnapshotHead, Snapshots};
-use crate::disk::{AnyDisk, AnyFile, DiskErrorKind};
+use crate::disk::{AnyDisk, AnyFile, DiskErrorKind, check_room};
 use crate::state::{Batch, Read, State};
 use model::Bytes;
 use model::limits::{BATCH_BYTES_MAX, SNAPSHOT_CHUNK_BYTES_MAX};
@@ -24,6 +24,8 @@ pub struct Folder(Arc<Inner>);
 struct Inner {
     disk: AnyDisk,
     folder: PathBuf,
+    /// Bytes of the disk that are left free, for the state.
+    reserve_bytes: u64,
     /// One snapshot is written at a time.
     writing: Mutex<()>,
     receiving: Mutex<Option<Receiving>>,
@@ -55,11 +57,14 @@ fn parse_file_name(name: &str) -> Option<u64> {
 }
 
 impl Folder {
-    /// Opens the folder, or creates it, and removes partial files of a crash.
-    pub fn open(disk: &AnyDisk, folder: &Path) -> Result<Self, SnapshotError> {
+    /// Opens the folder, or creates it, and removes partial files of a crash. What is received
+    /// leaves `reserve_bytes` of the disk free. What is written leaves half of that: the log is cut
+    /// behind it, which may be the only way to room.
+    pub fn open(disk: &AnyDisk, folder: &Path, reserve_bytes: u64) -> Result<Self, SnapshotError> {
         let opened = Self(Arc::new(Inner {
             disk: disk.clone(),
             folder: folder.to_owned(),
+            reserve_bytes,
             writing: Mutex::default(),
             receiving: Mutex::default(),
             serving: Mutex::default(),
@@ -128,6 +133,16 @@ impl Folder {
         Ok(())
     }
 
+    /// The room that taking in a snapshot of this length needs: for its file, and then for the state
+    /// that is made of it. The older snapshots are removed in between.
+    fn bytes_to_take_in(&self, total_bytes: u64) -> Result<u64, SnapshotError> {
+        let mut older_bytes: u64 = 0;
+        for index in self.indexes()? {
+            older_bytes += self.open_file(index)?.total_bytes();
+        }
+        Ok(total_bytes.max(total_bytes.saturating_mul(2).saturating_sub(older_bytes)))
+    }
+
     fn remove(&self, path: &Path) -> Result<(), SnapshotError> {
         match self.0.disk.remove(path) {
             Err(error) if error.kind != DiskErrorKind::Absent => {
@@ -169,7 +184,7 @@ impl Snapshots for Folder {
     fn write(&self, head: &SnapshotHead, view: &impl Read) -> Result<(), SnapshotError> {
         let _alone = lock(&self.0.writing);
         let path = self.0.folder.join(WRITING);
-        if let Err(error) = write_file(&self.0.disk, &path, head, view) {
+        if let Err(error) = write_file(&self.0.disk, &path, head, view, self.0.reserve_bytes / 2) {
             self.remove(&path)?;
             return Err(error);
         }
@@ -245,7 +260,13 @@ impl Snapshots for Folder {
         if offset != receiving.next {
             return Err(out_of_order(receiving.next));
         }
-        if let Err(error) = receiving.file.write_at(offset, &chunk.bytes) {
+        let bytes = match offset {
+            0 => self.bytes_to_take_in(chunk.total_bytes)?,
+            _ => chunk.bytes.len() as u64,
+        };
+        let written = check_room(&self.0.disk, &self.0.folder, bytes, self.0.reserve_bytes)
+            .and_then(|()| receiving.file.write_at(offset, &chunk.bytes));
+        if let Err(error) = written {
             // The received part would only fill the disk.
             *slot = None;
             self.remove(&path)?;
