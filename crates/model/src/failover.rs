@@ -9,6 +9,7 @@
 //! from it, and it serves what no decision took. There is no other fence.
 
 use crate::{Ballot, Epoch, SiteId, SlotCopy, SlotEpochs, SlotSet, Term};
+use std::collections::BTreeSet;
 
 /// An open failover.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +98,15 @@ impl Failovers {
     /// The last decision about a site, of those that some site may not have yet.
     pub fn last_decided(&self, lost: SiteId) -> Option<&DecidedFailover> {
         self.decided.iter().rfind(|one| one.lost == lost)
+    }
+
+    /// The decisions that are recorded, in order: those that some site may not have yet, and the
+    /// last one of each site.
+    pub fn decisions(&self) -> Vec<Ballot> {
+        let decided = self.decided.iter().map(|one| one.decided);
+        let all: BTreeSet<Ballot> =
+            decided.chain(self.last.iter().map(|(_, decided)| *decided)).collect();
+        all.into_iter().collect()
     }
 
     /// Opens a failover at this version. Returns whether that changes anything.

@@ -99,7 +99,9 @@ impl fmt::Display for RegistryChange {
         match self {
             RegistryChange::Join(site) => write!(f, "join {}", site.name),
             RegistryChange::Update(site) => write!(f, "update {}", site.name),
-            RegistryChange::Remove(site) | RegistryChange::RemoveTo { site, .. } => {
+            RegistryChange::Remove(site)
+            | RegistryChange::RemoveTo { site, .. }
+            | RegistryChange::RemoveBy { site, .. } => {
                 write!(f, "remove {site}")
             }
             RegistryChange::Registrar(site) => write!(f, "registrar {site}"),

@@ -28,6 +28,16 @@ pub enum RegistryChange {
         /// Those others.
         destinations: Vec<SiteId>,
     },
+    /// The same, by what the other sites reported under a registry with these decisions of
+    /// failovers. After another one, a site may need the copies that it did without.
+    RemoveBy {
+        /// The site.
+        site: SiteId,
+        /// Those others.
+        destinations: Vec<SiteId>,
+        /// The decisions ([`crate::failover::Failovers::decisions`]).
+        decisions: Vec<Ballot>,
+    },
     /// The backup of a site, as an operator chooses it.
     Backup(SiteId, BackupChoice),
     /// A keyspace is made. Its id is given to it.
@@ -225,6 +235,11 @@ impl Registry {
                 self.check_stay(destinations)?;
                 self.remove(*site, version)
             }
+            RegistryChange::RemoveBy { site, destinations, decisions } => {
+                self.check_decisions(decisions)?;
+                self.check_stay(destinations)?;
+                self.remove(*site, version)
+            }
             RegistryChange::Backup(id, choice) => self.choose_backup(*id, *choice),
             RegistryChange::OpenFailover { lost, without } => {
                 self.open_failover(*lost, without, version)
@@ -380,6 +395,13 @@ impl Registry {
         let unnamed = SiteName::new(gone.to_string()).expect("a site's id is a name");
         let name = self.site(*gone).map_or(unnamed, |entry| entry.name.clone());
         Err(RegistryError::ReceiverLeaves(name))
+    }
+
+    /// What sites reported before a failover was decided is not what they have after it: a site
+    /// that leaves may have taken slots, or have the only copy beside that of a site that has.
+    fn check_decisions(&self, known: &[Ballot]) -> Result<(), RegistryError> {
+        let is_known = self.failovers.decisions().iter().all(|one| known.contains(one));
+        is_known.then_some(()).ok_or(RegistryError::FailoverDecided)
     }
 
     fn choose_backup(

@@ -52,6 +52,11 @@ pub enum RegistryError {
         "a failover of {0} is under way; wait for its end, or ask for `portolan site promote` of that site again"
     )]
     FailoverOpen(SiteName),
+    /// The site that leaves has to ask the others again.
+    #[error(
+        "a failover was decided since the other sites reported what they have; the site that leaves asks them again"
+    )]
+    FailoverDecided,
     /// What only a leaving site had copies of would go after it.
     #[error("{0} has taken copies over from the site that leaves, and leaves itself or is gone")]
     ReceiverLeaves(SiteName),

@@ -13,7 +13,10 @@
 //! *handed on*: to a site that stays and does not own them, in chunks, each a command there
 //! ([`super::machine::global::handing_on`]). A record of an owner that no other site has is sent to
 //! one of them. Then the others are asked again. The registry's change that removes the site names
-//! the sites that have its copies, and is refused if one of these leaves.
+//! the sites that have its copies, and is refused if one of these leaves. It also names the decisions
+//! of failovers by which the others were asked, and is refused after another one: this site may have
+//! taken slots, or have the only copy beside that of the site that took them. The others are asked
+//! again then.
 //!
 //! What the site has written to causal keys gets its place in the region's order first.
 //!
@@ -29,8 +32,9 @@ use crate::global::inventories::Questions;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, BySlot, Command, DestinationStep, Epoch, Failure, GlobalCommand, HandedOn, Inventory,
-    LoanPart, MoveId, RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Answer, Ballot, BySlot, Command, DestinationStep, Epoch, Failure, GlobalCommand, HandedOn,
+    Inventory, LoanPart, MoveId, RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
+    limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -53,6 +57,8 @@ const CHANGE_HAS: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     questions: Questions,
+    /// The decisions of failovers by which the others are asked.
+    decisions: Vec<Ballot>,
     last_id: u64,
     /// Since when it owns nothing.
     since: Option<Duration>,
@@ -148,10 +154,8 @@ impl<S: State> Job<S> for Leaving {
                     effects.extend(self.end_streams(view, &SlotSet::all()));
                 }
                 Next::Go(destinations) => {
-                    let change = match destinations.is_empty() {
-                        true => RegistryChange::Remove(own),
-                        false => RegistryChange::RemoveTo { site: own, destinations },
-                    };
+                    let decisions = self.decisions.clone();
+                    let change = RegistryChange::RemoveBy { site: own, destinations, decisions };
                     effects.push(Effect::change(change, CHANGE_HAS));
                 }
                 Next::HandOn(_, slots) if !view.machine.streams_of(&slots).is_empty() => {
@@ -174,6 +178,7 @@ impl<S: State> Job<S> for Leaving {
         }
         if self.questions.is_due(now) {
             self.questions = Questions::default();
+            self.decisions = registry.failovers.decisions();
             effects.extend(self.questions.ask(others, (own, &registry), &mut self.last_id, now));
         }
         effects

@@ -85,6 +85,39 @@ fn a_lost_site_that_takes_slots_in_another_failover_is_back() {
     assert!(registry.site(b).is_some_and(|site| site.leaving), "it has slots to hand over");
 }
 
+/// The removal waits, and a failover is decided in which the leaving site takes slots.
+#[test]
+fn a_removal_that_was_asked_for_before_a_failover_is_refused_after_it() {
+    let mut registry = registry();
+    for (name, incarnation) in [("b", 9), ("c", 10), ("d", 11)] {
+        registry.change(&RegistryChange::Join(entry(name, incarnation))).unwrap();
+    }
+    let ([a, b, c], at) = ([1, 2, 3].map(SiteId), |round| Ballot {
+        term: Default::default(),
+        round,
+        site: SiteId(4),
+    });
+    registry.change(&RegistryChange::Leave(a)).unwrap();
+    let remove = |registry: &Registry| {
+        let decisions = registry.failovers.decisions();
+        RegistryChange::RemoveBy { site: a, destinations: vec![c], decisions }
+    };
+    let asked_before = remove(&registry);
+    let open = RegistryChange::OpenFailover { lost: b, without: Vec::new() };
+    registry.change_at(&open, at(20)).unwrap();
+    let taken = vec![Taken { by: a, slots: "7".parse().unwrap(), from: None }];
+    let decide = RegistryChange::DecideFailover { opened: at(20), taken };
+    registry.change_at(&decide, at(21)).unwrap();
+    let refused = Err(RegistryError::FailoverDecided);
+    assert_eq!(registry.change(&asked_before), refused);
+    // Also once every site has the decision.
+    registry.change(&RegistryChange::ForgetFailover(at(21))).unwrap();
+    assert_eq!(registry.change(&asked_before), refused);
+    let asked_after = remove(&registry);
+    assert_eq!(registry.change(&asked_after), Ok(Changed::Site(a)));
+    assert_eq!(registry.site(a), None);
+}
+
 #[test]
 fn a_failover_of_before_a_recovery_removes_no_site() {
     let mut registry = registry();

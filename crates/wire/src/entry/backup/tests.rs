@@ -140,6 +140,31 @@ fn answers_of_backups_do_not_nest() {
     assert!(decode_reply(bytes.into()).is_err());
 }
 
+/// The removal of a site, as it is written and as it was before it named decisions.
+#[test]
+fn format_1_of_a_removal_stays_as_it_is() {
+    let (site, destinations) = (SiteId(3), vec![SiteId(4)]);
+    let decided = Ballot { round: 300, site: SiteId(2), ..Ballot::FIRST };
+    let decisions = vec![decided];
+    let changes = [
+        (RegistryChange::Remove(site), vec![11, 4, 3]),
+        (
+            RegistryChange::RemoveTo { site, destinations: destinations.clone() },
+            vec![11, 190, 3, 1, 4],
+        ),
+        (
+            RegistryChange::RemoveBy { site, destinations, decisions },
+            vec![11, 116, 3, 1, 4, 1, 0, 0, 0xac, 2, 2],
+        ),
+    ];
+    for (change, bytes) in changes {
+        let command = Command::Deployment(DeploymentCommand::ChangeRegistry(change));
+        let encoded = encode_command(&command);
+        assert_eq!(encoded[1..], bytes);
+        assert_eq!(decode_command(encoded), Ok(command));
+    }
+}
+
 /// The return of a site, as it is written and as it was before it named a version.
 #[test]
 fn format_1_of_a_return_stays_as_it_is() {
