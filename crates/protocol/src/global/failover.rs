@@ -50,7 +50,7 @@ enum Stage {
     /// It is to be opened.
     Opening,
     /// The decision is on its way.
-    Deciding,
+    Deciding { opened: Ballot },
 }
 
 #[derive(Debug)]
@@ -184,16 +184,7 @@ impl FailoverJobs {
 
     pub(crate) fn want(&mut self, wanted: Wanted, view: &Context<'_>) -> Vec<Effect> {
         let Wanted { origin, lost, by, without, accept, reported, id: request, deadline } = wanted;
-        let decided = view.registry.failovers.last_decided(lost);
-        if let Some(known) = request.and_then(|id| view.registry.outcome(id)) {
-            let outcome = match known {
-                Ok(_) => {
-                    let mut loss = Loss { done: true, ..Loss::of(lost, by) };
-                    decided.iter().for_each(|one| count_taken(&mut loss, &one.taken));
-                    Ok(Answer::Loss(Box::new(loss)))
-                }
-                Err(error) => Err(Refusal::from(error.clone()).into()),
-            };
+        if let Some(outcome) = known_outcome(view.registry, request, (lost, by)) {
             return vec![Effect::Settle(origin, outcome)];
         }
         if lost == view.own {
@@ -234,7 +225,7 @@ impl FailoverJobs {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         if one.deadline <= view.now {
             let failure = match one.stage {
-                Stage::Deciding => Failure::Unknown {
+                Stage::Deciding { .. } => Failure::Unknown {
                     why: "its deadline passed before the registry's change was answered",
                 },
                 _ => Failure::NotServing("the failover took too long"),
@@ -314,7 +305,7 @@ impl FailoverJobs {
                 }
                 _ => self.end(lost, view, Err(called_off())),
             },
-            (Stage::Deciding, Ok(_)) => {
+            (Stage::Deciding { .. }, Ok(_)) => {
                 one.loss.done = true;
                 let answer = Answer::Loss(Box::new(one.loss.clone()));
                 self.end(lost, view, Ok(answer))
@@ -334,6 +325,10 @@ impl FailoverJobs {
             return Vec::new();
         };
         let (opened, claims) = (*opened, std::mem::take(&mut inventories.claims));
+        // The decision of an earlier leader may have been chosen since this began.
+        if let Some(outcome) = known_outcome(view.registry, one.request, (lost, one.loss.by)) {
+            return self.end(lost, view, outcome);
+        }
         let has_left = |site| view.registry.has_left(site);
         let all_asked = one.without.is_empty();
         let taken = plan(&inventories.of_sites, &mut one.loss, all_asked, has_left, self.planted);
@@ -406,7 +401,7 @@ impl FailoverJobs {
         let Stage::Preparing { opened, taken, .. } = &mut one.stage else { return Vec::new() };
         let change =
             RegistryChange::DecideFailover { opened: *opened, taken: std::mem::take(taken) };
-        one.stage = Stage::Deciding;
+        one.stage = Stage::Deciding { opened: *opened };
         let request = one.request;
         vec![change_under(self.next_id(lost, view.own), change, request)]
     }
@@ -423,15 +418,20 @@ impl FailoverJobs {
         self.asked.retain(|_, (of, _)| *of != lost);
         let mut effects = vec![];
         let open = view.registry.failovers.open.as_ref().filter(|open| open.lost == lost);
-        let is_opened = match one.stage {
+        let open = open.filter(|open| match &one.stage {
             Stage::Calling { .. } | Stage::Gathering { opened: None, .. } => false,
-            Stage::Gathering { .. }
-            | Stage::Opening
-            | Stage::Preparing { .. }
-            | Stage::Deciding => true,
-        };
+            Stage::Opening => outcome.is_err(),
+            Stage::Gathering { opened: Some(opened), .. }
+            | Stage::Preparing { opened, .. }
+            | Stage::Deciding { opened } => *opened == open.opened,
+        });
+        // What failed may have been done by an earlier leader, under the same number. So was a
+        // decision that is there and has not ended this failover.
+        let is_known = outcome.is_err() || open.is_some();
+        let known = known_outcome(view.registry, one.request, (lost, one.loss.by));
+        let outcome = known.filter(|_| is_known).unwrap_or(outcome);
         // The registry orders this and a decision that may be on its way.
-        if let Some(open) = open.filter(|_| is_opened && outcome.is_err()) {
+        if let Some(open) = open {
             let change = RegistryChange::CloseFailover(open.opened);
             effects.push(Effect::change(change, limits::REQUEST_DEADLINE));
         }
@@ -449,6 +449,23 @@ fn asked<'a>(
 ) -> impl Iterator<Item = SiteId> + 'a {
     let all = view.registry.sites.iter().map(|site| site.id);
     all.filter(move |site| *site != lost && !without.contains(site))
+}
+
+/// What came of a failover that the registry remembers under the operator's number.
+fn known_outcome(
+    registry: &Registry,
+    request: Option<RequestId>,
+    (lost, by): (SiteId, SiteId),
+) -> Option<Result<Answer, Failure>> {
+    Some(match registry.outcome(request?)? {
+        Ok(_) => {
+            let mut loss = Loss { done: true, ..Loss::of(lost, by) };
+            let decided = registry.failovers.last_decided(lost);
+            decided.iter().for_each(|one| count_taken(&mut loss, &one.taken));
+            Ok(Answer::Loss(Box::new(loss)))
+        }
+        Err(error) => Err(Refusal::from(error.clone()).into()),
+    })
 }
 
 fn change_under(id: u64, change: RegistryChange, request: Option<RequestId>) -> Effect {

@@ -98,6 +98,87 @@ fn what_a_site_told_an_earlier_failover_is_not_its_inventory_in_this_one() {
     panic!("it was not opened");
 }
 
+/// The leader that drove a failover was lost as it decided, and the operator repeats the command
+/// under its number. The decision is chosen before the second inventories are there, or after them.
+#[test]
+fn a_repeated_failover_reports_what_its_first_attempt_has_decided() {
+    let id = RequestId { client: model::ClientId(5), sequence: 1, acknowledged_below: 0 };
+    let slots_taken = || "0-16383".parse().unwrap();
+    let from = Some((Epoch::counted(2), 7));
+    let outcome = |is_chosen_late: bool| {
+        let mut registry = registry();
+        let at = |round| Ballot { round, ..Ballot::FIRST };
+        let open = RegistryChange::OpenFailover { lost: LOST, without: Vec::new() };
+        registry.change_at(&open, at(20)).unwrap();
+        let mut after = registry.clone();
+        let taken = vec![Taken { by: B, slots: slots_taken(), from }];
+        let decide = RegistryChange::DecideFailover { opened: at(20), taken };
+        after.change_once(id, &decide, at(21)).unwrap();
+        let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
+        let heard_since = |site: SiteId, _| site != LOST;
+        let view = |registry, now| Context {
+            now,
+            own: B,
+            registry,
+            caught_up_ms: 0,
+            heard_since: &heard_since,
+        };
+        let mut jobs = FailoverJobs::default();
+        let wanted = Wanted {
+            origin: Origin::Discard,
+            lost: LOST,
+            by: B,
+            without: Vec::new(),
+            accept: true,
+            reported: None,
+            deadline: now + 10 * second,
+            id: Some(id),
+        };
+        jobs.want(wanted, &view(&registry, now));
+        now += 2 * second;
+        let asked = jobs.advance(LOST, &view(&registry, now));
+        let inventory = |owner, count, copies| Inventory {
+            owners: vec![(owner, slots("0-16383", count))],
+            copies,
+            ..Inventory::default()
+        };
+        let report =
+            |jobs: &mut FailoverJobs, asked: &[Effect], inventory: &Inventory, registry| {
+                let mut last = Vec::new();
+                for site in [B, C] {
+                    let reported = Ok(Answer::Inventory(Box::new(inventory.clone())));
+                    last = jobs.take_answer(asked_of(asked, site), reported, &view(registry, now));
+                }
+                last
+            };
+        if !is_chosen_late {
+            return report(&mut jobs, &asked, &inventory(B, 3, Vec::new()), &after);
+        }
+        let before = inventory(LOST, 2, vec![mirror("0-16383", 2, 7)]);
+        let opening = report(&mut jobs, &asked, &before, &registry);
+        let [Effect::Change { id: Some(number), change, .. }] = &opening[..] else {
+            panic!("{opening:?}")
+        };
+        after.change_at(change, at(22)).unwrap();
+        let opened = Ok(Answer::Done(Revision(1)));
+        let asked = jobs.take_answer(*number, opened, &view(&after, now));
+        let effects = report(&mut jobs, &asked, &before, &after);
+        let closes = |effect: &Effect| {
+            let Effect::Change { change, .. } = effect else { return false };
+            *change == RegistryChange::CloseFailover(at(22))
+        };
+        assert!(effects.iter().any(closes), "the second one stays open: {effects:?}");
+        effects
+    };
+    for is_chosen_late in [false, true] {
+        let effects = outcome(is_chosen_late);
+        let Some(Effect::Settle(_, Ok(Answer::Loss(loss)))) = effects.last() else {
+            panic!("{effects:?}")
+        };
+        assert_eq!((loss.done, loss.by, loss.revision), (true, B, Revision(7)));
+    }
+}
+
 /// The preview has B's copy up to 7; meanwhile that copy is gone.
 #[test]
 fn a_failover_is_not_opened_if_more_would_be_lost_than_its_operator_was_told() {
