@@ -84,13 +84,16 @@ impl<S: State> Applying<'_, S> {
 
     /// A state that was restored from a backup has forgotten what the site promised and accepted
     /// since. Until all other sites have answered, by which it has what any of them has seen
-    /// chosen, it takes part in later terms only: a recovery, if one of them is lost.
+    /// chosen, it takes part only in the ballots of recoveries, which are of round 0 and of a later
+    /// term: one of the others may be lost. Its copy may be of an earlier term than the present
+    /// one, so a later term alone does not make a ballot one of a recovery.
     fn check_remembers(&mut self, step: &RegistrarStep) -> Result<(), Stopped> {
         let (RegistrarStep::Prepare(ballot) | RegistrarStep::Accept(ballot, _)) = step else {
             return Ok(());
         };
         let term = self.acceptor()?.copy().version().term;
-        match self.modes.deployment.restored && ballot.term <= term {
+        let is_recovery = ballot.round == 0 && ballot.term > term;
+        match self.modes.deployment.restored && !is_recovery {
             true => {
                 Err(MoveError::NotReady("it was restored, and other sites have to answer").into())
             }
