@@ -50,7 +50,7 @@ jobs! {
     Leave = 4, "leave", "sites", "has this site leave, once it owns nothing any more";
     Register = 5, "register", "", "registers slots that an operator has moved, so that lookups find them";
     Reclaim = 6, "reclaim", "slots", "serves slots again that are frozen for a site which has left";
-    Confirm = 13, "confirm", "sites", "asks other sites which slots of this restored site they own by now";
+    Confirm = 13, "confirm", "sites", "asks other sites which slots of this site they own by now, as it was restored or the registry recovered without it";
     Release = 7, "release", "slots", "asks the owners of slots whether copies here may go";
     Failover = 8, "failover", "sites", "has other sites take over from a lost one, as an operator asks";
     Place = 9, "place", "slots", "finds slots and groups of keys that would be better at another site, and moves the groups of adaptive keyspaces";

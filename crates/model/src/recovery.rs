@@ -187,19 +187,12 @@ impl Registry {
     /// Collects what a site has to hand in when it replaces its copy `self` with `next`, of another
     /// term.
     pub fn keep(&self, next: &Registry, kept: &mut Retained) {
-        // The first recovery with a term that is not in this copy ended the copy's own term; others
-        // may have followed.
-        let known: Vec<Term> = self.terms().collect();
-        let ended = next.begun().find(|(_, term, _)| !known.contains(term));
-        let Some((began, ..)) = ended else { return };
+        let Some(began) = self.ended(next) else { return };
         // What was handed in has an id, or a version, of before the term in which it was handed in.
         let is_beyond = self.version > began.after;
         // What this copy lists and the last version of its term does not was removed since.
         let dropped = began.ids.as_ref().filter(|_| !is_beyond);
-        let joined = |site: &&SiteEntry| match dropped {
-            Some(ids) => ids.sites_dropped.contains(&site.id),
-            None => site.id.0 >= began.site_next || is_beyond && self.handed_in.contains(&site.id),
-        };
+        let joined = |site: &&SiteEntry| self.is_beyond_end(began, site.id);
         kept.joins.extend(self.sites.iter().filter(joined).cloned());
         kept.choices.extend(self.backups.chosen.iter().copied());
         let handed_in = |id: KeyspaceId| {
@@ -218,6 +211,30 @@ impl Registry {
         }
         self.dedup(kept);
         next.has_kept(kept);
+    }
+
+    /// Whether `next`, of another term, comes of a recovery that began without a site which this
+    /// copy lists.
+    pub fn is_begun_without(&self, next: &Registry, site: SiteId) -> bool {
+        let is_without = |began: &TermBegan| self.is_beyond_end(began, site);
+        self.site(site).is_some() && self.ended(next).is_some_and(is_without)
+    }
+
+    /// How this copy's own term ended, by one of another term: by the first recovery that is not in
+    /// this copy. Others may have followed.
+    fn ended<'a>(&self, next: &'a Registry) -> Option<&'a TermBegan> {
+        let known: Vec<Term> = self.terms().collect();
+        let mut begun = next.begun().filter(|(_, term, _)| !known.contains(term));
+        begun.next().map(|(began, ..)| began)
+    }
+
+    /// Whether a site that this copy lists joined beyond the end of its term.
+    fn is_beyond_end(&self, began: &TermBegan, site: SiteId) -> bool {
+        let is_beyond = self.version > began.after;
+        match began.ids.as_ref().filter(|_| !is_beyond) {
+            Some(ids) => ids.sites_dropped.contains(&site),
+            None => site.0 >= began.site_next || is_beyond && self.handed_in.contains(&site),
+        }
     }
 
     /// The terms of its history, as far as they are remembered, and its own.

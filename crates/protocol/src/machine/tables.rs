@@ -67,8 +67,8 @@ pub(crate) const FOUNDER: &[u8] = b"df";
 pub(crate) const PINNED: &[u8] = b"dp";
 /// The key that marks that this site is fenced: it serves no slot.
 pub(crate) const FENCED: &[u8] = b"dx";
-/// The key that marks that this site was restored from a backup and its slots are not confirmed.
-pub(crate) const RESTORED: &[u8] = b"du";
+/// The key that marks that the slots of this site are not confirmed, and why.
+pub(crate) const UNCONFIRMED: &[u8] = b"du";
 /// The key of the ring's pointers.
 pub(crate) const RING: &[u8] = b"dr";
 

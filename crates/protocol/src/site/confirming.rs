@@ -1,4 +1,5 @@
-//! A site that was restored from a backup confirms its slots before it serves them.
+//! A site that was restored from a backup, or that a recovery of the registry began without, confirms
+//! its slots before it serves them.
 //!
 //! The backup may be old: other sites may own by now what the restored state takes for its own. If
 //! the site served that, it would read old values and acknowledge writes that are lost as soon as
@@ -22,6 +23,13 @@
 //! on above that. A slot that it got after the backup was made is not among its records: it does
 //! not confirm then, as an operator can have another site take over what others have copies of.
 //!
+//! A site that joined beyond the end of a term of the registry is not listed in the next one until
+//! its join is handed in. Meanwhile failovers take slots that it owns, and are forgotten once the
+//! listed sites have them, so its registry may never have what took them. It is marked, and confirms
+//! once it is listed: a decision about it is not forgotten from then on before it has it, and what was
+//! forgotten before is in the others' records. Its own state is complete: it gives up nothing else,
+//! and goes on as a registrar.
+//!
 //! Left out on purpose: keyspaces of one site, which no other site has, and causal ones, whose
 //! order notices that revisions are missing (`machine::causal`).
 
@@ -41,7 +49,7 @@ use storage::state::State;
 /// How long the adoption of claims is waited for.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// What other sites have reported to the leader of a restored one.
+/// What other sites have reported to the leader of one that is to confirm its slots.
 #[derive(Debug, Default)]
 pub(crate) struct Confirming {
     /// The registry by which they were asked.
@@ -54,7 +62,7 @@ pub(crate) struct Confirming {
 
 /// The listed sites that have not reported by this registry; `None`: there is nothing to confirm.
 fn missing<S: State>(job: &Confirming, machine: &Machine<S>) -> Option<Vec<SiteId>> {
-    let member = machine.membership().filter(|_| machine.is_restored())?;
+    let member = machine.membership().filter(|_| machine.is_unconfirmed())?;
     let is_current = job.version == member.registry.version;
     let others = member.registry.sites.iter().map(|site| site.id).filter(|id| *id != member.own);
     Some(if is_current { job.questions.missing(others) } else { others.collect() })
@@ -62,14 +70,17 @@ fn missing<S: State>(job: &Confirming, machine: &Machine<S>) -> Option<Vec<SiteI
 
 impl<S: State> Job<S> for Confirming {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let Some(member) = view.machine.membership().filter(|_| view.machine.is_restored()) else {
+        let member = view.machine.membership().filter(|_| view.machine.is_unconfirmed());
+        let Some(member) = member else {
             return Job::<S>::stop(self);
         };
         if self.version != member.registry.version {
             let (version, last_id) = (member.registry.version, self.last_id);
             *self = Confirming { version, last_id, ..Confirming::default() };
         }
-        if member.registry.failovers.open.is_some() {
+        // A decision may be forgotten that this site does not have, while it is not listed.
+        let is_listed = member.registry.site(member.own).is_some();
+        if !is_listed || member.registry.failovers.open.is_some() {
             return Vec::new();
         }
         let missing = missing(self, view.machine).unwrap_or_default();
@@ -130,6 +141,16 @@ impl<S: State> Job<S> for Confirming {
 
     fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
         let missing = missing(self, view.machine)?;
+        let member = view.machine.membership()?;
+        let why = match view.machine.is_restored() {
+            true => "the site was restored from a backup and serves no slot until",
+            false => "the registry was recovered without the site, which serves no slot until",
+        };
+        if member.registry.site(member.own).is_none() {
+            return Some(format!(
+                "{why} the registry lists it and the others have stated what they own"
+            ));
+        }
         let (_, gained) = later_epochs(view.machine, &self.questions.inventories.of_sites);
         if missing.is_empty() && !gained.is_empty() {
             return Some(format!(
@@ -138,14 +159,10 @@ impl<S: State> Job<S> for Confirming {
                 gained.len()
             ));
         }
-        let registry = &view.machine.membership()?.registry;
-        let name = |site: &SiteId| registry.site(*site).map(|one| one.name.to_string());
+        let name = |site: &SiteId| member.registry.site(*site).map(|one| one.name.to_string());
         let names: Vec<String> = missing.iter().filter_map(name).collect();
-        Some(format!(
-            "the site was restored from a backup and serves no slot until {} have stated what they own",
-            names.join(", ")
-        ))
-        .filter(|_| !names.is_empty())
+        Some(format!("{why} {} have stated what they own", names.join(", ")))
+            .filter(|_| !names.is_empty())
     }
 }
 

@@ -349,13 +349,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 impl<S: State> Job<S> for Loans {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let machine = view.machine;
-        // A restored site's parts are of former times.
         self.is_to_look = self.looked.is_some_and(|at| view.now < at + LOOK);
         if self.is_to_look {
             return Vec::new();
         }
         self.looked = Some(view.now);
-        let may = machine.has_loans() && !view.disk_is_full && !machine.is_restored();
+        // A restored site's parts are of former times.
+        let may = machine.has_loans() && !view.disk_is_full && !machine.is_unconfirmed();
         let Some(member) = machine.membership().filter(|_| may) else { return Vec::new() };
         let own = member.own;
         self.not_before.retain(|_, at| *at > view.now);

@@ -131,8 +131,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.machine.former_mirror().is_some_and(|former| former.to == site) {
             return None;
         }
-        // Restored, it may lack what others have of these slots.
-        if self.machine.is_restored() {
+        // Others may own these slots; and a restored site may lack what they have of them.
+        if self.machine.is_unconfirmed() {
             return None;
         }
         let held = self.machine.tokens(asked.runs()).filter_map(|(run, token)| match token {

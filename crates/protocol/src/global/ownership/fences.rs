@@ -11,14 +11,14 @@ pub struct Fences<'a> {
     open: Option<&'a OpenFailover>,
     decided: &'a [DecidedFailover],
     planted: Planted,
-    /// Whether the site was restored from a backup, and what it owns is not confirmed.
-    restored: bool,
+    /// Whether what the site owns is to be confirmed by others.
+    unconfirmed: bool,
 }
 
 impl<'a> Fences<'a> {
     /// The fences of a site with this open failover in its copy of the registry.
     pub fn new(own: SiteId, open: Option<&'a OpenFailover>, planted: Planted) -> Fences<'a> {
-        Fences { own, open, decided: &[], planted, restored: false }
+        Fences { own, open, decided: &[], planted, unconfirmed: false }
     }
 
     /// The same, with the decided failovers in the site's copy of the registry. A lost site may be
@@ -28,10 +28,10 @@ impl<'a> Fences<'a> {
         Fences { decided, ..self }
     }
 
-    /// The same, of a site that may have been restored from a backup and is not confirmed yet: its
-    /// records of what it owns are of former times.
-    pub fn restored(self, restored: bool) -> Fences<'a> {
-        Fences { restored, ..self }
+    /// The same, of a site that may have to confirm what it owns: it was restored from a backup, or
+    /// the registry was recovered without it.
+    pub fn unconfirmed(self, unconfirmed: bool) -> Fences<'a> {
+        Fences { unconfirmed, ..self }
     }
 
     /// Whether a failover is open.
@@ -47,10 +47,10 @@ impl<'a> Fences<'a> {
         }
     }
 
-    /// Whether this site is fenced, by a failover or as a restored one: it serves nothing and hands
+    /// Whether this site is fenced, by a failover or as one that is not confirmed: it serves nothing and hands
     /// nothing over.
     pub fn covers_own(&self) -> bool {
-        self.restored || self.open.is_some_and(|open| open.fences(self.own))
+        self.unconfirmed || self.open.is_some_and(|open| open.fences(self.own))
     }
 
     /// Whether slots must not move between this site and another one.

@@ -62,7 +62,13 @@ impl<S: State> Machine<S> {
 
     /// Whether the site was restored from a backup and has not confirmed what it owns.
     pub fn is_restored(&self) -> bool {
-        self.modes.deployment.restored
+        self.modes.deployment.is_restored()
+    }
+
+    /// Whether the site serves no slot until other sites have stated what they own: it was restored
+    /// from a backup, or the registry was recovered without it.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.modes.deployment.unconfirmed.is_some()
     }
 
     /// The ring's pointers as they were last kept; empty: never.

@@ -98,7 +98,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Whether the site may write: its next revision was not given before.
     pub(super) fn check_confirmed(&self) -> Result<(), Refusal> {
-        match self.modes.deployment.restored && self.modes.causal.restored.is_some() {
+        match self.modes.deployment.is_restored() && self.modes.causal.restored.is_some() {
             true => Err(Refusal::NotCausal(
                 "be written yet: the site was restored from a backup, and other sites have to answer",
             )),

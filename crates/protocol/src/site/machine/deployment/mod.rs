@@ -9,8 +9,10 @@
 //! d f     → nothing, if this site began the deployment
 //! d p     → ranges of slots (varints: first, last): they stay here wherever the hash puts them
 //! d r     → the ring's pointers (protocol::global::ring)
-//! d u     → nothing, if the site was restored from a backup and its slots are not confirmed
-//! d x     → nothing, if the site is fenced: an open failover takes it for lost, or it is restored
+//! d u     → nothing, if the site was restored from a backup and its slots are not confirmed;
+//!           1, if they are not as a recovery of the registry began without the site
+//! d x     → nothing, if the site is fenced: an open failover takes it for lost, or its slots are
+//!           not confirmed
 //! Y bucket → (0 | 1 ‖ owner (varint) ‖ epoch) of each slot   (slot_rows.rs)
 //! ```
 
@@ -50,14 +52,42 @@ pub struct DeploymentMember {
     pub registry: Arc<Registry>,
 }
 
+/// Why other sites may own the slots of a site by now: it serves none until they have stated what
+/// they own ([`crate::site::confirming`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unconfirmed {
+    /// It was restored from a backup, and its state is of former times.
+    Restored,
+    /// The registry was recovered, and the new term began without it. What failovers took until the
+    /// join was handed in may be forgotten. Its state is complete.
+    BegunWithout,
+}
+
+impl Unconfirmed {
+    fn decode(row: &[u8]) -> Option<Unconfirmed> {
+        match row {
+            [] => Some(Unconfirmed::Restored),
+            [1] => Some(Unconfirmed::BegunWithout),
+            _ => None,
+        }
+    }
+
+    fn row(self) -> &'static [u8] {
+        match self {
+            Unconfirmed::Restored => &[],
+            Unconfirmed::BegunWithout => &[1],
+        }
+    }
+}
+
 /// What a site has of its deployment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Deployment {
     pub(super) member: Option<DeploymentMember>,
     pub(super) ring: Bytes,
     pub(super) pinned: SlotSet,
-    /// Whether the site was restored from a backup: other sites may own its slots by now.
-    pub(super) restored: bool,
+    /// Why other sites may own its slots by now, if so.
+    pub(super) unconfirmed: Option<Unconfirmed>,
     pub(super) registered: BySlot<(SiteId, Epoch)>,
     registered_rows: Stale,
     /// The sites whose mirrors are kept here.
@@ -67,6 +97,11 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
+    /// Whether the site was restored from a backup and has not confirmed what it owns.
+    pub(super) fn is_restored(&self) -> bool {
+        self.unconfirmed == Some(Unconfirmed::Restored)
+    }
+
     /// A number that all nodes of the deployment have, and clients do not.
     pub(super) fn secret(&self) -> u64 {
         self.member.as_ref().map_or(0, |member| member.registry.deployment.0)
@@ -90,14 +125,20 @@ impl Deployment {
             Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
             None => SlotSet::default(),
         };
-        let restored = state.get(tables::RESTORED)?.is_some();
+        let unconfirmed = match state.get(tables::UNCONFIRMED)? {
+            Some(row) => {
+                let decoded = Unconfirmed::decode(&row);
+                Some(decoded.ok_or(MachineError::Damaged { table: 'd' })?)
+            }
+            None => None,
+        };
         let backs_up = backs_up(member.as_ref());
         let acceptor = registrar::load(state, member.as_ref())?;
         Ok(Deployment {
             member,
             ring,
             pinned,
-            restored,
+            unconfirmed,
             registered,
             registered_rows: Stale::default(),
             backs_up,
@@ -123,7 +164,7 @@ pub fn mark_restored(state: &impl State) -> Result<bool, MachineError> {
     let has_others = membership(state)?.as_ref().is_some_and(is_other);
     if has_others {
         let mut batch = Batch::default();
-        batch.put(tables::RESTORED, Bytes::new());
+        batch.put(tables::UNCONFIRMED, Bytes::from_static(Unconfirmed::Restored.row()));
         batch.put(tables::FENCED, Bytes::new());
         causal::restored::mark(state, &mut batch)?;
         state.commit(batch)?;
@@ -241,6 +282,7 @@ impl<S: State> Applying<'_, S> {
         let acceptor = self.modes.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)?;
         if acceptor.learn(value.clone(), Planted::none()) {
             let before = member.registry.clone();
+            self.unconfirm(&before, registry);
             self.set_member(DeploymentMember { registry: value, ..member });
             // What is refused of the keyspaces is no reason to miss a failover.
             let keyspaces = self.follow_keyspaces();
@@ -248,6 +290,25 @@ impl<S: State> Applying<'_, S> {
             keyspaces?;
         }
         Ok(self.done_now())
+    }
+
+    /// A term of the registry that began without this site may have decided failovers about its
+    /// slots, and forgotten them, as the site was not listed. Its slots are to be confirmed.
+    fn unconfirm(&mut self, before: &Registry, registry: &Registry) {
+        let deployment = &mut self.modes.deployment;
+        let Some(own) = deployment.member.as_ref().map(|member| member.own) else { return };
+        // The same, if it has not handed its join in since the recovery before.
+        let kept = deployment.acceptor.as_ref().map(|acceptor| &acceptor.kept().joins[..]);
+        let hands_in = || kept.unwrap_or_default().iter().any(|site| site.id == own);
+        let is_other_term = registry.version.term != before.version.term;
+        if is_other_term
+            && deployment.unconfirmed.is_none()
+            && (before.is_begun_without(registry, own) || hands_in())
+        {
+            let why = Unconfirmed::BegunWithout;
+            deployment.unconfirmed = Some(why);
+            self.overlay.put(tables::UNCONFIRMED, Bytes::from_static(why.row()));
+        }
     }
 
     pub(super) fn change_registry(&mut self, change: &RegistryChange) -> Result<Answer, Stopped> {
@@ -362,12 +423,16 @@ impl<S: State> Applying<'_, S> {
         self.follow_fence();
     }
 
-    /// The slots of a restored site are its own, and those that are not are given up. Others have
-    /// copies of them from before, up to this revision, and have learned of later epochs of its
+    /// The slots of a site that had to confirm them are its own, and those that are not are given
+    /// up. Others have copies of them from before, up to this revision, and have learned of later epochs of its
     /// own; `None`: an earlier version did not ask for that.
     pub(super) fn confirm(&mut self, before: Option<(Revision, &SlotEpochs)>) -> Answer {
-        if std::mem::take(&mut self.modes.deployment.restored) {
-            self.overlay.remove(tables::RESTORED);
+        let is_listed = |member: &DeploymentMember| member.registry.site(member.own).is_some();
+        if !self.modes.deployment.member.as_ref().is_some_and(is_listed) {
+            return self.done_now();
+        }
+        if let Some(why) = self.modes.deployment.unconfirmed.take() {
+            self.overlay.remove(tables::UNCONFIRMED);
             self.follow_fence();
             if let Some((above, later)) = before {
                 // No number is given again, and the mirror begins anew: the backup is further than
@@ -389,8 +454,10 @@ impl<S: State> Applying<'_, S> {
                     }
                 }
             }
-            self.confirm_causal();
-            self.give_up_parts();
+            if why == Unconfirmed::Restored {
+                self.confirm_causal();
+                self.give_up_parts();
+            }
             self.offer_anew(SlotRun::ALL, None);
         }
         self.done_now()

@@ -93,7 +93,7 @@ impl<S: State> Applying<'_, S> {
         };
         let term = self.acceptor()?.copy().version().term;
         let is_recovery = ballot.round == 0 && ballot.term > term;
-        match self.modes.deployment.restored && !is_recovery {
+        match self.modes.deployment.is_restored() && !is_recovery {
             true => {
                 Err(MoveError::NotReady("it was restored, and other sites have to answer").into())
             }

@@ -23,8 +23,7 @@ use model::{
 use storage::state::State;
 
 /// A site that was restored from a backup has parts of former times.
-const RESTORED: MoveError =
-    MoveError::NotReady("it was restored from a backup and has to confirm what it owns");
+const UNCONFIRMED: MoveError = MoveError::NotReady("it has to confirm what it owns");
 
 impl<S: State> Applying<'_, S> {
     pub(super) fn take_offers(
@@ -34,8 +33,8 @@ impl<S: State> Applying<'_, S> {
         offers: &[LoanOffer],
     ) -> Result<Answer, Stopped> {
         let member = self.member()?.clone();
-        if self.modes.deployment.restored {
-            return Err(RESTORED.into());
+        if self.modes.deployment.unconfirmed.is_some() {
+            return Err(UNCONFIRMED.into());
         }
         let is_known = |offer: &LoanOffer| offer.group.keyspace.0 < self.known.head.keyspace_next;
         // All of it or nothing.

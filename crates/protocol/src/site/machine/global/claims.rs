@@ -73,7 +73,7 @@ impl<S: State> Applying<'_, S> {
         claims: &[(Group, Claim)],
     ) -> Result<Answer, Stopped> {
         let registry = self.member()?.registry.clone();
-        if opened == Ballot::FIRST && self.modes.deployment.restored {
+        if opened == Ballot::FIRST && self.modes.deployment.unconfirmed.is_some() {
             return Ok(self.adopt_restored(&registry, claims));
         }
         let open = registry.failovers.open.as_ref().filter(|open| open.opened == opened);
@@ -95,8 +95,8 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// This site was restored from a backup, and has lent groups since, by what their borrowers
-    /// report.
+    /// This site confirms what it owns. If it was restored from a backup, it has lent groups since, by
+    /// what their borrowers report.
     fn adopt_restored(&mut self, registry: &Registry, claims: &[(Group, Claim)]) -> Answer {
         self.next_revision();
         let slots = claims.iter().map(|(group, _)| group.slot());

@@ -67,15 +67,15 @@ impl Modes {
         planted: Planted,
     ) -> Fences<'a> {
         let fences = Fences::new(own, failovers.open.as_ref(), planted);
-        fences.decided(&failovers.decided).restored(self.deployment.restored)
+        fences.decided(&failovers.decided).unconfirmed(self.deployment.unconfirmed.is_some())
     }
 
-    /// Whether this site serves nothing: a failover that is open takes it for lost, or it was
-    /// restored from a backup and is not confirmed.
+    /// Whether this site serves nothing: a failover that is open takes it for lost, or what it owns
+    /// is not confirmed.
     pub(in crate::site::machine) fn is_fenced(&self) -> bool {
         let member = self.deployment.member.as_ref();
         let is_lost = |member: &DeploymentMember| member.registry.failovers.is_fenced(member.own);
-        self.deployment.restored || member.is_some_and(is_lost)
+        self.deployment.unconfirmed.is_some() || member.is_some_and(is_lost)
     }
 }
 

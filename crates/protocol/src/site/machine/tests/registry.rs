@@ -2,7 +2,8 @@
 
 use super::*;
 use model::{
-    Ballot, DeploymentId, KeyspaceSpec, RegistrarAnswer, RegistrarStep, Registry, RegistryChange,
+    Ballot, DeploymentId, DestinationStep, Epoch, KeyspaceSpec, MoveId, RegistrarAnswer,
+    RegistrarStep, Registry, RegistryChange, Revision, Slot, SlotEpochs, SlotSet, Taken, Term,
 };
 use std::sync::Arc;
 
@@ -92,6 +93,86 @@ fn what_was_promised_and_accepted_stays_so() {
     assert_eq!((a.copy().sites.len(), a.copy().version), (2, ballot(9, 2)));
     a.reopen();
     check_state(a.machine.state());
+}
+
+fn learn(site: &mut Site, registry: &Registry) {
+    let registry = Box::new(registry.clone());
+    site.run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
+}
+
+/// A failover of a is decided and forgotten before c is listed, which has had a slot of a's since.
+#[test]
+fn a_site_that_hands_its_join_in_confirms_what_it_owns() {
+    let (mut a, mut c) = (founded(), Site::new());
+    a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(entry("b")))))
+        .unwrap();
+    let both = a.copy();
+    a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(entry("c")))))
+        .unwrap();
+    let c_id = SiteId(3);
+    c.run(Command::Deployment(DeploymentCommand::Enter {
+        site: c_id,
+        registry: Box::new((*a.copy()).clone()),
+    }))
+    .unwrap();
+    let (slot, epoch) = (Slot::FIRST, Epoch::counted(2));
+    let id = MoveId { from: A, number: 1 };
+    let slots = SlotEpochs::gather([(slot, epoch)]);
+    let begin = DestinationStep::Begin { slots, open_from: 1, pinned: true };
+    let install = DestinationStep::Install { chunks: 0, revision: Revision(0) };
+    for step in [begin, install] {
+        c.run(Command::Global(GlobalCommand::Destination { id, step })).unwrap();
+    }
+    assert!(c.machine.serves(slot));
+
+    // b goes on without a, takes its slots and forgets that.
+    let begins = Ballot { term: Term { number: 1, site: B }, round: 0, site: B };
+    let mut registry = (*both).clone();
+    registry.recover(begins, &both);
+    registry.version = begins;
+    registry.registrars.set = [B].into_iter().collect();
+    let at = |round| Ballot { round, ..begins };
+    let open = RegistryChange::OpenFailover { lost: A, without: Vec::new() };
+    registry.change_at(&open, at(1)).unwrap();
+    let taken = vec![Taken { by: B, slots: SlotSet::all(), from: None }];
+    let decide = RegistryChange::DecideFailover { opened: at(1), taken };
+    registry.change_at(&decide, at(2)).unwrap();
+    registry.change_at(&RegistryChange::ForgetFailover(at(2)), at(3)).unwrap();
+    registry.version = at(3);
+
+    let confirm = || {
+        let (revision, later) = (Revision(0), SlotEpochs::default());
+        Command::Deployment(DeploymentCommand::ConfirmAbove { revision, later })
+    };
+    let mut listed = registry.clone();
+    // It learns of the new term before it is listed, or as another site has handed its join in.
+    for before in [Some(&registry), None] {
+        let mut c = super::restored::with_rows_of(&c);
+        if let Some(before) = before {
+            learn(&mut c, before);
+            assert!(c.machine.is_unconfirmed() && !c.machine.serves(slot));
+            c.run(confirm()).unwrap();
+            assert!(c.machine.is_unconfirmed(), "it is not listed");
+            listed.hand_in(c.machine.to_hand_in().unwrap());
+            listed.version = at(4);
+        }
+        learn(&mut c, &listed);
+        assert!(c.machine.to_hand_in().is_none());
+        assert!(c.machine.is_unconfirmed() && !c.machine.serves(slot));
+        assert!(!c.machine.is_restored(), "its state is complete");
+        c.reopen();
+        assert!(c.machine.is_unconfirmed() && !c.machine.serves(slot));
+        // It goes on as a registrar.
+        let promised = c.step(RegistrarStep::Prepare(Ballot { site: B, ..at(9) }));
+        assert!(matches!(promised, RegistrarAnswer::Promised(_)));
+        // It confirms what others have stated.
+        let slots = SlotEpochs::gather([(slot, Epoch::of_failover(at(2)))]);
+        let register = GlobalCommand::Register { owner: B, slots };
+        c.run(Command::Global(register)).unwrap();
+        c.run(confirm()).unwrap();
+        assert!(!c.machine.is_unconfirmed() && !c.machine.serves(slot));
+        check_state(c.machine.state());
+    }
 }
 
 #[test]

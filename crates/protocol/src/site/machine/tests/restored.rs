@@ -32,6 +32,14 @@ fn two_of_three() -> [Site; 2] {
 
 /// A site with the rows of another one, as a backup of it has them.
 pub(super) fn restored(of: &Site) -> Site {
+    let copy = with_rows_of(of);
+    let state = copy.machine.state().clone();
+    mark_restored(&state).unwrap();
+    Site { machine: Machine::open(state).unwrap(), ..copy }
+}
+
+/// A site with the rows of another one.
+pub(super) fn with_rows_of(of: &Site) -> Site {
     let (state, mut rows) = (MemoryState::new(), Rows::default());
     let mut copy = |key, value| {
         rows.put(key, value);
@@ -39,7 +47,6 @@ pub(super) fn restored(of: &Site) -> Site {
     };
     of.machine.state().scan(b"", None, &mut copy).unwrap();
     state.commit(rows).unwrap();
-    mark_restored(&state).unwrap();
     Site { machine: Machine::open(state).unwrap(), now_ms: of.now_ms }
 }
 
