@@ -12,8 +12,8 @@
 //! had been excluded; they were chosen, so their ids are in use once.
 
 use crate::{
-    BackupChoice, Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId,
-    RegistrarSet, Registry, RegistryChange, SiteEntry, SiteId, Term, limits,
+    BackupChoice, Ballot, Bytes, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId,
+    KeyspaceSpec, RegistrarSet, Registry, RegistryChange, SiteEntry, SiteId, Term, limits,
 };
 
 /// The state from which a term of the registry continued.
@@ -264,8 +264,7 @@ impl Registry {
         kept.choices.dedup_by_key(|(of, _)| *of);
     }
 
-    /// Removes from `kept` what the registry has, or has had, and keyspaces with a name that
-    /// another one uses.
+    /// Removes from `kept` what the registry has, or has had.
     pub fn has_kept(&self, kept: &mut Retained) {
         kept.joins.retain(|one| !(self.site(one.id).is_some() || self.handed_in.contains(&one.id)));
         let joins = |id: SiteId| kept.joins.iter().any(|one| one.id == id);
@@ -273,14 +272,7 @@ impl Registry {
             BackupChoice::At(at) => joins(*of) || joins(*at),
             _ => joins(*of),
         });
-        kept.keyspaces.retain(|one| {
-            let is_same = |there: &&Keyspace| {
-                there.id == one.id
-                    || there.spec.name == one.spec.name
-                    || there.spec.prefix == one.spec.prefix
-            };
-            !self.keyspaces.iter().any(|there| is_same(&there))
-        });
+        kept.keyspaces.retain(|one| !self.keyspaces.iter().any(|there| there.id == one.id));
         kept.failovers.retain(|one| {
             let known = |there: &DecidedFailover| there.decided == one.decided;
             !self.failovers.decided.iter().any(known)
@@ -288,7 +280,8 @@ impl Registry {
     }
 
     /// Adds what another term had and this one lacks. A site with a name that another one has by
-    /// now is not listed, and counts as one that has left.
+    /// now is not listed, and counts as one that has left. A keyspace with a name or a prefix that
+    /// another one has by now gets a free one: it has keys.
     pub fn hand_in(&mut self, kept: &Retained) {
         for joined in &kept.joins {
             if self.site_named(joined.name.as_str()).is_none() {
@@ -304,7 +297,10 @@ impl Registry {
                 let _ = self.change(&RegistryChange::Backup(*of, *choice));
             }
         }
-        self.keyspaces.extend(kept.keyspaces.iter().cloned());
+        for keyspace in &kept.keyspaces {
+            let free = self.free_names(keyspace);
+            self.keyspaces.push(free);
+        }
         self.keyspaces.sort_by_key(|keyspace| keyspace.id);
         self.failovers.add_decided(&kept.failovers);
         // Beyond the decisions, which are dropped once all sites have them.
@@ -314,6 +310,44 @@ impl Registry {
         }
         self.changes += 1;
     }
+
+    /// A keyspace with a name and a prefix that no other one has.
+    fn free_names(&self, keyspace: &Keyspace) -> Keyspace {
+        let mut free = keyspace.clone();
+        let default = KeyspaceSpec::default_keyspace();
+        let specs = || self.keyspaces.iter().map(|one| &one.spec).chain([&default]);
+        if specs().any(|one| one.name == free.spec.name) {
+            let names = (0..=limits::KEYSPACES_MAX).map(|again| renamed(keyspace, again));
+            let mut names = names.filter(|name| !specs().any(|one| one.name == *name));
+            free.spec.name = names.next().unwrap_or_else(|| free.spec.name.clone());
+        }
+        if specs().any(|one| one.prefix == free.spec.prefix) {
+            let name = &free.spec.name;
+            let prefixes = (1..=NULS_MAX).map(|nuls| unused_prefix(name, nuls));
+            let mut prefixes = prefixes.filter(|prefix| !specs().any(|one| one.prefix == *prefix));
+            free.spec.prefix = prefixes.next().unwrap_or_else(|| free.spec.prefix.clone());
+        }
+        free
+    }
+}
+
+/// A keyspace's name with its id, and a count from the second attempt on.
+fn renamed(keyspace: &Keyspace, again: usize) -> String {
+    let mut end = format!("-{}", keyspace.id.0);
+    if again > 0 {
+        end += &format!("-{again}");
+    }
+    let name = &keyspace.spec.name;
+    let kept = name.len().min(limits::KEYSPACE_NAME_BYTES_MAX - end.len());
+    format!("{}{end}", &name[..kept])
+}
+
+/// How many prefixes are tried.
+const NULS_MAX: usize = limits::PREFIX_BYTES_MAX - limits::KEYSPACE_NAME_BYTES_MAX - 1;
+
+/// A prefix that takes no keys from another keyspace: hardly any key begins with NUL.
+fn unused_prefix(name: &str, nuls: usize) -> Bytes {
+    format!("{}{name}:", "\0".repeat(nuls)).into()
 }
 
 /// The registry, as shown to operators.

@@ -350,6 +350,37 @@ fn a_site_that_is_handed_in_has_the_backups_that_were_chosen() {
 }
 
 #[test]
+fn a_keyspace_whose_name_or_prefix_is_taken_gets_a_free_one() {
+    let first = registry();
+    let mut own = first.clone();
+    let create = |registry: &mut Registry, name: &str, prefix: &'static str| {
+        let spec = KeyspaceSpec::linearizable_global(name, prefix);
+        registry.change(&RegistryChange::CreateKeyspace(spec)).unwrap();
+    };
+    create(&mut own, "cars", "car:");
+    create(&mut own, "bikes", "bike:");
+    own.version = at(0, 2);
+    let mut next = recovered(&first, 1);
+    create(&mut next, "cars", "car:");
+    create(&mut next, "rent", "bike:");
+    create(&mut next, "cars-1", "free:");
+    let mut kept = Retained::default();
+    own.keep(&next, &mut kept);
+    assert_eq!(kept.keyspaces, own.keyspaces, "they have keys");
+    next.hand_in(&kept);
+    let named = |registry: &Registry, id: u32| {
+        let one = registry.keyspaces.iter().find(|one| one.id == KeyspaceId(id)).unwrap();
+        one.spec.check().unwrap();
+        (one.spec.name.clone(), String::from_utf8(one.spec.prefix.to_vec()).unwrap())
+    };
+    let of = |name: &str, prefix: &str| (name.to_owned(), prefix.to_owned());
+    assert_eq!(named(&next, 1), of("cars-1-1", "\0cars-1-1:"));
+    assert_eq!(named(&next, 2), of("bikes", "\0bikes:"));
+    next.has_kept(&mut kept);
+    assert!(kept.is_empty(), "{kept:?}");
+}
+
+#[test]
 fn a_site_with_a_name_that_another_one_has_by_now_has_left() {
     let first = registry();
     let mut own = first.clone();

@@ -270,12 +270,14 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         Ok(())
     }
 
-    /// The placement of a keyspace and its rules are as they are agreed on. What was lent while it
-    /// was adaptive here stays known.
-    pub(crate) fn follow_placement(&mut self, id: KeyspaceId, agreed: &KeyspaceSpec) {
+    /// The names of a keyspace, its placement and its rules are as they are agreed on. What was lent
+    /// while it was adaptive here stays known.
+    pub(crate) fn follow_agreed(&mut self, id: KeyspaceId, agreed: &KeyspaceSpec) {
         let Some(space) = self.known.keyspaces.spaces.get_mut(&id) else { return };
         let spec = &mut space.keyspace.spec;
         let mut altered = spec.with_placement(agreed.placement);
+        altered.name.clone_from(&agreed.name);
+        altered.prefix.clone_from(&agreed.prefix);
         altered.was_adaptive |= agreed.was_adaptive;
         altered.lend_to.clone_from(&agreed.lend_to);
         altered.priority = agreed.priority;

@@ -278,6 +278,34 @@ fn what_a_keyspace_holds_outlives_a_recovery_that_did_not_know_of_it() {
     assert_eq!(sites.ask(0, count), Ok(Answer::Integer(2)), "what it held is there");
 }
 
+/// Both sides of a recovery create a keyspace of one name.
+#[test]
+fn what_a_keyspace_holds_outlives_another_one_of_its_name() {
+    let mut sites = Sites::new(3);
+    sites.lab.part_site(2);
+    let made = sites.made(0, change(create("new")));
+    let count = count_at(&sites, 0, &made);
+    assert_eq!(sites.ask(0, count.clone()), Ok(Answer::Integer(1)));
+    sites.lab.part_site(0);
+    sites.lab.part_site(1);
+    let recover = Body::RecoverRegistry { without: vec![SiteId(1), SiteId(2)], accept: true };
+    assert!(sites.view(2, recover).recovered);
+    let other = sites.made(2, change(create("new")));
+    (0..3).for_each(|site| sites.lab.rejoin_site(site));
+    let named = |lab: &Simulation, site: usize, id| {
+        let registry = lab.registry(site).unwrap();
+        let one = registry.keyspaces.iter().find(|one| one.id == id);
+        one.map(|one| one.spec.name.clone())
+    };
+    let is_back = |lab: &Simulation| (0..3).all(|site| named(lab, site, made.id).is_some());
+    assert!(sites.lab.run_until(MS * 60_000, is_back), "it is handed in");
+    assert_eq!(named(&sites.lab, 1, made.id), Some(format!("new-{}", made.id.0)));
+    assert_eq!(named(&sites.lab, 1, other.id), Some("new".into()));
+    assert_eq!(sites.ask(0, count), Ok(Answer::Integer(2)), "what it held is there");
+    let count = count_at(&sites, 0, &other);
+    assert_eq!(sites.ask(0, count), Ok(Answer::Integer(1)), "they are two");
+}
+
 #[test]
 fn a_site_that_joined_beyond_the_end_of_a_term_has_not_left() {
     let mut sites = Sites::new(3);

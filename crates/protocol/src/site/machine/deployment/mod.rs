@@ -332,7 +332,7 @@ impl<S: State> Applying<'_, S> {
             self.remove_keyspace(keyspace.id);
         }
         for keyspace in &registry.keyspaces {
-            self.follow_placement(keyspace.id, &keyspace.spec);
+            self.follow_agreed(keyspace.id, &keyspace.spec);
         }
         let there: BTreeSet<KeyspaceId> = made.iter().map(|keyspace| keyspace.id).collect();
         let new: Vec<Keyspace> =
