@@ -133,8 +133,8 @@ impl Folder {
         Ok(())
     }
 
-    /// The room that taking in a snapshot of this length needs: for its file, and then for the state
-    /// that is made of it. The older snapshots are removed in between.
+    /// The room that taking in a snapshot of this length needs: for its file, and then for the
+    /// state that is made of it. The older snapshots are removed in between.
     fn bytes_to_take_in(&self, total_bytes: u64) -> Result<u64, SnapshotError> {
         let mut older_bytes: u64 = 0;
         for index in self.indexes()? {
