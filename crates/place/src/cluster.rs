@@ -245,7 +245,9 @@ impl Cluster {
         &self.access
     }
 
-    /// Asks all servers what they report; finds those that are new.
+    /// Asks all servers what they report; finds those that are new. A server that answers that it
+    /// cannot answer now is as absent as one that is down: one replica that loads a snapshot would
+    /// stop all moves.
     ///
     /// # Errors
     /// No server answers, or one answers what is not understood.
@@ -295,7 +297,10 @@ impl Cluster {
             Err(error) => Ok(Err(error)),
             Ok(Some(Reply::Error(text))) => {
                 let error = CallError::Refused(String::from_utf8_lossy(&text).into_owned());
-                Err(ClusterError::Call { at: at(), error })
+                match error.is_passing() {
+                    true => Ok(Err(error)),
+                    false => Err(ClusterError::Call { at: at(), error }),
+                }
             }
             Ok(reply) => {
                 let text = reply.and_then(text).unwrap_or_default();
@@ -326,20 +331,17 @@ impl Cluster {
             let credentials = self.access.credentials.as_ref();
             let tls = self.access.tls.as_ref();
             let opened = Connection::open(&address, credentials, tls, self.access.deadline).await;
-            let mut connection = match opened {
-                Ok(connection) => connection,
-                Err(CallError::Lost(error)) => {
-                    why = format!("{address}: {error}");
-                    continue;
-                }
-                Err(error) => return Err(ClusterError::Call { at: address, error }),
+            let answer = match opened {
+                Ok(mut connection) => connection.call(&["CLUSTER", "MYID"]).await,
+                Err(error) => Err(error),
             };
-            match connection.call(&["CLUSTER", "MYID"]).await {
+            match answer {
                 Ok(reply) => {
                     let id = NodeId::from(&*text(reply).unwrap_or_default());
                     self.nodes.insert(id, Node { seed: Some(address), ..Node::default() });
                 }
                 Err(CallError::Lost(error)) => why = format!("{address}: {error}"),
+                Err(error) if error.is_passing() => why = format!("{address}: {error}"),
                 Err(error) => return Err(ClusterError::Call { at: address, error }),
             }
         }

@@ -41,6 +41,15 @@ pub enum CallError {
     Strange(String),
 }
 
+impl CallError {
+    /// The server works and cannot answer now: it loads a snapshot, a script runs, or it is a
+    /// replica that waits for its master.
+    pub(crate) fn is_passing(&self) -> bool {
+        let CallError::Refused(text) = self else { return false };
+        matches!(text.split(' ').next(), Some("LOADING" | "BUSY" | "MASTERDOWN"))
+    }
+}
+
 /// Bytes both ways.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 

@@ -117,3 +117,27 @@ fn an_older_run_is_seen_by_the_name_of_its_connection() {
     assert_eq!(older_run(list, "portolan-place-2-b"), Some("1.1.1.1:6".to_owned()));
     assert_eq!(older_run(list, "portolan-place-3-c"), Some("1.1.1.1:6".to_owned()));
 }
+
+#[test]
+fn a_server_that_cannot_answer_now_is_absent_and_one_that_refuses_is_an_error() {
+    let access = Access::parse("redis://seed:1", Duration::from_secs(1)).unwrap();
+    let (mut cluster, id) = (Cluster::new(access), NodeId::from(IDS[0]));
+    cluster.take(&mut Survey::default(), View::parse(NAMED).unwrap());
+    let understood =
+        |text: &'static str| cluster.understood(&id, Ok(vec![Reply::Error(text.into())]));
+    for passing in [
+        "LOADING Redis is loading the dataset in memory",
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    ] {
+        let absent = CallError::Refused(passing.to_owned());
+        assert_eq!(understood(passing), Ok(Err(absent)));
+    }
+    for refused in [
+        "NOAUTH Authentication required.",
+        "NOPERM User ann has no permissions to run the 'cluster|nodes' command",
+        "BUSYGROUP Consumer Group name already exists",
+    ] {
+        assert!(matches!(understood(refused), Err(ClusterError::Call { .. })), "{refused}");
+    }
+}
