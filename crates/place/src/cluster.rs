@@ -105,6 +105,8 @@ pub struct Survey {
     pub views: BTreeMap<NodeId, View>,
     /// Those that do not, and why; replicas too.
     pub absent: BTreeMap<NodeId, String>,
+    /// By a silent master that owns nothing any more: its former replica, which owns slots now.
+    pub failed_over: BTreeMap<NodeId, NodeId>,
 }
 
 impl Survey {
@@ -160,7 +162,26 @@ impl Survey {
             };
             (id.clone(), part)
         };
-        SlotState { parts: self.masters().map(part).collect(), silent: self.silent() }
+        let marked = self.masters().filter_map(|(_, view)| view.migrating.get(&slot));
+        let successor = |id: &NodeId| Some((id.clone(), self.successor(id)?.clone()));
+        SlotState {
+            parts: self.masters().map(part).collect(),
+            silent: self.silent(),
+            successors: marked.filter_map(successor).collect(),
+        }
+    }
+
+    /// The server that is master in place of this one: by its own report if it answers, else by
+    /// that of all others, else by a failover.
+    fn successor(&self, id: &NodeId) -> Option<&NodeId> {
+        let own = self.views.get(id).and_then(|view| view.peers.get(id));
+        let others = self.views.values().filter_map(|view| view.peers.get(id));
+        let reports = own.into_iter().chain(others.filter(|_| own.is_none()));
+        let masters: BTreeSet<_> = reports.map(|peer| peer.replica_of.as_ref()).collect();
+        match masters.iter().collect::<Vec<_>>()[..] {
+            [Some(master)] => Some(master),
+            _ => self.failed_over.get(id),
+        }
     }
 
     /// A server's addresses, by its own report or another's.
@@ -225,6 +246,8 @@ pub struct Cluster {
     /// Other runs have not been looked for since a connection was lost.
     is_new: bool,
     nodes: BTreeMap<NodeId, Node>,
+    /// The master of each server that was a replica when it last reported itself as one.
+    masters: BTreeMap<NodeId, NodeId>,
 }
 
 impl Cluster {
@@ -232,7 +255,7 @@ impl Cluster {
     pub fn new(access: Access) -> Cluster {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("{NAME}{}-{:x}", std::process::id(), now.as_nanos());
-        Cluster { access, name, is_new: true, nodes: BTreeMap::new() }
+        Cluster { access, name, is_new: true, nodes: BTreeMap::new(), masters: BTreeMap::new() }
     }
 
     /// For looking only: it stops no run that moves slots.
@@ -283,7 +306,31 @@ impl Cluster {
                 let why = survey.absent.values().next().cloned().unwrap_or_default();
                 Err(ClusterError::Unreachable(why))
             }
-            false => Ok(survey),
+            false => {
+                self.follow_failovers(&mut survey);
+                Ok(survey)
+            }
+        }
+    }
+
+    /// Servers do not report whose place a master has taken while that one is away, so replicas
+    /// are remembered. A master without slots is no proof: it may have been emptied.
+    fn follow_failovers(&mut self, survey: &mut Survey) {
+        for (id, view) in &survey.views {
+            let master = view.peers.get(id).and_then(|me| me.replica_of.clone());
+            self.masters.extend(master.map(|master| (id.clone(), master)));
+        }
+        let owners = survey.silent_owners();
+        for gone in survey.silent().difference(&owners) {
+            let is_successor = |(id, view): &(&NodeId, &View)| {
+                let owns = view.peers.get(*id).is_some_and(|me| !me.slots.is_empty());
+                owns && self.masters.get(*id) == Some(gone)
+            };
+            let found: Vec<NodeId> =
+                survey.masters().filter(is_successor).map(|(id, _)| id.clone()).collect();
+            if let [successor] = &found[..] {
+                survey.failed_over.insert(gone.clone(), successor.clone());
+            }
         }
     }
 

@@ -11,6 +11,9 @@
 //! Wherever a move stops, [`next`] finds from the open marks where to go on. The order matters: a
 //! target that is assigned a slot while the source still has keys of it wins by its higher epoch,
 //! and the source then deletes these keys.
+//!
+//! Where the target fails over in mid-move, its successor has the keys and no mark (versions before
+//! Valkey 8), and the source's mark names the former target: the move goes on to the successor.
 
 use crate::view::NodeId;
 use model::Slot;
@@ -36,6 +39,9 @@ pub struct SlotState {
     pub parts: BTreeMap<NodeId, Part>,
     /// Masters, by the report of others, that do not.
     pub silent: BTreeSet<NodeId>,
+    /// By a server that a migrating mark names and that is no master any more: the master that has
+    /// taken its place, with its keys.
+    pub successors: BTreeMap<NodeId, NodeId>,
 }
 
 /// One command to one or two servers.
@@ -170,7 +176,13 @@ impl SlotState {
     fn named(&self) -> impl Iterator<Item = &NodeId> {
         self.parts
             .values()
-            .flat_map(|part| part.owner.iter().chain(&part.migrating).chain(&part.importing))
+            .flat_map(|part| part.owner.iter().chain(self.target(part)).chain(&part.importing))
+    }
+
+    /// The server to which a migrating mark leads: the one that it names, or its successor.
+    fn target<'a>(&'a self, part: &'a Part) -> Option<&'a NodeId> {
+        let named = part.migrating.as_ref()?;
+        Some(self.successors.get(named).unwrap_or(named))
     }
 
     /// The masters that own it by their own report.
@@ -196,14 +208,14 @@ impl SlotState {
     /// learned of it.
     fn outdated(&self, source: &NodeId, target: &NodeId) -> Option<Step> {
         let part = &self.parts[source];
-        let is_given = part.migrating.as_ref() == Some(target) && part.keys == 0;
+        let is_given = self.target(part) == Some(target) && part.keys == 0;
         is_given.then(|| Step::Assign { at: source.clone(), owner: target.clone() })
     }
 
     /// The owner marks the slot as migrating: the move goes on from where it stands.
     fn under_way(&self, owner: &NodeId) -> Result<Next, Trouble> {
         let own = &self.parts[owner];
-        let to = own.migrating.as_ref().filter(|to| *to != owner && self.parts.contains_key(*to));
+        let to = self.target(own).filter(|to| *to != owner && self.parts.contains_key(*to));
         if let Some(stray) = self.stray(owner, to) {
             return Err(stray);
         }
@@ -218,6 +230,8 @@ impl SlotState {
         let (owner, to) = (owner.clone(), to.clone());
         Ok(Next::Do(match self.parts[&to].importing.as_ref() == Some(&owner) {
             false => Step::Import { at: to, from: owner },
+            // The mark sends clients to the server that it names.
+            true if own.migrating.as_ref() != Some(&to) => Step::Migrate { at: owner, to },
             true if own.keys > 0 => Step::Copy { from: owner, to },
             true => Step::Assign { at: to.clone(), owner: to },
         }))

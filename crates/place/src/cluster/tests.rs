@@ -141,3 +141,64 @@ fn a_server_that_cannot_answer_now_is_absent_and_one_that_refuses_is_an_error() 
         assert!(matches!(understood(refused), Err(ClusterError::Call { .. })), "{refused}");
     }
 }
+
+#[test]
+fn the_successor_of_a_target_that_is_away_was_its_replica() {
+    let access = Access::parse("redis://seed:1", Duration::from_secs(1)).unwrap();
+    let (source, target, third) = ("aaaa 1.1.1.1:1@2", "bbbb 1.1.1.1:2@3", "cccc 1.1.1.1:3@4");
+    let link = "- 0 0 1 connected";
+    let ids = ["aaaa", "bbbb", "cccc"].map(NodeId::from);
+    let slot = Slot::new(7).unwrap();
+    // The views of those that answer, after the same servers were asked before.
+    let surveyed = |cluster: &mut Cluster, lines: [String; 3], answering: &[&str]| {
+        let text = lines.join("\n");
+        let view = |id: &&str| {
+            let own = text.lines().find(|line| line.starts_with(id)).unwrap();
+            let words: Vec<&str> = own.splitn(3, ' ').collect();
+            let marked = format!("{} {} myself,{}", words[0], words[1], words[2]);
+            // Marks are in a server's own line only.
+            let others = text.lines().filter(|line| *line != own);
+            let others = others.map(|line| line.split(" [").next().unwrap());
+            let all: Vec<&str> = others.chain([&*marked]).collect();
+            (NodeId::from(*id), View::parse(&all.join("\n")).unwrap())
+        };
+        let mut survey =
+            Survey { views: answering.iter().map(view).collect(), ..Survey::default() };
+        let silent = ids.iter().filter(|id| !survey.views.contains_key(*id)).cloned();
+        survey.absent = silent.map(|id| (id, "down".to_owned())).collect();
+        cluster.follow_failovers(&mut survey);
+        survey.state(slot, &BTreeMap::new()).successors
+    };
+    let marked = |mark: &str| format!("{source} master {link} 0-99 [7->-{mark}]");
+    let before = [
+        marked("bbbb"),
+        format!("{target} master {link} 100-16383"),
+        format!("{third} slave bbbb 0 0 1 connected"),
+    ];
+    let away = |slots: &str| {
+        [
+            marked("bbbb"),
+            format!("{target} master,fail {link}"),
+            format!("{third} master {link} {slots}").trim_end().to_owned(),
+        ]
+    };
+    let all = ["aaaa", "bbbb", "cccc"];
+    let is_third: BTreeMap<NodeId, NodeId> = [(ids[1].clone(), ids[2].clone())].into();
+    let mut cluster = Cluster::new(access.clone());
+    assert_eq!(surveyed(&mut cluster, before.clone(), &all), [].into());
+    assert_eq!(surveyed(&mut cluster, away("100-16383"), &["aaaa", "cccc"]), is_third);
+    // It has been emptied, not failed over to.
+    assert_eq!(surveyed(&mut cluster, away(""), &["aaaa", "cccc"]), [].into());
+    // A program that starts later has not seen it as a replica.
+    let mut later = Cluster::new(access);
+    assert_eq!(surveyed(&mut later, away("100-16383"), &["aaaa", "cccc"]), [].into());
+    // The former target is back: it reports its master.
+    let back = [
+        marked("bbbb"),
+        format!("{target} slave cccc 0 0 1 connected"),
+        format!("{third} master {link} 100-16383"),
+    ];
+    assert_eq!(surveyed(&mut later, back.clone(), &all), is_third);
+    // And gone again: the others report it.
+    assert_eq!(surveyed(&mut later, back, &["aaaa", "cccc"]), is_third);
+}

@@ -41,7 +41,8 @@ impl Cluster {
             keys: self.keys[n].len() as u64,
         };
         let parts = (0..3).filter(|n| self.silent != Some(*n)).map(|n| (id(n), part(n)));
-        SlotState { parts: parts.collect(), silent: self.silent.map(id).into_iter().collect() }
+        let silent = self.silent.map(id).into_iter().collect();
+        SlotState { parts: parts.collect(), silent, ..SlotState::default() }
     }
 
     /// As the server does it; an error is a refusal.
@@ -323,6 +324,67 @@ fn what_cannot_be_explained_is_left() {
     // A target that is no master.
     let state = Cluster::new().state();
     assert_eq!(next(&state, Some(&"x".into())), Next::Leave(Trouble::NoTarget("x".into())));
+}
+
+/// The target has failed over to the third server, which has its keys and no mark. It is away, or
+/// back as a replica: no master either way.
+fn failed_over(steps: usize) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.run(Some(1), steps, true);
+    cluster.keys.swap(1, 2);
+    (cluster.importing[1], cluster.silent) = (None, Some(1));
+    cluster
+}
+
+#[test]
+fn a_move_goes_on_to_the_successor_of_its_target() {
+    // The marks are set, then one key goes at a time.
+    for steps in 2..=5 {
+        for is_back in [false, true] {
+            let mut cluster = failed_over(steps);
+            let state = |cluster: &Cluster| {
+                let mut state = cluster.state();
+                state.successors = [(id(1), id(2))].into();
+                if is_back {
+                    state.silent.clear();
+                }
+                state
+            };
+            let mut done = Vec::new();
+            while let Next::Do(step) = next(&state(&cluster), None) {
+                cluster.perform(&step).unwrap();
+                done.push(step);
+            }
+            assert_eq!(next(&state(&cluster), None), Next::Done, "{done:?}");
+            assert_eq!(done[0], Step::Import { at: id(2), from: id(0) });
+            assert_eq!(done[1], Step::Migrate { at: id(0), to: id(2) });
+            cluster.silent = None;
+            (cluster.owner[1], cluster.migrating[1]) = (Some(2), None);
+            cluster.assert_at(2, &[1, 2, 3].into());
+        }
+    }
+}
+
+#[test]
+fn without_a_known_successor_the_slot_is_left() {
+    let cluster = failed_over(3);
+    assert_eq!(next(&cluster.state(), None), Next::Leave(Trouble::Silent(id(1))));
+    // The keys are at another server than the successor.
+    let mut state = cluster.state();
+    state.parts.insert("d".into(), Part { owner: Some(id(0)), ..Part::default() });
+    state.successors = [(id(1), "d".into())].into();
+    let stray = Next::Leave(Trouble::Stray { at: id(2), keys: 1 });
+    assert_eq!(next(&state, None), stray);
+    // The target was assigned the slot, and its successor has it; the source has yet to learn.
+    let mut cluster = Cluster::new();
+    cluster.run(Some(1), 6, false);
+    assert_eq!((cluster.owner[0], cluster.owner[1]), (Some(0), Some(1)));
+    cluster.keys.swap(1, 2);
+    (cluster.owner[2], cluster.silent) = (Some(2), Some(1));
+    let mut state = cluster.state();
+    state.successors = [(id(1), id(2))].into();
+    let assign = Step::Assign { at: id(0), owner: id(2) };
+    assert_eq!(next(&state, None), Next::Do(assign));
 }
 
 #[test]
