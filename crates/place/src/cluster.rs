@@ -543,16 +543,24 @@ impl Cluster {
         Ok(room)
     }
 
+    /// [`Cluster::alone`] if a connection was lost since it was last asked.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn still_alone(&mut self, survey: &Survey) -> Result<(), ClusterError> {
+        match self.is_new {
+            true => self.alone(survey).await,
+            false => Ok(()),
+        }
+    }
+
     /// Refuses to go on while another run has an older connection to a master: of two runs one goes
     /// on at most. Nothing is written to the cluster, and a run that is killed leaves nothing
-    /// behind.
+    /// behind. An older connection may not have its name yet: a later call finds it.
     ///
     /// # Errors
     /// [`ClusterError::Busy`], or a master that does not list its connections.
     pub async fn alone(&mut self, survey: &Survey) -> Result<(), ClusterError> {
-        if !self.is_new {
-            return Ok(());
-        }
         let masters: Vec<NodeId> = survey.masters().map(|(id, _)| id.clone()).collect();
         let list = |_: &NodeId| vec![vec!["CLIENT".to_owned(), "LIST".to_owned()]];
         for (id, replies) in self.each(&masters, list).await {

@@ -126,6 +126,8 @@ pub struct Seen<'a> {
     pub masters: &'a [NodeId],
     /// How many bytes more a master may hold; no bound where it is absent.
     pub room: &'a BTreeMap<NodeId, u64>,
+    /// Slots that stay in this window: they were left, and are tried later.
+    pub waiting: &'a SlotSet,
 }
 
 /// What comes of a window.
@@ -171,7 +173,7 @@ pub struct Decider {
     prices: Prices,
     regrets: Regrets,
     ledger: Ledger,
-    /// The moves of the last window.
+    /// The last decided move of each slot that has not arrived.
     wanted: BTreeMap<Slot, protocol::placement::Move>,
     last: Option<Problem>,
 }
@@ -235,7 +237,7 @@ impl Decider {
             ended,
         };
         let slot = |group: u32| self.indices.slots[group as usize];
-        self.wanted = plan.moves.iter().map(|one| (slot(one.group), *one)).collect();
+        self.wanted.extend(plan.moves.iter().map(|one| (slot(one.group), *one)));
         self.last = Some(problem);
         decision
     }
@@ -295,8 +297,21 @@ impl Decider {
         ms.is_finite().then_some(ms)
     }
 
-    /// A slot of the last window has moved: its account is settled, and the ledger follows it.
-    pub fn arrived(&mut self, slot: Slot) {
+    /// Slots that are where they were to go have arrived, whatever became of the run that moved
+    /// them: it may have ended with an error, or a later one or the server itself went on. To be
+    /// called before [`Decider::decide`].
+    pub fn settle<'a>(&mut self, owner: impl Fn(Slot) -> Option<&'a NodeId>) {
+        let is_there = |(slot, one): &(&Slot, &protocol::placement::Move)| {
+            owner(**slot) == Some(self.indices.master(one.to))
+        };
+        let there: Vec<Slot> = self.wanted.iter().filter(is_there).map(|(slot, _)| *slot).collect();
+        for slot in there {
+            self.arrived(slot);
+        }
+    }
+
+    /// A slot has moved as decided: its account is settled, and the ledger follows it.
+    fn arrived(&mut self, slot: Slot) {
         let (Some(group), Some(one)) = (self.indices.group(slot), self.wanted.remove(&slot)) else {
             return;
         };

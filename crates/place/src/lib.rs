@@ -7,7 +7,8 @@
 //! - [`plan`]: the next step of a slot's move, from the own report of each server.
 //! - [`sketch`]: what clients send of their latencies and keys; [`clients`]: what they have sent
 //!   lately.
-//! - [`decide`]: which slots move where, by the solver that our own sites use.
+//! - [`decide`]: which slots move where, by the solver that our own sites use; [`left`]: when a slot
+//!   that was left is tried again.
 //!
 //! The rest talks to servers:
 //!
@@ -26,6 +27,7 @@ pub mod clients;
 pub mod cluster;
 pub mod connection;
 pub mod decide;
+pub mod left;
 pub mod listen;
 pub mod mover;
 pub mod plan;

@@ -1,7 +1,8 @@
 //! Performs moves, step by step.
 //!
-//! Before any move all servers are inspected and open slots are closed ([`Mover::resume`]). A slot
-//! that cannot be explained is reported and left; so is one whose move fails four times.
+//! Before any move all servers are inspected and open slots are closed ([`Mover::run`]). A slot
+//! that cannot be explained is reported and left; so is one whose move fails four times, or that has
+//! a key too large for the time that a server has to answer.
 
 use crate::atomic::{self, Kind};
 use crate::cluster::{Cluster, ClusterError, Survey};
@@ -17,8 +18,17 @@ use wire::resp::Reply;
 
 /// `MIGRATE` stops the source while it runs, so its keys are bounded.
 const BATCH_KEYS: usize = 256;
-/// And their bytes; one key goes whatever its size.
+/// And their bytes; a larger key goes alone.
 const BATCH_BYTES: u64 = 1 << 20;
+/// How fast a key is taken to go from server to server: packed, sent and unpacked.
+const KEY_BYTES_PER_S: u64 = 32 << 20;
+/// Of how many of its keys the sizes are read before a slot's move begins. The keys of a slot are
+/// listed from the first one only, and a list stops the source while it is made.
+const INSPECTED_KEYS: u64 = 16_384;
+/// How many characters of a key a reason has.
+const KEY_SHOWN: usize = 64;
+/// How many sizes a server is to prepare at once.
+const SIZES: usize = 1_024;
 /// How often a step that fails is tried again, from a new look at the slot.
 const RETRIES: usize = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -122,6 +132,48 @@ impl Picture {
     }
 }
 
+/// Why a step is not done.
+#[derive(Debug)]
+enum Obstacle {
+    /// A call failed; it may succeed when tried again.
+    Failed(CallError),
+    /// A key is larger than may go.
+    Large {
+        /// The key.
+        key: Bytes,
+        /// Its size in memory.
+        bytes: u64,
+        /// What may go.
+        most: u64,
+    },
+}
+
+impl From<CallError> for Obstacle {
+    fn from(error: CallError) -> Obstacle {
+        Obstacle::Failed(error)
+    }
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Obstacle::Failed(error) => error.fmt(f),
+            Obstacle::Large { key, bytes, most } => {
+                let key: String = String::from_utf8_lossy(key).chars().take(KEY_SHOWN).collect();
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                write!(
+                    f,
+                    "the key {key:?} has {} MiB, and the source stops while it goes: above {} MiB \
+                     (two thirds of --timeout, at {} MiB/s) none goes",
+                    mib(*bytes),
+                    most >> 20,
+                    mib(KEY_BYTES_PER_S)
+                )
+            }
+        }
+    }
+}
+
 /// Moves slots of one cluster.
 pub struct Mover<'a> {
     cluster: &'a mut Cluster,
@@ -129,13 +181,15 @@ pub struct Mover<'a> {
     pace: Duration,
     /// Whether the server's own command is used where there is one.
     atomic: bool,
+    /// Slots that are not touched.
+    except: SlotSet,
     report: &'a mut dyn FnMut(Event<'_>),
 }
 
 impl<'a> Mover<'a> {
     /// Over a cluster; `report` gets what happens.
     pub fn new(cluster: &'a mut Cluster, report: &'a mut dyn FnMut(Event<'_>)) -> Mover<'a> {
-        Mover { cluster, pace: Duration::ZERO, atomic: true, report }
+        Mover { cluster, pace: Duration::ZERO, atomic: true, except: SlotSet::default(), report }
     }
 
     /// With a pause after each step.
@@ -148,12 +202,13 @@ impl<'a> Mover<'a> {
         Mover { atomic, ..self }
     }
 
+    /// Without these slots: they are neither closed nor moved nor reported.
+    pub fn except(self, except: SlotSet) -> Mover<'a> {
+        Mover { except, ..self }
+    }
+
     /// Closes the slots that an earlier run left open: all that can be explained.
-    ///
-    /// # Errors
-    /// No server answers, or another run moves slots.
-    pub async fn resume(&mut self) -> Result<(Picture, Outcome), ClusterError> {
-        let mut outcome = Outcome::default();
+    async fn resume(&mut self, outcome: &mut Outcome) -> Result<Picture, ClusterError> {
         let mut picture = self.settled().await?;
         self.cluster.alone(&picture.survey).await?;
         while let Some(moves) = atomic::running(self.cluster, &picture.survey).await {
@@ -162,48 +217,59 @@ impl<'a> Mover<'a> {
             picture = self.settled().await?;
         }
         for slot in picture.open.clone().iter() {
-            self.carry(&picture, slot, None, &mut outcome).await?;
+            if !self.except.contains(slot) {
+                self.carry(&picture, slot, None, outcome).await?;
+            }
         }
         if !picture.open.is_empty() {
             picture = self.settled().await?;
         }
         for (slot, trouble) in &picture.troubles {
-            let why = || trouble.named(|id| picture.survey.shown(id));
-            outcome.left.entry(*slot).or_insert_with(why);
+            if !self.except.contains(*slot) {
+                let why = || trouble.named(|id| picture.survey.shown(id));
+                outcome.left.entry(*slot).or_insert_with(why);
+            }
         }
-        Ok((picture, outcome))
+        Ok(picture)
     }
 
-    /// Closes what is open, then moves slots, in the order given.
+    /// Closes the slots that an earlier run left open (all that can be explained), then moves
+    /// slots, in the order given. What comes of it is added to `outcome`, also before an error.
     ///
     /// # Errors
-    /// As [`Mover::resume`]. Before the first move an owner that does not answer is an error too:
-    /// its slots may be anywhere.
-    pub async fn run(&mut self, goals: &[(Slot, NodeId)]) -> Result<Outcome, ClusterError> {
-        let (picture, mut outcome) = self.resume().await?;
+    /// No server answers, or another run moves slots. Before the first move an owner that does not
+    /// answer is an error too: its slots may be anywhere.
+    pub async fn run(
+        &mut self,
+        goals: &[(Slot, NodeId)],
+        outcome: &mut Outcome,
+    ) -> Result<(), ClusterError> {
+        let picture = self.resume(outcome).await?;
         if goals.is_empty() {
-            return Ok(outcome);
+            return Ok(());
         }
         if let Some(id) = picture.survey.silent_owners().first() {
             return Err(ClusterError::Silent(picture.survey.shown(id)));
         }
         let mut goals: Vec<(Slot, NodeId)> = goals.to_vec();
         goals.retain(|(slot, _)| match picture.troubles.get(slot) {
+            _ if self.except.contains(*slot) => false,
             Some(trouble) => {
                 let why = trouble.named(|id| picture.survey.shown(id));
-                self.leave(*slot, &why, &mut outcome);
+                self.leave(*slot, &why, outcome);
                 false
             }
-            None => true,
+            // It was open, and closing it has failed just now.
+            None => !outcome.left.contains_key(slot),
         });
         let rest = match self.atomic {
-            true => self.by_the_server(&picture, goals, &mut outcome).await?,
+            true => self.by_the_server(&picture, goals, outcome).await?,
             false => goals,
         };
         for (slot, goal) in &rest {
-            self.carry(&picture, *slot, Some(goal), &mut outcome).await?;
+            self.carry(&picture, *slot, Some(goal), outcome).await?;
         }
-        Ok(outcome)
+        Ok(())
     }
 
     /// The cluster once its servers agree on owners, or do not in time.
@@ -275,6 +341,8 @@ impl<'a> Mover<'a> {
 
     fn leave(&mut self, slot: Slot, why: &str, outcome: &mut Outcome) {
         (self.report)(Event::Left(slot, why));
+        // It may have been closed first.
+        outcome.arrived.remove(slot);
         outcome.left.insert(slot, why.to_owned());
     }
 
@@ -287,7 +355,7 @@ impl<'a> Mover<'a> {
         outcome: &mut Outcome,
     ) -> Result<(), ClusterError> {
         let survey = &picture.survey;
-        self.cluster.alone(survey).await?;
+        self.cluster.still_alone(survey).await?;
         // As old as the picture: servers refuse a step that has become wrong, and the one that they
         // would not is confirmed.
         let mut state = picture.state(slot);
@@ -307,16 +375,18 @@ impl<'a> Mover<'a> {
             let done = match self.confirmed(slot, &step, &mut state, goal).await {
                 Ok(false) => continue,
                 Ok(true) => self.perform(survey, slot, &step, &mut state, outcome).await,
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
             match done {
                 Ok(()) => {
                     (self.report)(Event::Done { slot, step: &step, survey });
                     sleep(self.pace).await;
                 }
-                Err(error) if failures == RETRIES => {
+                Err(obstacle)
+                    if failures == RETRIES || matches!(obstacle, Obstacle::Large { .. }) =>
+                {
                     let at = survey.shown(step.at());
-                    self.leave(slot, &format!("{at}: {error}"), outcome);
+                    self.leave(slot, &format!("{at}: {obstacle}"), outcome);
                     return Ok(());
                 }
                 Err(_) => {
@@ -376,8 +446,12 @@ impl<'a> Mover<'a> {
         step: &Step,
         state: &mut SlotState,
         outcome: &mut Outcome,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), Obstacle> {
         let Step::Copy { from, to } = step else {
+            if let Step::Import { from, .. } = step {
+                let keys = state.parts.get(from).map_or(0, |part| part.keys);
+                self.inspect_keys(slot, from, keys.min(INSPECTED_KEYS)).await?;
+            }
             self.cluster.call(step.at(), step.words(slot)).await?;
             state.apply(step);
             return Ok(());
@@ -404,16 +478,9 @@ impl<'a> Mover<'a> {
         slot: Slot,
         from: &NodeId,
         to: &NodeId,
-    ) -> Result<(u64, u64), CallError> {
-        let page = ["CLUSTER".to_owned(), "GETKEYSINSLOT".to_owned(), slot.to_string()];
-        let page = [&page[..], &[BATCH_KEYS.to_string()]].concat();
-        let strange = || CallError::Strange("GETKEYSINSLOT".to_owned());
-        let Reply::Array(page) = self.cluster.call(from, page).await? else {
-            return Err(strange());
-        };
-        let key = |reply: Reply| if let Reply::Bulk(key) = reply { Some(key) } else { None };
-        let keys: Option<Vec<Bytes>> = page.into_iter().map(key).collect();
-        let (keys, bytes) = self.small_enough(from, keys.ok_or_else(strange)?).await?;
+    ) -> Result<(u64, u64), Obstacle> {
+        let keys = self.first_keys(slot, from, BATCH_KEYS as u64).await?;
+        let (keys, bytes) = self.small_enough(from, keys).await?;
         if keys.is_empty() {
             return Ok((0, 0));
         }
@@ -423,8 +490,7 @@ impl<'a> Mover<'a> {
             || CallError::Lost("the source does not know the target's address".to_owned());
         let target = target.ok_or_else(unknown)?;
         let access = self.cluster.access();
-        // The server gives up before this program does.
-        let timeout = (access.deadline * 2 / 3).as_millis().to_string();
+        let timeout = timeout(access.deadline).as_millis().to_string();
         let port = target.port.to_string();
         let mut words: Vec<&[u8]> = vec![b"MIGRATE", target.host.as_bytes(), port.as_bytes()];
         words.extend([&b""[..], b"0", timeout.as_bytes(), b"REPLACE"]);
@@ -444,27 +510,44 @@ impl<'a> Mover<'a> {
         Ok((keys.len() as u64, bytes))
     }
 
+    /// Ends with an error if one of the slot's first keys is larger than may go: found in mid-move
+    /// it would leave the slot open.
+    async fn inspect_keys(&mut self, slot: Slot, at: &NodeId, count: u64) -> Result<(), Obstacle> {
+        if count == 0 {
+            return Ok(());
+        }
+        let keys = self.first_keys(slot, at, count).await?;
+        for some in keys.chunks(SIZES) {
+            self.sizes(at, some).await?;
+        }
+        Ok(())
+    }
+
+    /// So many keys of a slot, or all.
+    async fn first_keys(
+        &mut self,
+        slot: Slot,
+        at: &NodeId,
+        count: u64,
+    ) -> Result<Vec<Bytes>, CallError> {
+        let page = ["CLUSTER".to_owned(), "GETKEYSINSLOT".to_owned(), slot.to_string()];
+        let page = [&page[..], &[count.to_string()]].concat();
+        let strange = || CallError::Strange("GETKEYSINSLOT".to_owned());
+        let Reply::Array(page) = self.cluster.call(at, page).await? else {
+            return Err(strange());
+        };
+        let key = |reply: Reply| if let Reply::Bulk(key) = reply { Some(key) } else { None };
+        page.into_iter().map(key).collect::<Option<Vec<Bytes>>>().ok_or_else(strange)
+    }
+
     /// As many of the keys as may go at once, and their bytes.
     async fn small_enough(
         &mut self,
         at: &NodeId,
         mut keys: Vec<Bytes>,
-    ) -> Result<(Vec<Bytes>, u64), CallError> {
-        let size = |key: &Bytes| {
-            vec![Bytes::from_static(b"MEMORY"), Bytes::from_static(b"USAGE"), key.clone()]
-        };
-        let sizes: Vec<_> = keys.iter().map(size).collect();
+    ) -> Result<(Vec<Bytes>, u64), Obstacle> {
         let (mut taken, mut bytes) = (0, 0);
-        for reply in self.cluster.pipeline(at, &sizes).await? {
-            let size = match reply {
-                Reply::Integer(size) => size.unsigned_abs(),
-                // Of unknown size, keys could stop the source for long.
-                Reply::Error(text) => {
-                    return Err(CallError::Refused(String::from_utf8_lossy(&text).into_owned()));
-                }
-                // The key is gone.
-                _ => 0,
-            };
+        for size in self.sizes(at, &keys).await? {
             if taken > 0 && bytes + size > BATCH_BYTES {
                 break;
             }
@@ -473,4 +556,45 @@ impl<'a> Mover<'a> {
         keys.truncate(taken);
         Ok((keys, bytes))
     }
+
+    /// The sizes of keys in memory. `MIGRATE` of a key that is too large for the time that it has
+    /// fails each time, after it has stopped the source, so that is an error.
+    async fn sizes(&mut self, at: &NodeId, keys: &[Bytes]) -> Result<Vec<u64>, Obstacle> {
+        let usage = |key: &Bytes| {
+            vec![Bytes::from_static(b"MEMORY"), Bytes::from_static(b"USAGE"), key.clone()]
+        };
+        let commands: Vec<_> = keys.iter().map(usage).collect();
+        let most = key_bytes_max(self.cluster.access().deadline);
+        let mut sizes = Vec::with_capacity(keys.len());
+        for (key, reply) in keys.iter().zip(self.cluster.pipeline(at, &commands).await?) {
+            let bytes = match reply {
+                Reply::Integer(bytes) => bytes.unsigned_abs(),
+                // Of unknown size, keys could stop the source for long.
+                Reply::Error(text) => {
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    return Err(CallError::Refused(text).into());
+                }
+                // The key is gone.
+                _ => 0,
+            };
+            if bytes > most {
+                return Err(Obstacle::Large { key: key.clone(), bytes, most });
+            }
+            sizes.push(bytes);
+        }
+        Ok(sizes)
+    }
 }
+
+/// How long `MIGRATE` may take: the server gives up before this program does.
+fn timeout(deadline: Duration) -> Duration {
+    deadline * 2 / 3
+}
+
+/// How large a key may be so that it goes in that time.
+fn key_bytes_max(deadline: Duration) -> u64 {
+    (timeout(deadline).as_millis() as u64).saturating_mul(KEY_BYTES_PER_S) / 1_000
+}
+
+#[cfg(test)]
+mod tests;

@@ -119,7 +119,7 @@ impl Problem {
             let bytes = placed.map_or(0, |placed| bytes(&users, placed.keys));
             let accesses = users.iter().map(|user| (user.origin, user.weight));
             groups.push(owner, bytes, accesses).expect("the site is known");
-            if options.keep.contains(*slot) {
+            if options.keep.contains(*slot) || seen.waiting.contains(*slot) {
                 rules.pin(group, owner);
             }
         }

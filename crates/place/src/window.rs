@@ -7,7 +7,8 @@ use crate::view::NodeId;
 use model::{Slot, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The moves of a window of so many seconds, with so many bytes at a master at most.
+/// The moves of a window of so many seconds, with so many bytes at a master at most, and without
+/// the slots that wait.
 ///
 /// # Errors
 /// The cluster does not answer.
@@ -17,8 +18,10 @@ pub async fn decide(
     survey: &Survey,
     clients: &[Client],
     server_bytes_max: Option<u64>,
+    waiting: &SlotSet,
     window_s: f32,
 ) -> Result<Decision, ClusterError> {
+    decider.settle(|slot| survey.owners(slot).next());
     let used: BTreeSet<Slot> = clients.iter().flat_map(|one| one.slots.keys().copied()).collect();
     let used: SlotSet = used.into_iter().collect();
     let keys = cluster.count_keys(survey, &used).await?;
@@ -30,5 +33,6 @@ pub async fn decide(
         placed.insert(slot, Placed { owner, keys: keys.unwrap_or_default() });
     }
     let masters: Vec<NodeId> = survey.masters().map(|(id, _)| id.clone()).collect();
-    Ok(decider.decide(&Seen { clients, placed: &placed, masters: &masters, room: &room }, window_s))
+    let seen = Seen { clients, placed: &placed, masters: &masters, room: &room, waiting };
+    Ok(decider.decide(&seen, window_s))
 }

@@ -36,7 +36,9 @@ fn decide_in(
     let used = clients.iter().flat_map(|client| client.slots.keys().copied());
     let placed = used.map(|slot| (slot, Placed { owner: masters()[0].clone(), keys: 2 }));
     let (placed, masters) = (placed.collect(), masters());
-    decider.decide(&Seen { clients, placed: &placed, masters: &masters, room }, window_s)
+    let seen =
+        Seen { clients, placed: &placed, masters: &masters, room, waiting: &SlotSet::default() };
+    decider.decide(&seen, window_s)
 }
 
 fn advised_by(options: Options, clients: &[Client]) -> Vec<Move> {
@@ -107,6 +109,59 @@ fn a_move_waits_until_as_much_is_lost_as_it_costs() {
 }
 
 #[test]
+fn a_slot_that_is_found_at_its_target_has_arrived() {
+    let far = [client(1, 10.0, [40.0, 2.0, 30.0])];
+    let decide = |decider: &mut Decider, owner: usize| {
+        let at = Placed { owner: masters()[owner].clone(), keys: 2 };
+        let placed: BTreeMap<Slot, Placed> = [(slot(7), at)].into();
+        let (masters, room, waiting) = (masters(), BTreeMap::new(), SlotSet::default());
+        let seen = Seen {
+            clients: &far,
+            placed: &placed,
+            masters: &masters,
+            room: &room,
+            waiting: &waiting,
+        };
+        decider.settle(|slot| Some(&placed.get(&slot)?.owner));
+        decider.decide(&seen, 60.0)
+    };
+    let mut decider = Decider::new(options(MANY));
+    assert_eq!(decide(&mut decider, 0).moves.len(), 1);
+    let group = decider.indices.group(slot(7)).unwrap();
+    assert!(decider.regrets.of(group) > 0.0);
+    // The run ended with an error before it could report the slot.
+    let decision = decide(&mut decider, 1);
+    assert_eq!(decision.moves, []);
+    assert_eq!((decider.regrets.of(group), decision.ended.unwrap().moves), (0.0, 1));
+    // Once only.
+    assert_eq!(decide(&mut decider, 1).ended.unwrap().moves, 0);
+}
+
+#[test]
+fn a_slot_that_waits_uses_up_no_budget_and_keeps_its_account() {
+    let mut both = client(1, 10.0, [40.0, 2.0, 30.0]);
+    both.slots.insert(slot(8), vec![(2, 5.0, 1_000)]);
+    let both = [both];
+    let decide = |decider: &mut Decider, waiting: SlotSet| {
+        let at_first = |number| (slot(number), Placed { owner: masters()[0].clone(), keys: 2 });
+        let (placed, masters, room) = ([7, 8].map(at_first).into(), masters(), BTreeMap::new());
+        let seen = Seen {
+            clients: &both,
+            placed: &placed,
+            masters: &masters,
+            room: &room,
+            waiting: &waiting,
+        };
+        let moves = decider.decide(&seen, 60.0).moves;
+        moves.iter().map(|one| one.slot.number()).collect::<Vec<_>>()
+    };
+    let mut decider = Decider::new(options(Budget { moves: 1, bytes: u64::MAX }));
+    assert_eq!(decide(&mut decider, SlotSet::default()), [7]);
+    assert_eq!(decide(&mut decider, [slot(7)].into_iter().collect()), [8]);
+    assert_eq!(decide(&mut decider, SlotSet::default()), [7]);
+}
+
+#[test]
 fn a_full_master_takes_no_slot_and_the_next_best_does() {
     let far = [client(1, 10.0, [40.0, 2.0, 30.0])];
     let room = |bytes: u64| [(masters()[1].clone(), bytes)].into();
@@ -168,7 +223,13 @@ fn the_ledger_says_what_a_move_has_saved() {
     decider.arrived(slot(7));
     let placed = [(slot(7), Placed { owner: masters()[1].clone(), keys: 2 })].into();
     let masters = masters();
-    let seen = Seen { clients: &far, placed: &placed, masters: &masters, room: &BTreeMap::new() };
+    let seen = Seen {
+        clients: &far,
+        placed: &placed,
+        masters: &masters,
+        room: &BTreeMap::new(),
+        waiting: &SlotSet::default(),
+    };
     let ended = decider.decide(&seen, 10.0).ended.unwrap();
     assert_eq!((ended.moves, ended.bytes, ended.saved_ms), (1, 2_000, 3_800.0));
 }
@@ -198,22 +259,55 @@ fn windows_may_differ_in_masters_clients_and_slots() {
     let two = &masters()[..2];
     let room = BTreeMap::new();
     let placed = [(slot(7), owner(0))].into();
-    let first =
-        decider.decide(&Seen { clients: &far, placed: &placed, masters: two, room: &room }, 60.0);
+    let first = decider.decide(
+        &Seen {
+            clients: &far,
+            placed: &placed,
+            masters: two,
+            room: &room,
+            waiting: &SlotSet::default(),
+        },
+        60.0,
+    );
     assert_eq!(first.moves[0].to, masters()[1]);
     // The owner has gone: its slot is not placed.
     let rest = &masters()[1..];
     let none = BTreeMap::new();
-    let gone =
-        decider.decide(&Seen { clients: &far, placed: &none, masters: rest, room: &room }, 60.0);
+    let gone = decider.decide(
+        &Seen {
+            clients: &far,
+            placed: &none,
+            masters: rest,
+            room: &room,
+            waiting: &SlotSet::default(),
+        },
+        60.0,
+    );
     assert_eq!(gone.moves, []);
     let placed = [(slot(3), owner(2)), (slot(7), owner(2))].into();
-    let back =
-        decider.decide(&Seen { clients: &far, placed: &placed, masters: rest, room: &room }, 60.0);
+    let back = decider.decide(
+        &Seen {
+            clients: &far,
+            placed: &placed,
+            masters: rest,
+            room: &room,
+            waiting: &SlotSet::default(),
+        },
+        60.0,
+    );
     assert_eq!(back.moves.iter().map(|one| one.slot).collect::<Vec<_>>(), [slot(7)]);
     assert_eq!(
         decider
-            .decide(&Seen { clients: &[], placed: &none, masters: &[], room: &room }, 60.0)
+            .decide(
+                &Seen {
+                    clients: &[],
+                    placed: &none,
+                    masters: &[],
+                    room: &room,
+                    waiting: &SlotSet::default()
+                },
+                60.0
+            )
             .moves,
         []
     );
@@ -263,7 +357,13 @@ fn equal_masters_with_noise_exchange_a_slot_once_an_hour_at_most() {
             sketches.clients(&by_address).into_iter().map(|(_, client)| client).collect();
         let owner = |n: usize| Placed { owner: masters[owners[n]].clone(), keys: 1 };
         let placed = (0..CLIENTS).map(|n| (slot(n), owner(n.into()))).collect();
-        let seen = Seen { clients: &clients, placed: &placed, masters: &masters, room: &room };
+        let seen = Seen {
+            clients: &clients,
+            placed: &placed,
+            masters: &masters,
+            room: &room,
+            waiting: &SlotSet::default(),
+        };
         for one in decider.decide(&seen, 10.0).moves {
             moves += 1;
             decider.arrived(one.slot);

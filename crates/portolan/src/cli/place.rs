@@ -67,7 +67,7 @@ pub(crate) struct Place {
     /// Move key by key even where the server has a command that moves whole slots
     #[arg(long)]
     by_key: bool,
-    /// How long a server may take to answer
+    /// How long a server may take to answer; a key that could stop it for longer does not move
     #[arg(long, value_name = "TIME", value_parser = length, default_value = "5s")]
     timeout: Length,
     /// The password, for a URL without one: with or without a user (redis://ann@…)
@@ -141,24 +141,32 @@ impl Place {
     }
 
     async fn perform(&self, cluster: &mut Cluster, goals: &[(Slot, NodeId)]) -> Result<(), Failed> {
-        let outcome = self.moved(cluster, goals).await?;
-        self.tell(&outcome)
+        let mut outcome = Outcome::default();
+        let done = self.moved(cluster, goals, &SlotSet::default(), &mut outcome).await;
+        if done.is_err() && outcome == Outcome::default() {
+            return Ok(done?);
+        }
+        let told = self.tell(&outcome);
+        done?;
+        told
     }
 
     /// Resumes what was interrupted, and moves slots to their goals, with progress on the standard
-    /// error.
+    /// error. What comes of it is added to `outcome`, also before an error.
     async fn moved(
         &self,
         cluster: &mut Cluster,
         goals: &[(Slot, NodeId)],
-    ) -> Result<Outcome, ClusterError> {
+        except: &SlotSet,
+        outcome: &mut Outcome,
+    ) -> Result<(), ClusterError> {
         let mut progress = Progress::new(self.steps);
         let mut report = |event: Event<'_>| progress.take(&event);
         let pace = self.pace.map_or(Duration::ZERO, |pace| pace.0);
-        let mut mover = Mover::new(cluster, &mut report).pace(pace).atomic(!self.by_key);
-        let outcome = mover.run(goals).await;
+        let mover = Mover::new(cluster, &mut report).pace(pace).atomic(!self.by_key);
+        let done = mover.except(except.clone()).run(goals, outcome).await;
         progress.bar.finish_and_clear();
-        outcome
+        done
     }
 
     fn show(&self, picture: &Picture) -> Result<(), Failed> {

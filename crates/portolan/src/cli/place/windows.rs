@@ -9,8 +9,10 @@ use model::{Slot, SlotSet};
 use place::clients::Dropped;
 use place::cluster::{Cluster, ClusterError, Survey};
 use place::decide::{Budget, Decider, Decision, Explained, Move, Objective, Options, Weights};
+use place::left::LeftSlots;
 use place::listen::Inbox;
 use place::mover::Outcome;
+use place::view::NodeId;
 use place::window;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -85,16 +87,17 @@ impl Windows {
         let inbox = Inbox::new(self.token.as_deref());
         tokio::spawn(inbox.clone().serve(listener));
         eprintln!("portolan: sketches are taken at http://{}/v1/sketches", self.listen);
-        let mut decider = Decider::new(self.options());
+        let mut memory =
+            Memory { decider: Decider::new(self.options()), left: LeftSlots::default() };
         if !place.only_looks() {
-            let outcome = place.moved(cluster, &[]).await?;
-            report(place, &outcome);
+            memory.moved(place, cluster, &[]).await?;
         }
         let mut windows = 0;
         while self.windows.is_none_or(|most| windows < most) {
             windows += 1;
             tokio::time::sleep(self.window.0).await;
-            let done = self.decide(place, cluster, &inbox, Some(&mut decider)).await;
+            memory.left.next_window();
+            let done = self.decide(place, cluster, &inbox, Some(&mut memory)).await;
             match done {
                 Ok(()) => {}
                 // It may be there again in the next window.
@@ -142,7 +145,7 @@ impl Windows {
         place: &Place,
         cluster: &mut Cluster,
         inbox: &Inbox,
-        decider: Option<&mut Decider>,
+        memory: Option<&mut Memory>,
     ) -> Result<(), ClusterError> {
         let survey = cluster.survey().await?;
         let masters = survey.masters_by_address();
@@ -153,13 +156,16 @@ impl Windows {
             (names, clients, sketches.dropped)
         });
         // Advice has no memory: it is what one window shows.
-        let mut fresh = Decider::new(self.options());
-        let (decider, window_s) = match decider.filter(|_| !place.only_looks()) {
-            Some(decider) => (decider, self.window.0.as_secs_f32()),
+        let mut fresh =
+            Memory { decider: Decider::new(self.options()), left: LeftSlots::default() };
+        let (memory, window_s) = match memory.filter(|_| !place.only_looks()) {
+            Some(memory) => (memory, self.window.0.as_secs_f32()),
             None => (&mut fresh, ADVICE_S),
         };
-        let most = self.max_server_mib.map(|mib| mib << 20);
-        let decision = window::decide(decider, cluster, &survey, &clients, most, window_s).await?;
+        let (most, waiting) = (self.max_server_mib.map(|mib| mib << 20), memory.left.waiting());
+        let decider = &mut memory.decider;
+        let decision =
+            window::decide(decider, cluster, &survey, &clients, most, &waiting, window_s).await?;
         let printed = match &place.explain {
             Some(key) => {
                 let slot = Slot::of_key(key.as_bytes());
@@ -171,15 +177,14 @@ impl Windows {
         if let Err(error) = printed {
             eprintln!("portolan: cannot write the output: {error}");
         }
-        if place.only_looks() || decision.moves.is_empty() {
+        // A slot that an earlier window left open is closed whether others move or not.
+        let has_open = survey.open().iter().any(|slot| !waiting.contains(slot));
+        if place.only_looks() || (decision.moves.is_empty() && !has_open) {
             return Ok(());
         }
         let goals = decision.moves.iter().map(|one| (one.slot, one.to.clone()));
         let goals: Vec<_> = goals.collect();
-        let outcome = place.moved(cluster, &goals).await?;
-        outcome.arrived.iter().for_each(|slot| decider.arrived(slot));
-        report(place, &outcome);
-        Ok(())
+        memory.moved(place, cluster, &goals).await
     }
 
     fn print(
@@ -265,11 +270,29 @@ impl Windows {
     }
 }
 
-/// What is left is printed: other slots go on following their users, and the next window tries
-/// again.
-fn report(place: &Place, outcome: &Outcome) {
-    if let Err(failed) = place.tell(outcome) {
-        failed.report();
+/// What windows remember.
+struct Memory {
+    decider: Decider,
+    left: LeftSlots,
+}
+
+impl Memory {
+    /// Closes what is open and moves slots, but for those that wait. What is left is printed: other
+    /// slots go on following their users, and a later window tries again.
+    async fn moved(
+        &mut self,
+        place: &Place,
+        cluster: &mut Cluster,
+        goals: &[(Slot, NodeId)],
+    ) -> Result<(), ClusterError> {
+        let mut outcome = Outcome::default();
+        let done = place.moved(cluster, goals, &self.left.waiting(), &mut outcome).await;
+        self.left.take(&outcome);
+        let is_known = done.is_ok() || outcome != Outcome::default();
+        if let Some(Err(failed)) = is_known.then(|| place.tell(&outcome)) {
+            failed.report();
+        }
+        done
     }
 }
 
