@@ -90,7 +90,7 @@ fn operations_go_to_two_keyspaces_in_their_shares_and_come_to_an_end() {
     for group in &mut world.clients {
         group.count = 10;
         group.operations = Some(300);
-        group.also.as_mut().unwrap().share = 0.25;
+        group.also[0].share = 0.25;
         group.workload = toml_ycsb(50);
     }
     let ran = run::run(&world, &Options::default());
