@@ -132,6 +132,7 @@ fn a_snapshot_that_the_log_had_reached_is_offered_and_applied_all_the_same() {
         assert!(effects.persist.is_none_or(|persist| persist.restart.is_none()), "no use for it");
     }
     assert_eq!(raft.node.store().snapshot(0, 3).ok(), None);
+    raft.know_members(&members);
     raft.snapshot_loaded(LogStart { index: 2, term: 1 }, &members);
     assert_eq!(raft.node.raft.raft_log.applied, 2);
     let offered = raft.node.store().snapshot(0, 3).expect("a snapshot");
