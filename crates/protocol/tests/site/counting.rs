@@ -218,6 +218,8 @@ fn accesses_at_a_follower_count_at_its_leader() {
     sites.client = ClientName::of(None, b"car-7");
     (0..2).for_each(|_| sites.put(follower, &key, "x"));
     (0..4).for_each(|_| drop(sites.get(follower, &key)));
+    // The follower sends them first, up to a second later.
+    sites.lab.run(MS * 1_100);
     assert_eq!(counted(&mut sites, follower, &key), [(OF_WEST, 6)]);
     assert_eq!(explained(&mut sites, follower, &key).key_clients.len(), 1);
 }
