@@ -11,54 +11,62 @@
 //!   the row that names how far the log is applied.
 
 use super::super::StateError;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use crate::disk::real::RealDisk;
+use crate::disk::{AnyDisk, DiskError, DiskErrorKind};
 use std::path::{Path, PathBuf};
 
-pub(super) struct Doubt(PathBuf);
+/// More of a cause is not read.
+const CAUSE_BYTES_MAX: usize = 4 << 10;
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "fjall has its own files, which are not seen through Disk; so has this one"
-)]
+pub(super) struct Doubt {
+    disk: AnyDisk,
+    path: PathBuf,
+}
+
 impl Doubt {
     /// That of the state in this folder.
     pub(super) fn of(folder: &Path) -> Doubt {
         let mut path = folder.as_os_str().to_owned();
         path.push(".rebuild");
-        Doubt(path.into())
+        Doubt { disk: RealDisk::shared(), path: path.into() }
     }
 
     /// Why the state must not be used, if it must not.
     pub(super) fn found(&self) -> Result<Option<String>, StateError> {
-        match fs::read(&self.0) {
-            Ok(why) => Ok(Some(String::from_utf8_lossy(&why).into_owned())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed(&error)),
+        let read = || {
+            let file = self.disk.open(&self.path)?;
+            let mut cause = vec![0; CAUSE_BYTES_MAX];
+            let count = file.read_at(0, &mut cause)?;
+            cause.truncate(count);
+            Ok(String::from_utf8_lossy(&cause).into_owned())
+        };
+        match read() {
+            Err(DiskError { kind: DiskErrorKind::Absent, .. }) => Ok(None),
+            cause => cause.map(Some).map_err(|error| self.failed(error)),
         }
     }
 
     /// Durable when it returns.
-    pub(super) fn begin(&self, why: &str) -> Result<(), StateError> {
+    pub(super) fn begin(&self, cause: &str) -> Result<(), StateError> {
         let write = || {
-            let mut file = File::create(&self.0)?;
-            file.write_all(why.as_bytes())?;
-            file.sync_all()?;
-            let folder = self.0.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            let file = self.disk.create(&self.path)?;
+            file.write_at(0, cause.as_bytes())?;
+            file.sync_data()?;
+            let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            self.disk.sync_dir(folder.unwrap_or(Path::new(".")))
         };
-        write().map_err(|error| self.failed(&error))
+        write().map_err(|error| self.failed(error))
     }
 
     /// Not durable at once: after a power cut the state may be rebuilt once more, without need.
     pub(super) fn end(&self) -> Result<(), StateError> {
-        match fs::remove_file(&self.0) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed(&error)),
+        match self.disk.remove(&self.path) {
+            Err(error) if error.kind != DiskErrorKind::Absent => Err(self.failed(error)),
             _ => Ok(()),
         }
     }
 
-    fn failed(&self, error: &std::io::Error) -> StateError {
-        StateError::Io { path: self.0.display().to_string(), cause: error.to_string() }
+    fn failed(&self, error: DiskError) -> StateError {
+        StateError::Io { path: self.path.display().to_string(), cause: error.cause }
     }
 }

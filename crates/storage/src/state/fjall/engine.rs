@@ -118,6 +118,10 @@ impl Engine {
     }
 
     /// Waits until there is little in memory, if there was too much.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the engine's thread writes at its own pace, and announces nothing"
+    )]
     fn wait_for_room(&self) -> Result<(), fjall::Error> {
         if self.keyspace.tree.active_memtable().size() <= self.unsealed_bytes_max {
             return Ok(());
