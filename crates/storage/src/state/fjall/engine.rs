@@ -14,7 +14,6 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The only fjall keyspace.
 const NAME: &str = "state";
@@ -28,8 +27,6 @@ const TABLE_BYTES: u64 = 8 << 20;
 /// How many memtables' bytes gather in one while the engine's thread compacts, which can take it
 /// long: it seals none meanwhile.
 const UNSEALED_MEMTABLES: u64 = 16;
-/// How often it is looked whether they are written.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The tree, and the rows in front of it.
 pub(super) struct Engine {
@@ -97,7 +94,6 @@ impl Engine {
     /// of the machine.
     pub(super) fn write(&self, changes: &Leaving) -> Result<(), StateError> {
         let tree = || {
-            self.wait_for_room()?;
             let database = self.database.clone();
             let mut batch = fjall::OwnedWriteBatch::with_capacity(database, 0);
             for (key, value) in changes.all() {
@@ -117,22 +113,21 @@ impl Engine {
         self.rows.commit(changes.all(), || self.guard(tree))
     }
 
-    /// Waits until there is little in memory, if there was too much.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the engine's thread writes at its own pace, and announces nothing"
-    )]
-    fn wait_for_room(&self) -> Result<(), fjall::Error> {
-        if self.keyspace.tree.active_memtable().size() <= self.unsealed_bytes_max {
-            return Ok(());
-        }
-        self.keyspace.rotate_memtable()?;
-        while self.keyspace.sealed_memtable_count() > 0 {
-            // An error once the engine's thread has stopped.
+    /// Has what is in memory written to a file, if that is too much. Returns whether it is.
+    pub(super) fn seal_if_full(&self) -> Result<bool, StateError> {
+        self.guard(|| {
+            let is_full = self.keyspace.tree.active_memtable().size() > self.unsealed_bytes_max;
+            Ok(is_full && self.keyspace.rotate_memtable()?)
+        })
+    }
+
+    /// Whether anything waits to be written to a file. An error once the engine's thread has
+    /// stopped, which writes it.
+    pub(super) fn has_sealed(&self) -> Result<bool, StateError> {
+        self.guard(|| {
             self.database.persist(PersistMode::Buffer)?;
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(())
+            Ok(self.keyspace.sealed_memtable_count() > 0)
+        })
     }
 
     /// Durable when it returns.

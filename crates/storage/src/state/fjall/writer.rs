@@ -10,6 +10,10 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often it is looked whether the tree's memory is written.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The engine with its thread. Dropping it stops the thread after the waiting changes are written.
 pub(super) struct Writer {
@@ -132,7 +136,7 @@ impl Shared {
                 progress = self.wait_for_change(progress);
             };
             drop(progress);
-            let written = self.engine.write(&job);
+            let written = self.wait_for_room().and_then(|()| self.engine.write(&job));
             if written.is_ok() {
                 self.recent_mut().leaving = None;
             }
@@ -141,6 +145,20 @@ impl Shared {
             progress.failed = written.err();
             self.changed.notify_all();
         }
+    }
+
+    /// Waits until there is little in the tree's memory, if there was too much.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the engine's own thread writes it, and announces nothing"
+    )]
+    fn wait_for_room(&self) -> Result<(), StateError> {
+        if self.engine.seal_if_full()? {
+            while self.engine.has_sealed()? {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+        }
+        Ok(())
     }
 
     /// Hands the collected changes to the thread, if there are any and they are `wanted`.
