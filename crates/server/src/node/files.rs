@@ -1,6 +1,7 @@
 //! The files in a node's data directory: its log, its snapshots and its state.
 
 use super::StartError;
+use crate::backup;
 use crate::config::Config;
 use crate::engine::{Opened, SiteState};
 use std::path::Path;
@@ -23,6 +24,10 @@ pub(crate) struct Files {
 impl Files {
     /// Opens them; `engine` fills the state.
     pub(super) fn open(config: &Config, engine: &mut Opened) -> Result<Files, StartError> {
+        // First, as they may have filled the disk.
+        if let Err(error) = backup::remove_unsent(&config.data) {
+            tracing::warn!("backups that were not sent stay in {}: {error}", config.data.display());
+        }
         let disk = RealDisk::shared();
         let (recovered, writer, reader) = storage::log::open(&disk, &config.data.join("log"))?;
         let folder = config.data.join("snapshots");

@@ -8,6 +8,7 @@ use super::error::system;
 use super::files::Files;
 use super::join::{become_member, cluster_address, own_entry};
 use super::{Batchers, Event, Node, StartError};
+use crate::background;
 use crate::clock::Clock;
 use crate::config::{Config, Engine, Weights};
 use crate::disk_loop::DiskLoop;
@@ -23,7 +24,6 @@ use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{self, PeerTls};
 use crate::users::Users;
 use crate::watch::Watched;
-use crate::{background, backup};
 use model::{ClientId, DeploymentId, NodeId, SiteEntry, SiteName};
 use protocol::replica::raft::Ticks;
 use protocol::site::Options;
@@ -69,10 +69,6 @@ pub(super) fn other_region(entry: &SiteEntry, stated: &SiteName) -> Option<Start
 /// See [`Node::start`].
 pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let lock = identity::lock_directory(&config.data)?;
-    // Before anything else is written: they may have filled the disk.
-    if let Err(error) = backup::remove_unsent(&config.data) {
-        tracing::warn!("backups that were not sent stay in {}: {error}", config.data.display());
-    }
     let mut own = identity_of(config)?;
     // etcd, if the site's keys are there, does not have these.
     let has_entered = own.entered || own.left;
@@ -157,7 +153,6 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     }
     let Serving { links, runtime, address: peer_address } = peers;
     let entering = (own.let_in && !has_entered).then(|| (links.clone(), described));
-    let runtime = Some(runtime);
     let node = Node {
         shared,
         batchers,
@@ -165,7 +160,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         proxy_reads,
         stopped,
         threads,
-        runtime,
+        runtime: Some(runtime),
         peer_address,
         _lock: lock,
     };
