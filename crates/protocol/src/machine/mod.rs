@@ -307,6 +307,16 @@ pub fn head_of(view: &impl Read) -> Result<(Applied, Revision, Option<Bytes>), M
     Ok((head.applied, head.revision, view.get(tables::MEMBERS)?))
 }
 
+/// Whether a state holds no more than how far it has come, as a witness's does.
+pub(crate) fn holds_nothing(state: &impl Read) -> Result<bool, StateError> {
+    let mut holds_nothing = true;
+    state.scan(b"", None, &mut |key, _| {
+        holds_nothing = key == tables::HEAD || key == tables::MEMBERS;
+        holds_nothing
+    })?;
+    Ok(holds_nothing)
+}
+
 /// The rows of a small table.
 pub(crate) fn rows(state: &impl Read, table: u8) -> Result<Vec<(Bytes, Bytes)>, StateError> {
     let (from, until) = tables::whole(table);

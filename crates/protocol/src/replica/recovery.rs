@@ -169,16 +169,12 @@ fn rebuild<S: State, M: ModeState>(
     }
     let mut machine = Machine::open(state.clone())?;
     if let Some(head) = snapshot.filter(|head| machine.applied().index < head.index) {
-        let mut is_empty = true;
-        state.scan(b"", None, &mut |_, _| {
-            is_empty = false;
-            false
-        })?;
-        if !is_empty {
+        if !machine::holds_nothing(state)? {
             let (why, start) = ("the snapshot has rows and no head".to_owned(), head.index);
             return Err(RecoveryError::NothingToRebuildFrom { why, start });
         }
-        // A witness's: it holds nothing but what it is of, and that is in its head.
+        // A witness's: what it is of is in its own head, and in the state how far the witness had
+        // come when it took it in.
         let applied = machine::Applied { index: head.index, term: head.term };
         machine.skip_to(applied, head.members.clone())?;
     }

@@ -76,6 +76,24 @@ fn a_snapshot_that_decays_at_its_leader_is_made_anew() {
     assert!(world.trace().contains("n3: installs the snapshot of"));
 }
 
+/// The snapshot has the rows of what the witness was before: how far it had come, and the members.
+#[test]
+fn a_witness_is_rebuilt_from_a_snapshot_that_came_late() {
+    let mut world = World::new(5);
+    world.set_snapshots((2_000, 3));
+    [false, false, true].into_iter().for_each(|witness| world.add_node(witness));
+    world.run_until_whole();
+    world.crash(3, &Down::Killed);
+    let mut workload = Workload::new(3, 2, 60);
+    workload.padding_bytes = 300;
+    workload.finish(&mut world);
+    world.start(3);
+    world.run_until_whole();
+    world.crash(3, &Down::PowerLost(Survival::Nothing));
+    world.start(3);
+    world.run_until_whole();
+}
+
 #[test]
 fn one_node_may_crash_anywhere() {
     at_every_output(1, 1);
