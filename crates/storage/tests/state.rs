@@ -337,8 +337,8 @@ fn a_clear_outlives_a_kill() {
     assert_eq!(content(&tiny(&left).expect("open")), Map::new());
 }
 
-/// A block that nobody reads at an opening is damaged: who reads it later learns of it, and so
-/// does every opening after that.
+/// An opening reads no block of values. The read that finds one damaged fails, and so does every
+/// opening after it.
 #[test]
 fn damage_that_was_found_once_is_reported_by_every_opening() {
     let folder = tempfile::tempdir().expect("a folder");
