@@ -146,9 +146,9 @@ impl Place {
         if done.is_err() && outcome == Outcome::default() {
             return Ok(done?);
         }
-        let told = self.tell(&outcome);
+        let reported = self.tell(&outcome);
         done?;
-        told
+        reported
     }
 
     /// Resumes what was interrupted, and moves slots to their goals, with progress on the standard
