@@ -183,7 +183,7 @@ impl Clients {
     }
 
     /// The keyspace of an operation: the one that `drawn`, from 0 to 1, falls to.
-    pub(crate) fn draw_keyspace(&self, mut drawn: f64) -> Option<usize> {
+    pub fn draw_keyspace(&self, mut drawn: f64) -> Option<usize> {
         for also in &self.also {
             if drawn < also.share {
                 return Some(also.keyspace);
