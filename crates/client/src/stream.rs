@@ -116,15 +116,23 @@ impl Scan {
             turn.read_page(page.session);
             self.token = turn.token().clone();
         }
-        self.done = page.next.is_empty();
-        self.request.from = page.next;
-        if self.request.limit > 0 {
-            self.request.limit = self.request.limit.saturating_sub(page.items.len() as u64);
-            self.done |= self.request.limit == 0;
-        }
-        self.page = page.items.into_iter().map(item).collect();
+        (self.page, self.done) = take_page(&mut self.request, page);
         Ok(())
     }
+}
+
+/// The items of a page, and whether it is the last one; the request goes on behind them.
+pub(crate) fn take_page(
+    request: &mut v1::ScanRequest,
+    page: v1::ScanResponse,
+) -> (VecDeque<Item>, bool) {
+    let mut is_last = page.next.is_empty();
+    request.from = page.next;
+    if request.limit > 0 {
+        request.limit = request.limit.saturating_sub(page.items.len() as u64);
+        is_last |= request.limit == 0;
+    }
+    (page.items.into_iter().map(item).collect(), is_last)
 }
 
 /// A running watch.
@@ -231,7 +239,7 @@ async fn next_message<T>(open: &mut Option<Open<T>>, caller: &Caller) -> Result<
     Ok(None)
 }
 
-pub(crate) fn item(item: v1::Item) -> Item {
+fn item(item: v1::Item) -> Item {
     let kind = match item.kind() {
         v1::Kind::String => Kind::String,
         v1::Kind::Hash => Kind::Hash,

@@ -7,7 +7,7 @@ use super::sites::Inner;
 use crate::batch::{Batch, BatchOutcome};
 use crate::call::{Repeat, kv};
 use crate::keyspace::{Found, found, versioned};
-use crate::stream::{ScanRange, first_message, item};
+use crate::stream::{ScanRange, first_message, take_page};
 use crate::{Error, v1};
 use model::{Bytes, Item, Revision, Versioned, limits};
 use std::collections::VecDeque;
@@ -230,13 +230,7 @@ impl RoamingScan {
             }
             let make = |_| self.request.clone();
             let page = self.keyspace.call(Repeat::Read, make, first_page).await?;
-            self.done = page.next.is_empty();
-            self.request.from = page.next;
-            if self.request.limit > 0 {
-                self.request.limit = self.request.limit.saturating_sub(page.items.len() as u64);
-                self.done |= self.request.limit == 0;
-            }
-            self.page = page.items.into_iter().map(item).collect();
+            (self.page, self.done) = take_page(&mut self.request, page);
         }
     }
 }

@@ -23,6 +23,26 @@ fn registry() -> Registry {
     registry
 }
 
+/// What B sees, to which LOST has not answered for long.
+fn view(registry: &Registry, now: Duration) -> Context<'_> {
+    let heard_since = &|site: SiteId, _| site != LOST;
+    Context { now, own: B, registry, caught_up_ms: 0, heard_since }
+}
+
+/// B is to take over for LOST.
+fn wanted(accept: bool, now: Duration) -> Wanted {
+    Wanted {
+        origin: Origin::Discard,
+        lost: LOST,
+        by: B,
+        without: Vec::new(),
+        accept,
+        reported: None,
+        deadline: now + Duration::from_secs(10),
+        id: None,
+    }
+}
+
 fn asked_of(effects: &[Effect], site: SiteId) -> u64 {
     let id = effects.iter().find_map(|effect| match effect {
         Effect::Ask { id, to, .. } if *to == site => *id,
@@ -39,24 +59,6 @@ fn what_a_site_told_an_earlier_failover_is_not_its_inventory_in_this_one() {
     let second = Duration::from_secs(1);
     let mut now = Duration::ZERO;
     let mut jobs = FailoverJobs::default();
-    let wanted = |accept, now: Duration| Wanted {
-        origin: Origin::Discard,
-        lost: LOST,
-        by: B,
-        without: Vec::new(),
-        accept,
-        reported: None,
-        deadline: now + 10 * second,
-        id: None,
-    };
-    let heard_since = |site: SiteId, _| site != LOST;
-    let view = |registry, now| Context {
-        now,
-        own: B,
-        registry,
-        caught_up_ms: 0,
-        heard_since: &heard_since,
-    };
     let reported = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
     let before = Inventory {
         owners: vec![(LOST, slots("0-16383", 2))],
@@ -115,25 +117,8 @@ fn a_repeated_failover_reports_what_its_first_attempt_has_decided() {
         let decide = RegistryChange::DecideFailover { opened: at(20), taken };
         after.change_once(id, &decide, at(21)).unwrap();
         let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
-        let heard_since = |site: SiteId, _| site != LOST;
-        let view = |registry, now| Context {
-            now,
-            own: B,
-            registry,
-            caught_up_ms: 0,
-            heard_since: &heard_since,
-        };
         let mut jobs = FailoverJobs::default();
-        let wanted = Wanted {
-            origin: Origin::Discard,
-            lost: LOST,
-            by: B,
-            without: Vec::new(),
-            accept: true,
-            reported: None,
-            deadline: now + 10 * second,
-            id: Some(id),
-        };
+        let wanted = Wanted { id: Some(id), ..wanted(true, now) };
         jobs.want(wanted, &view(&registry, now));
         now += 2 * second;
         let asked = jobs.advance(LOST, &view(&registry, now));
@@ -186,24 +171,8 @@ fn a_failover_is_not_opened_if_more_would_be_lost_than_its_operator_was_told() {
     let outcome = |reported: Option<Vec<Taken>>, position: u64| {
         let mut jobs = FailoverJobs::default();
         let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
-        let heard_since = |site: SiteId, _| site != LOST;
-        let view = |now| Context {
-            now,
-            own: B,
-            registry: &registry,
-            caught_up_ms: 0,
-            heard_since: &heard_since,
-        };
-        let wanted = Wanted {
-            origin: Origin::Discard,
-            lost: LOST,
-            by: B,
-            without: Vec::new(),
-            accept: true,
-            reported,
-            deadline: now + 10 * second,
-            id: None,
-        };
+        let view = |now| view(&registry, now);
+        let wanted = Wanted { reported, ..wanted(true, now) };
         jobs.want(wanted, &view(now));
         now += 2 * second;
         let effects = jobs.advance(LOST, &view(now));
