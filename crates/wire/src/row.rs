@@ -19,10 +19,38 @@ pub fn encode(value: &impl Code) -> Vec<u8> {
 
 /// What a row contains; `None`: it is no row of that type, or of another format.
 pub fn decode<T: Code>(row: &Bytes) -> Option<T> {
+    match row.first() {
+        Some(&FORMAT) => decode_bare(&row.slice(1..)),
+        _ => None,
+    }
+}
+
+/// A row without a format number: of a number, or of few.
+pub fn encode_bare(value: &impl Code) -> Vec<u8> {
+    let mut row = Vec::new();
+    value.put(&mut row);
+    row
+}
+
+/// What such a row contains; `None`: it is no row of that type.
+pub fn decode_bare<T: Code>(row: &Bytes) -> Option<T> {
     let mut input = Input::new(row.clone());
-    let is_of_format = input.byte().ok()? == FORMAT;
     let value = T::take(&mut input).ok()?;
-    (is_of_format && input.is_empty()).then_some(value)
+    input.is_empty().then_some(value)
+}
+
+/// The last value of a row, without its length: a row within the row, or a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest(pub Bytes);
+
+impl Code for Rest {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn take(from: &mut Input) -> Result<Rest, EntryError> {
+        Ok(Rest(from.rest()))
+    }
 }
 
 /// States how a struct is written: its fields in order. Fields behind a semicolon are not written;
@@ -75,5 +103,14 @@ mod tests {
         for other in [&b""[..], b"\x02\xac\x02\x01", b"\x01\xac\x02", b"\x01\xac\x02\x01\x00"] {
             assert_eq!(decode::<Example>(&Bytes::copy_from_slice(other)), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_bare_row_has_no_format_and_is_whole() {
+        let row = Bytes::from(encode_bare(&(300_u64, Rest("key".into()))));
+        assert_eq!(&row[..], b"\xac\x02key");
+        assert_eq!(decode_bare(&row), Some((300_u64, Rest("key".into()))));
+        assert_eq!(decode_bare::<u64>(&row), None, "something follows");
+        assert_eq!(decode_bare::<u64>(&row.slice(..1)), None, "cut");
     }
 }

@@ -47,23 +47,28 @@ pub struct Input {
 const RESULT_DEPTH_MAX: u8 = 2;
 
 impl Input {
-    pub(crate) fn new(bytes: Bytes) -> Input {
+    /// These, from the first one on.
+    pub fn new(bytes: Bytes) -> Input {
         Input { bytes, at: 0, depth: 0 }
     }
 
-    pub(super) fn offset(&self) -> usize {
+    /// How many were read.
+    pub fn offset(&self) -> usize {
         self.at
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether all were read.
+    pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    pub(super) fn malformed(&self, what: &'static str) -> EntryError {
+    /// What is to be said where there is no such thing.
+    pub fn malformed(&self, what: &'static str) -> EntryError {
         EntryError::Malformed { what, offset: self.at }
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, EntryError> {
+    /// One byte.
+    pub fn byte(&mut self) -> Result<u8, EntryError> {
         let byte = *self.bytes.get(self.at).ok_or(EntryError::Short)?;
         self.at += 1;
         Ok(byte)
@@ -89,6 +94,13 @@ impl Input {
         let slice = self.bytes.slice(self.at..end);
         self.at = end;
         Ok(slice)
+    }
+
+    /// All that is left, shared with the input.
+    pub(crate) fn rest(&mut self) -> Bytes {
+        let rest = self.bytes.slice(self.at..);
+        self.at = self.bytes.len();
+        rest
     }
 }
 
