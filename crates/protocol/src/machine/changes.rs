@@ -18,9 +18,8 @@ use super::{MachineError, Stopped, keys, tables};
 use model::{Answer, Bytes, Change, ChangeKind, KeyspaceId, Refusal, Revision, limits};
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
+use wire::row;
 
-const FORMAT: u8 = 1;
 /// No change is kept: there is no consumer any more, and what is in the table waits to be trimmed.
 const NOTHING: u64 = u64::MAX;
 
@@ -45,31 +44,25 @@ struct Log {
     is_dirty: bool,
 }
 
+row!(Log { kept_after, changes; cursors, trims, is_dirty });
+
 fn damaged(table: u8) -> MachineError {
     MachineError::Damaged { table: table as char }
-}
-
-fn decode_log(row: &[u8]) -> Option<(u64, u64)> {
-    let (&format, rest) = row.split_first()?;
-    let (kept_after, len) = take_varint(rest)?;
-    let (changes, _) = take_varint(&rest[len..])?;
-    (format == FORMAT).then_some((kept_after, changes))
 }
 
 impl Logs {
     pub(crate) fn load(state: &impl Read) -> Result<Logs, MachineError> {
         let mut all = Logs::default();
         for (key, row) in super::rows(state, tables::LOGS)? {
-            let id = tables::parse_keyspace(&key).ok_or_else(|| damaged(tables::LOGS))?;
-            let (kept_after, changes) = decode_log(&row).ok_or_else(|| damaged(tables::LOGS))?;
-            all.changes += changes;
-            all.logs.insert(id, Log { kept_after, changes, trims: true, ..Log::default() });
+            let read = tables::parse_keyspace(&key).zip(row::decode::<Log>(&row));
+            let (id, log) = read.ok_or_else(|| damaged(tables::LOGS))?;
+            all.changes += log.changes;
+            all.logs.insert(id, Log { trims: true, ..log });
         }
         for (key, row) in super::rows(state, tables::CURSORS)? {
             let cursor = tables::parse_keyspace(&key).and_then(|id| {
                 let name = std::str::from_utf8(&key[5..]).ok()?.to_string();
-                let (position, _) = take_varint(&row)?;
-                Some((all.logs.get_mut(&id)?, name, position))
+                Some((all.logs.get_mut(&id)?, name, row::decode_bare(&row)?))
             });
             let (log, name, position) = cursor.ok_or_else(|| damaged(tables::CURSORS))?;
             log.cursors.insert(name, position);
@@ -161,8 +154,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         }
         let cursor = log.cursors.entry(name.to_string()).or_insert(0);
         *cursor = (*cursor).max(position.0.min(revision.0));
-        let mut row = Vec::new();
-        put_varint(*cursor, &mut row);
+        let row = row::encode_bare(cursor);
         let slowest = log.cursors.values().copied().min().unwrap_or(revision.0);
         log.keep_after(slowest);
         self.overlay.put(tables::cursor(id, name), row);
@@ -253,10 +245,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             if is_over {
                 overlay.remove(tables::of_keyspace(tables::LOGS, *id));
             } else if std::mem::take(&mut log.is_dirty) {
-                let mut row = vec![FORMAT];
-                put_varint(log.kept_after, &mut row);
-                put_varint(log.changes, &mut row);
-                overlay.put(tables::of_keyspace(tables::LOGS, *id), row);
+                overlay.put(tables::of_keyspace(tables::LOGS, *id), row::encode(log));
             }
             !is_over
         });
@@ -303,7 +292,7 @@ pub(crate) fn read(
 ) -> Result<Vec<Change>, Stopped> {
     let row = view.get(&tables::of_keyspace(tables::LOGS, id)).map_err(MachineError::from)?;
     let kept_after = match row {
-        Some(row) => decode_log(&row).ok_or_else(|| damaged(tables::LOGS))?.0,
+        Some(row) => row::decode::<Log>(&row).ok_or_else(|| damaged(tables::LOGS))?.kept_after,
         None => NOTHING,
     };
     if after.0 < kept_after.min(revision.0) {

@@ -18,7 +18,8 @@ use super::{MachineError, Stopped, tables};
 use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
+use wire::entry::take_varint;
+use wire::row;
 
 /// The earliest expiry that may be there. Never later than the earliest that is: a moment whose
 /// key is gone again is found out when it comes.
@@ -58,8 +59,8 @@ impl Expiring {
         let damaged = MachineError::Damaged { table: tables::EXPIRING as char };
         let mut all = Expiring::default();
         for (key, row) in super::rows(state, tables::EXPIRING)? {
-            let numbers = take_varint(&key[1..]).zip(take_varint(&row));
-            let Some(((generation, _), (count, _))) = numbers else { return Err(damaged) };
+            let numbers = take_varint(&key[1..]).zip(row::decode_bare(&row));
+            let Some(((generation, _), count)) = numbers else { return Err(damaged) };
             all.counts.insert(generation, count);
         }
         if all.counts.is_empty() {
@@ -85,7 +86,7 @@ impl Expiring {
 /// How many records of a generation expire, by the state.
 pub(crate) fn count(state: &impl Read, generation: u64) -> Result<u64, MachineError> {
     let row = state.get(&tables::expiring(generation))?;
-    Ok(row.and_then(|row| take_varint(&row)).map_or(0, |(count, _)| count))
+    Ok(row.and_then(|row| row::decode_bare(&row)).unwrap_or(0))
 }
 
 fn parse(key: &Bytes) -> Result<(u64, u64, Bytes), MachineError> {
@@ -115,11 +116,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
                     self.known.expiring.counts.remove(&generation);
                     self.overlay.remove(at);
                 }
-                Some(count) => {
-                    let mut row = Vec::new();
-                    put_varint(*count, &mut row);
-                    self.overlay.put(at, row);
-                }
+                Some(count) => self.overlay.put(at, row::encode_bare(count)),
             }
         }
     }

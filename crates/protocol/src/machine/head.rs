@@ -4,9 +4,7 @@
 use super::{MachineError, tables};
 use model::{Bytes, Revision};
 use storage::state::Read;
-use wire::entry::{put_varint, take_varint};
-
-const FORMAT: u8 = 1;
+use wire::row;
 
 /// The last log entry that was applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +28,9 @@ pub(crate) struct Head {
     pub(crate) generation_next: u64,
 }
 
+row!(Applied { index, term });
+row!(Head { applied, revision, log_time_ms, keyspace_next, generation_next });
+
 impl Default for Head {
     /// A state that nothing was applied to: it has the default keyspace, of generation 0.
     fn default() -> Head {
@@ -47,52 +48,25 @@ impl Head {
     /// The head of a state, or of a fresh one.
     pub(crate) fn load(state: &impl Read) -> Result<Head, MachineError> {
         match state.get(tables::HEAD)? {
-            Some(bytes) => Head::decode(&bytes).ok_or(MachineError::Damaged { table: 'z' }),
+            Some(row) => row::decode(&row).ok_or(MachineError::Damaged { table: 'z' }),
             None => Ok(Head::default()),
         }
     }
 
     pub(crate) fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(40);
-        out.push(FORMAT);
-        for number in [
-            self.applied.index,
-            self.applied.term,
-            self.revision.0,
-            self.log_time_ms,
-            u64::from(self.keyspace_next),
-            self.generation_next,
-        ] {
-            put_varint(number, &mut out);
-        }
-        out.into()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Head> {
-        let (&format, mut rest) = bytes.split_first()?;
-        if format != FORMAT {
-            return None;
-        }
-        let mut numbers = [0; 6];
-        for number in &mut numbers {
-            let (read, len) = take_varint(rest)?;
-            *number = read;
-            rest = &rest[len..];
-        }
-        let [index, term, revision, log_time_ms, keyspace_next, generation_next] = numbers;
-        rest.is_empty().then_some(Head {
-            applied: Applied { index, term },
-            revision: Revision(revision),
-            log_time_ms,
-            keyspace_next: u32::try_from(keyspace_next).ok()?,
-            generation_next,
-        })
+        row::encode(self).into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Head {
+        fn decode(row: &[u8]) -> Option<Head> {
+            row::decode(&Bytes::copy_from_slice(row))
+        }
+    }
 
     #[test]
     fn format_1_stays_as_it_is() {

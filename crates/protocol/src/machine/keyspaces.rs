@@ -25,13 +25,13 @@ use super::modes::ModeState;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, Refusal, Revision, limits,
+    Answer, Bytes, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, Refusal, Revision,
+    limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{decode_keyspace, encode_keyspace, put_varint, take_varint};
-
-const FORMAT: u8 = 1;
+use wire::entry::{decode_keyspace, encode_keyspace, take_varint};
+use wire::row;
 
 /// All keyspaces, and the generations whose records are still to be removed.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub(crate) struct Tally {
     /// Of the keys that were there when it was cleared last, none was made after this revision.
     cleared: Revision,
 }
+
+row!(Tally { count, created, cleared });
 
 impl Keyspaces {
     pub(crate) fn load(state: &impl Read) -> Result<Keyspaces, MachineError> {
@@ -181,23 +183,13 @@ pub(crate) fn tally(state: &impl Read, id: KeyspaceId) -> Result<Tally, MachineE
 }
 
 fn encode_tally(tally: Tally) -> Vec<u8> {
-    let mut row = Vec::with_capacity(3 * wire::entry::VARINT_BYTES_MAX);
-    for number in [tally.count, tally.created.0, tally.cleared.0] {
-        put_varint(number, &mut row);
-    }
-    row
+    row::encode_bare(&tally)
 }
 
 fn decode_tally(row: &[u8]) -> Option<Tally> {
-    let (count, len) = take_varint(row)?;
-    let rest = &row[len..];
-    if rest.is_empty() {
-        return Some(Tally { count, ..Tally::default() });
-    }
-    let (created, len) = take_varint(rest)?;
-    let (cleared, end) = take_varint(&rest[len..])?;
-    let tally = Tally { count, created: Revision(created), cleared: Revision(cleared) };
-    (len + end == rest.len()).then_some(tally)
+    let row = Bytes::copy_from_slice(row);
+    let of_count = |count| Tally { count, ..Tally::default() };
+    row::decode_bare(&row).or_else(|| row::decode_bare(&row).map(of_count))
 }
 
 /// The generation of a keyspace by the state, and whether its keys belong to slots; `None`: there
@@ -221,12 +213,9 @@ pub(crate) fn lends(state: &impl Read, id: KeyspaceId) -> Result<bool, MachineEr
     Ok(decode_row(row).ok_or(damaged)?.1.spec.lends())
 }
 
-fn decode_row(row: model::Bytes) -> Option<(u64, Keyspace)> {
-    if *row.first()? != FORMAT {
-        return None;
-    }
-    let (generation, len) = take_varint(&row[1..])?;
-    Some((generation, decode_keyspace(row.slice(1 + len..)).ok()?))
+fn decode_row(row: Bytes) -> Option<(u64, Keyspace)> {
+    let (generation, row::Rest(keyspace)) = row::decode(&row)?;
+    Some((generation, decode_keyspace(keyspace).ok()?))
 }
 
 impl<S: State, M: ModeState> Applying<'_, S, M> {
@@ -448,15 +437,13 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// What lies under a generation has no owner from here on.
     pub(crate) fn discard(&mut self, generation: u64) {
         self.known.keyspaces.garbage.insert(generation);
-        self.overlay.put(tables::garbage(generation), model::Bytes::new());
+        self.overlay.put(tables::garbage(generation), Bytes::new());
     }
 
     fn write_keyspace(&mut self, id: KeyspaceId) {
         self.known.keyspaces.changed = true;
         let space = &self.known.keyspaces.spaces[&id];
-        let mut row = vec![FORMAT];
-        put_varint(space.generation, &mut row);
-        row.extend_from_slice(&encode_keyspace(&space.keyspace));
+        let row = row::encode(&(space.generation, row::Rest(encode_keyspace(&space.keyspace))));
         self.overlay.put(tables::of_keyspace(tables::KEYSPACES, id), row);
     }
 }

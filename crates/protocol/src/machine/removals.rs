@@ -30,7 +30,7 @@ use super::{MachineError, tables};
 use model::{KeyspaceId, ReadPoint, Revision, crc16};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
+use wire::row;
 
 /// What removed keys have left behind.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,8 +47,7 @@ impl Removals {
         for (key, row) in super::rows(state, tables::REMOVALS)? {
             let bucket =
                 key.get(1..).and_then(|key| Some(u16::from_be_bytes(key.try_into().ok()?)));
-            let revision = take_varint(&row).map(|(revision, _)| Revision(revision));
-            let read = bucket.zip(revision);
+            let read = bucket.zip(row::decode_bare(&row));
             let damaged = MachineError::Damaged { table: tables::REMOVALS as char };
             let (bucket, revision) = read.ok_or(damaged)?;
             written.insert(bucket, revision);
@@ -94,8 +93,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Brings the buckets that changed into the state.
     pub(crate) fn write_removals(&mut self) {
         for bucket in std::mem::take(&mut self.known.removals.changed) {
-            let mut row = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX);
-            put_varint(self.known.removals.written[&bucket].0, &mut row);
+            let row = row::encode_bare(&self.known.removals.written[&bucket]);
             self.overlay.put(tables::removals(bucket), row);
         }
     }

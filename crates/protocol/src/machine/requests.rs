@@ -34,7 +34,8 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{decode_outcome, encode_outcome, put_varint, take_varint};
+use wire::entry::{decode_outcome, encode_outcome};
+use wire::row::{self, Rest};
 
 /// A client; of global keyspaces, one for each slot, and for each set of records of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,8 +105,7 @@ impl Clients {
         for table in [tables::CLIENTS, tables::SLOT_CLIENTS] {
             for (key, row) in super::rows(state, table)? {
                 let client = tables::parse_client(&key).and_then(|id| {
-                    let (floor, len) = take_varint(&row)?;
-                    let (seen_ms, _) = take_varint(&row[len..])?;
+                    let (floor, seen_ms) = row::decode_bare(&row)?;
                     Some((id, Client { floor, seen_ms, answered: BTreeMap::new() }))
                 });
                 let (id, client) = client.ok_or_else(|| damaged(table))?;
@@ -163,12 +163,12 @@ fn count(sent: &mut BTreeMap<(Whose, Slot), usize>, of: ClientKey, bytes: usize,
 }
 
 /// The place of an answer among those of slots, and the answer.
-fn split_answer(client_key: ClientKey, mut row: Bytes) -> Option<(u64, Bytes)> {
+fn split_answer(client_key: ClientKey, row: Bytes) -> Option<(u64, Bytes)> {
     if !client_key.is_sent_on() {
         return Some((0, row));
     }
-    let (at, len) = take_varint(&row)?;
-    Some((at, row.split_off(len)))
+    let (at, Rest(answer)) = row::decode_bare(&row)?;
+    Some((at, answer))
 }
 
 impl Client {
@@ -366,12 +366,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let at = if client_key.is_sent_on() { self.known.head.revision.0 } else { 0 };
         let row = match client_key.is_sent_on() {
             false => row.clone(),
-            true => {
-                let mut with_place = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX + row.len());
-                put_varint(at, &mut with_place);
-                with_place.extend_from_slice(row);
-                with_place.into()
-            }
+            true => row::encode_bare(&(at, Rest(row.clone()))).into(),
         };
         let all = &mut self.known.clients;
         let client = all.clients.entry(client_key).or_default();
@@ -403,9 +398,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             all.of_slots.remove(&remembered.at);
             self.overlay.remove(tables::answer(client_key, sequence));
         }
-        let mut row = Vec::with_capacity(2 * wire::entry::VARINT_BYTES_MAX);
-        put_varint(client.floor, &mut row);
-        put_varint(client.seen_ms, &mut row);
+        let row = row::encode_bare(&(client.floor, client.seen_ms));
         self.overlay.put(tables::client(client_key), row);
 
         while self.known.clients.exceed_limits()

@@ -35,6 +35,7 @@ use model::{
 };
 use std::collections::BTreeMap;
 use storage::state::{Read as _, State};
+use wire::row;
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -246,7 +247,7 @@ impl<S: State> Applying<'_, S> {
         let now = weight(key, self.overlay.look(&tables::record(place.generation, key), len)?);
         if now != before {
             self.modes.causal.held.insert(keyspace, key, now);
-            self.overlay.put(rows::of_held(keyspace, key), rows::encode_held(now));
+            self.overlay.put(rows::of_held(keyspace, key), row::encode_bare(&now));
         }
         Ok(())
     }

@@ -154,16 +154,12 @@ pub(super) fn of_site(site: SiteId) -> Vec<u8> {
 
 /// The row of an entry of the order.
 pub(super) fn encode_ordered(site: SiteId, write: &CausalWrite) -> Vec<u8> {
-    let mut row = Vec::new();
-    put_varint(u64::from(site.0), &mut row);
-    row.extend_from_slice(&encode_causal_write(write));
-    row
+    row::encode_bare(&(site, row::Rest(encode_causal_write(write))))
 }
 
 pub(super) fn decode_ordered(key: &[u8], row: Bytes) -> Option<(Position, SiteId, CausalWrite)> {
-    let (site, len) = take_varint(&row)?;
-    let write = decode_causal_write(row.slice(len..)).ok()?;
-    Some((Position(number_of(key)?), SiteId(u32::try_from(site).ok()?), write))
+    let (site, row::Rest(write)) = row::decode_bare(&row)?;
+    Some((Position(number_of(key)?), site, decode_causal_write(write).ok()?))
 }
 
 /// The site in the key of what the root has ordered of it.
@@ -228,18 +224,11 @@ pub(in crate::site::machine) fn is_held(
     Ok(read.get(&of_held(keyspace, key))?.is_some())
 }
 
-/// The row of a key that counts so many bytes.
-pub(super) fn encode_held(bytes: u64) -> Vec<u8> {
-    let mut row = Vec::new();
-    put_varint(bytes, &mut row);
-    row
-}
-
 fn load_held(read: &impl Read) -> Result<Held, MachineError> {
     let (mut held, mut is_damaged) = (Held::default(), false);
     read.scan(&[CAUSAL, HELD], Some(&[CAUSAL, HELD + 1]), &mut |at, row| {
-        match keyspace_of(at.get(..6).unwrap_or_default()).zip(take_varint(&row)) {
-            Some((keyspace, (bytes, _))) => held.insert(keyspace, &at[6..], bytes),
+        match keyspace_of(at.get(..6).unwrap_or_default()).zip(row::decode_bare(&row)) {
+            Some((keyspace, bytes)) => held.insert(keyspace, &at[6..], bytes),
             None => is_damaged = true,
         }
         !is_damaged

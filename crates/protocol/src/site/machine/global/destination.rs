@@ -38,7 +38,6 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
 use wire::row;
 
 /// Slots on their way to this site.
@@ -90,8 +89,8 @@ impl Arrivals {
             read.ok_or_else(|| damaged(tables::STAGED))?;
         }
         for (key, row) in super::rows(state, tables::SETTLED)? {
-            let read = tables::parse_move(&key).zip(take_varint(&row));
-            let (id, (value, _)) = read.ok_or_else(|| damaged(tables::SETTLED))?;
+            let read = tables::parse_move(&key).zip(row::decode_bare(&row));
+            let (id, value) = read.ok_or_else(|| damaged(tables::SETTLED))?;
             let settled = all.settled.entry(id.from).or_default();
             match id.number {
                 0 => settled.floor = value,
@@ -399,8 +398,7 @@ impl<S: State> Applying<'_, S> {
         for number in ended.into_keys() {
             self.overlay.remove(tables::of_move(tables::SETTLED, MoveId { from, number }));
         }
-        let mut row = Vec::new();
-        put_varint(number, &mut row);
+        let row = row::encode_bare(&number);
         self.overlay.put(tables::of_move(tables::SETTLED, MoveId { from, number: 0 }), row);
     }
 }
