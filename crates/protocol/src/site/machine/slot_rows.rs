@@ -16,23 +16,23 @@ use super::{MachineError, tables};
 use model::{Bytes, Slot, SlotRun};
 use std::collections::BTreeSet;
 use storage::state::Read;
-use wire::entry::{put_varint, take_varint};
-
-const FORMAT: u8 = 1;
+use wire::row::{Code, FORMAT, Input};
 
 /// How many slots are in a row.
 const ROW_SLOTS: u16 = 128;
 
 /// A value that such a table holds.
-pub(super) trait Value: PartialEq + Sized {
+pub(super) trait Value: Code + PartialEq {
     /// The table.
     const TABLE: u8;
 
-    /// Appends it to a row.
-    fn put(&self, row: &mut Vec<u8>);
-
     /// The value that bytes begin with, and its length.
-    fn parse(row: &[u8]) -> Option<(Self, usize)>;
+    #[cfg(test)]
+    fn parse(row: &[u8]) -> Option<(Self, usize)> {
+        let mut input = Input::new(Bytes::copy_from_slice(row));
+        let value = Self::take(&mut input).ok()?;
+        Some((value, input.offset()))
+    }
 }
 
 /// The buckets whose rows are older than what is known.
@@ -69,7 +69,7 @@ pub(super) fn load<V: Value>(
 ) -> Result<(), MachineError> {
     for (key, row) in super::rows(state, V::TABLE)? {
         let mut rest = Some(slots(tables::parse_bucket(&key).ok_or_else(damaged::<V>)?));
-        for run in runs::<V>(&row) {
+        for run in runs::<V>(row) {
             let (count, value) = run.ok_or_else(damaged::<V>)?;
             let cut = rest.and_then(|rest| rest.split_at(count));
             let (run, behind) = cut.ok_or_else(damaged::<V>)?;
@@ -91,7 +91,7 @@ pub(super) fn find<V: Value>(state: &impl Read, slot: Slot) -> Result<Option<V>,
         end += run.as_ref().map_or(usize::from(ROW_SLOTS), |(count, _)| *count);
         end > place
     };
-    let run = runs(&row).find(covers).flatten();
+    let run = runs(row).find(covers).flatten();
     run.map(|(_, value)| Some(value)).ok_or_else(damaged::<V>)
 }
 
@@ -114,22 +114,20 @@ fn encode<V: Value>(
             count += more;
         }
         any |= value != *unnoted;
-        put_varint(count as u64, &mut row);
+        count.put(&mut row);
         value.put(&mut row);
     }
     any.then(|| row.into())
 }
 
 /// The runs of a row; `None` where it makes no sense, which is the last item then.
-fn runs<V: Value>(row: &[u8]) -> impl Iterator<Item = Option<(usize, V)>> {
-    let (format, mut rest) = row.split_first().map_or((None, row), |(one, rest)| (Some(one), rest));
-    let mut left = if format == Some(&FORMAT) { usize::from(ROW_SLOTS) } else { 0 };
+fn runs<V: Value>(row: Bytes) -> impl Iterator<Item = Option<(usize, V)>> {
+    let mut input = Input::new(row);
+    let mut left = if input.byte() == Ok(FORMAT) { usize::from(ROW_SLOTS) } else { 0 };
     let mut take = move || {
-        let (count, head) = take_varint(rest)?;
-        let count = usize::try_from(count).ok().filter(|count| (1..=left).contains(count))?;
-        let (value, bytes) = V::parse(&rest[head..])?;
-        (rest, left) = (&rest[head + bytes..], left - count);
-        Some((count, value, left == 0 && rest.is_empty()))
+        let (count, value) = <(usize, V)>::take(&mut input).ok()?;
+        left = left.checked_sub(count).filter(|_| count > 0)?;
+        Some((count, value, left == 0 && input.is_empty()))
     };
     let mut is_over = false;
     std::iter::from_fn(move || {

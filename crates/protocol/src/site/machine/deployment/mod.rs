@@ -35,11 +35,8 @@ use registrar::OwnAcceptor;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::state::{Batch, Read, State};
-use wire::entry::{
-    decode_registry, encode_registry, put_epoch, put_varint, take_epoch, take_varint,
-};
-
-const FORMAT: u8 = 1;
+use wire::entry::{decode_registry, encode_registry};
+use wire::row::{self, Code, Input, Rest};
 
 /// A site's place in its deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +119,7 @@ impl Deployment {
             registered.set(run, *owner);
         })?;
         let pinned = match state.get(tables::PINNED)? {
-            Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
+            Some(row) => decode_pinned(row).ok_or(MachineError::Damaged { table: 'd' })?,
             None => SlotSet::default(),
         };
         let unconfirmed = match state.get(tables::UNCONFIRMED)? {
@@ -185,21 +182,15 @@ pub(super) fn membership(state: &impl Read) -> Result<Option<DeploymentMember>, 
 }
 
 fn decode(row: Bytes) -> Option<DeploymentMember> {
-    let (&format, rest) = row.split_first()?;
-    let (own, len) = take_varint(rest)?;
-    let founder = *rest.get(len)? == 1;
-    let registry = decode_registry(row.slice(2 + len..)).ok()?;
-    let own = SiteId(u32::try_from(own).ok()?);
-    (format == FORMAT).then_some(DeploymentMember { own, founder, registry: Arc::new(registry) })
+    let (own, (founder, Rest(registry))) = row::decode(&row)?;
+    let registry = Arc::new(decode_registry(registry).ok()?);
+    Some(DeploymentMember { own, founder, registry })
 }
 
-fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
-    let mut ranges = Vec::new();
+fn decode_pinned(row: Bytes) -> Option<SlotSet> {
+    let (mut row, mut ranges) = (Input::new(row), Vec::new());
     while !row.is_empty() {
-        let (first, len) = take_varint(row)?;
-        let (last, last_len) = take_varint(&row[len..])?;
-        row = &row[len + last_len..];
-        ranges.push((u16::try_from(first).ok()?, u16::try_from(last).ok()?));
+        ranges.push(Code::take(&mut row).ok()?);
     }
     SlotSet::from_ranges(ranges)
 }
@@ -207,29 +198,6 @@ fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
 /// The owner of a slot, as it was registered here.
 impl Value for Option<(SiteId, Epoch)> {
     const TABLE: u8 = tables::REGISTERED;
-
-    fn put(&self, row: &mut Vec<u8>) {
-        row.push(u8::from(self.is_some()));
-        if let Some((owner, epoch)) = self {
-            put_varint(u64::from(owner.0), row);
-            put_epoch(*epoch, row);
-        }
-    }
-
-    fn parse(row: &[u8]) -> Option<(Self, usize)> {
-        let (is_some, rest) = row.split_first()?;
-        match *is_some {
-            0 => Some((None, 1)),
-            1 => take_owner(rest).map(|(owner, len)| (Some(owner), 1 + len)),
-            _ => None,
-        }
-    }
-}
-
-fn take_owner(row: &[u8]) -> Option<((SiteId, Epoch), usize)> {
-    let (site, len) = take_varint(row)?;
-    let (epoch, epoch_len) = take_epoch(&row[len..])?;
-    Some(((SiteId(u32::try_from(site).ok()?), epoch), len + epoch_len))
 }
 
 impl<S: State> Applying<'_, S> {
@@ -363,10 +331,7 @@ impl<S: State> Applying<'_, S> {
         let after = &self.modes.deployment.pinned;
         if *after != before {
             let mut row = Vec::new();
-            for (first, last) in after.ranges() {
-                put_varint(u64::from(*first), &mut row);
-                put_varint(u64::from(*last), &mut row);
-            }
+            after.ranges().iter().for_each(|range| range.put(&mut row));
             self.overlay.put(tables::PINNED, row);
         }
     }
@@ -405,10 +370,8 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn set_member(&mut self, member: DeploymentMember) {
-        let mut row = vec![FORMAT];
-        put_varint(u64::from(member.own.0), &mut row);
-        row.push(u8::from(member.founder));
-        row.extend_from_slice(&encode_registry(&member.registry));
+        let registry = Rest(encode_registry(&member.registry));
+        let row = row::encode(&(member.own, (member.founder, registry)));
         self.overlay.put(tables::DEPLOYMENT, row);
         if member.founder {
             self.overlay.put(tables::FOUNDER, Bytes::new());

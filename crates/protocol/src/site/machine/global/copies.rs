@@ -17,13 +17,9 @@ use super::slot_rows::{self, Stale, Value};
 use super::store::Store;
 use super::stores::Stores;
 use super::{MachineError, tables};
-use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotRun, SlotSet, Tag};
+use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotRun, SlotSet};
 use storage::state::{Read, State};
-use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 use wire::row;
-
-/// What comes before a copy in a row; 0: there is none.
-const FORMAT: u8 = 1;
 
 /// All copies.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -83,36 +79,6 @@ impl Copies {
 
 impl Value for Option<SlotCopy> {
     const TABLE: u8 = tables::COPIES;
-
-    fn put(&self, row: &mut Vec<u8>) {
-        let Some(SlotCopy { tag: Tag { epoch, generation }, origin, position }) = self else {
-            return row.push(0);
-        };
-        row.push(FORMAT);
-        put_epoch(*epoch, row);
-        put_varint(*generation, row);
-        put_varint(u64::from(origin.0), row);
-        put_varint(*position, row);
-    }
-
-    fn parse(row: &[u8]) -> Option<(Option<SlotCopy>, usize)> {
-        let (format, rest) = row.split_first()?;
-        match *format {
-            0 => return Some((None, 1)),
-            FORMAT => {}
-            _ => return None,
-        }
-        let (epoch, mut len) = take_epoch(rest)?;
-        let mut take = || -> Option<u64> {
-            let (number, number_len) = take_varint(&rest[len..])?;
-            len += number_len;
-            Some(number)
-        };
-        let tag = Tag { epoch, generation: take()? };
-        let origin = SiteId(u32::try_from(take()?).ok()?);
-        let copy = SlotCopy { tag, origin, position: take()? };
-        Some((Some(copy), 1 + len))
-    }
 }
 
 impl super::Modes {
@@ -305,7 +271,8 @@ impl<S: State> super::Machine<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Epoch;
+    use model::{Epoch, Tag};
+    use wire::row::Code;
 
     #[test]
     fn format_1_stays_as_it_is() {

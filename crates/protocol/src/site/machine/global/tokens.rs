@@ -7,7 +7,7 @@
 use super::slot_rows::Value;
 use super::tables;
 use model::{BySlot, Epoch, SiteId, Slot, SlotRun};
-use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
+use wire::row::{Code, EntryError, Input};
 
 /// What a site has recorded of its right to serve a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,8 +60,10 @@ impl Token {
 
 impl Value for Token {
     const TABLE: u8 = tables::TOKENS;
+}
 
-    fn put(&self, row: &mut Vec<u8>) {
+impl Code for Token {
+    fn put(&self, out: &mut Vec<u8>) {
         let (tag, number) = match *self {
             Token::Never => (0, 0),
             Token::Held(_) => (1, 0),
@@ -69,24 +71,20 @@ impl Value for Token {
             Token::Leaving { number, frozen: true, .. } => (3, number),
             Token::Gone { to, .. } => (4, u64::from(to.0)),
         };
-        row.push(tag);
-        put_epoch(self.epoch(), row);
-        put_varint(number, row);
+        out.push(tag);
+        (self.epoch(), number).put(out);
     }
 
-    fn parse(row: &[u8]) -> Option<(Token, usize)> {
-        let (&tag, rest) = row.split_first()?;
-        let (epoch, len) = take_epoch(rest)?;
-        let (number, number_len) = take_varint(&rest[len..])?;
-        let token = match tag {
-            0 => Token::Never,
-            1 => Token::Held(epoch),
-            2 => Token::Leaving { epoch, number, frozen: false },
-            3 => Token::Leaving { epoch, number, frozen: true },
-            4 => Token::Gone { epoch, to: SiteId(u32::try_from(number).ok()?) },
-            _ => return None,
-        };
-        Some((token, 1 + len + number_len))
+    fn take(from: &mut Input) -> Result<Token, EntryError> {
+        let (tag, (epoch, number)) = (from.byte()?, <(Epoch, u64)>::take(from)?);
+        Ok(match (tag, u32::try_from(number)) {
+            (0, _) => Token::Never,
+            (1, _) => Token::Held(epoch),
+            (2, _) => Token::Leaving { epoch, number, frozen: false },
+            (3, _) => Token::Leaving { epoch, number, frozen: true },
+            (4, Ok(to)) => Token::Gone { epoch, to: SiteId(to) },
+            _ => return Err(from.malformed("token")),
+        })
     }
 }
 
