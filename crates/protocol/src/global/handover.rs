@@ -35,6 +35,7 @@ use model::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::State;
+use wire::row;
 
 /// A destination that is so many changes behind is near enough for the freeze,
 const LAG_MAX: u64 = 256;
@@ -131,7 +132,7 @@ impl<S: State> Job<S> for Handovers {
                 let (event, _) = transfer.sender.acknowledged(id, chunks, now);
                 if matches!(event, Event::Begun | Event::Gap) {
                     transfer.sender.resume(chunks);
-                    let at = Position::decode(&resume).filter(|_| chunks > 0);
+                    let at = row::decode(&resume).filter(|_| chunks > 0);
                     transfer.at = at.unwrap_or_else(|| Position::first(one));
                 }
                 Vec::new()
@@ -340,7 +341,8 @@ impl Transfer {
             if items.is_empty() {
                 return Ok(None);
             }
-            let step = DestinationStep::Chunk { sequence, resume: at.encode(), items };
+            let resume = row::encode(at).into();
+            let step = DestinationStep::Chunk { sequence, resume, items };
             let command = Command::Global(GlobalCommand::Destination { id, step });
             Ok(Some(Chunk { command, bytes, mark: (), pause }))
         });

@@ -34,6 +34,7 @@ use model::{
 use std::collections::VecDeque;
 use std::time::Duration;
 use storage::state::State;
+use wire::row;
 
 /// The shortest time between two chunks of what changed: more changes a chunk cost less each.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -181,7 +182,7 @@ impl<S: State> Job<S> for MirrorDriver {
         match outcome {
             Ok(Answer::Mirrored { chunks, resume, complete }) => {
                 let (event, mark) = transfer.sender.acknowledged(id, chunks, now);
-                transfer.acknowledged = Sent::decode(&resume).unwrap_or_default();
+                transfer.acknowledged = row::decode(&resume).unwrap_or_default();
                 if let Some(Some(mark)) = mark {
                     transfer.caught_up = Some(mark.at);
                     transfer.safe = transfer.safe.max(Some(mark));
@@ -582,7 +583,7 @@ impl Source {
         machine.send_time(&mut gathered.items);
         let step = MirrorStep::Chunk {
             sequence,
-            resume: self.sent.encode(),
+            resume: row::encode(&self.sent).into(),
             gone: std::mem::take(&mut self.gone),
             items: gathered.items,
             reached,

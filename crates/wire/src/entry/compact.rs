@@ -9,6 +9,7 @@
 
 use super::EntryError;
 use model::{Bytes, limits};
+use std::collections::BTreeMap;
 
 /// Bytes of the longest varint of 64 bits.
 pub const VARINT_BYTES_MAX: usize = 10;
@@ -301,6 +302,21 @@ impl<T: Code> Code for Vec<T> {
             items.extend(T::take_known(from)?);
         }
         Ok(items)
+    }
+}
+
+/// As a list of pairs.
+impl<K: Code + Ord, V: Code> Code for BTreeMap<K, V> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.len().put(out);
+        for (key, value) in self {
+            key.put(out);
+            value.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<BTreeMap<K, V>, EntryError> {
+        Ok(Vec::<(K, V)>::take(from)?.into_iter().collect())
     }
 }
 

@@ -25,7 +25,7 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
-use wire::entry::{put_varint, take_varint};
+use wire::row;
 
 /// Changes that one chunk has at most; those of one revision stay together.
 const CHANGES_MAX: usize = 4_096;
@@ -41,17 +41,18 @@ pub struct Sent {
     pub loans: Option<u64>,
 }
 
-/// In a [`Sent`] that is sent, stands for [`Sent::loans`]; no keyspace has it.
-const LOANS: KeyspaceId = KeyspaceId(0);
+row!(Sent { changes, answers, loans });
 
 /// How far a move's destination has been sent everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The next record to copy; `None`: all were.
-    pub copy: Option<(Slot, KeyspaceId, Bytes)>,
+    pub copy: Option<(Slot, (KeyspaceId, Bytes))>,
     /// What changed behind it.
     pub sent: Sent,
 }
+
+row!(Position { copy, sent });
 
 /// The changes behind a copy: those behind a cursor of each keyspace, and behind a revision where a
 /// keyspace has no such cursor yet.
@@ -101,43 +102,6 @@ pub struct CopiedChunk {
     pub bytes: usize,
 }
 
-impl Sent {
-    /// As it is sent along with a mirror.
-    pub fn encode(&self) -> Bytes {
-        let mut out = Vec::new();
-        put_varint(self.answers, &mut out);
-        self.put_changes(&mut out);
-        out.into()
-    }
-
-    fn put_changes(&self, out: &mut Vec<u8>) {
-        let loans = self.loans.as_ref().map(|loans| (&LOANS, loans));
-        for (keyspace, revision) in loans.into_iter().chain(&self.changes) {
-            put_varint(u64::from(keyspace.0), out);
-            put_varint(*revision, out);
-        }
-    }
-
-    fn of(answers: u64, mut changes: BTreeMap<KeyspaceId, u64>) -> Sent {
-        let loans = changes.remove(&LOANS);
-        Sent { changes, answers, loans }
-    }
-
-    /// What [`Sent::encode`] wrote; `None`: it is something else.
-    pub fn decode(bytes: &[u8]) -> Option<Sent> {
-        let (answers, len) = take_varint(bytes)?;
-        let mut rest = &bytes[len..];
-        let mut changes = BTreeMap::new();
-        while !rest.is_empty() {
-            let (keyspace, len) = take_varint(rest)?;
-            let (revision, more) = take_varint(&rest[len..])?;
-            rest = &rest[len + more..];
-            changes.insert(KeyspaceId(u32::try_from(keyspace).ok()?), revision);
-        }
-        Some(Sent::of(answers, changes))
-    }
-}
-
 impl Tail {
     /// Of a keyspace that is new in a move, nothing was there before its cursor.
     fn of_move(number: u64) -> Tail {
@@ -149,47 +113,8 @@ impl Position {
     /// The beginning of a move of this number.
     pub fn first(one: &Move) -> Position {
         let first = one.slots.iter().next();
-        let copy = first.map(|slot| (slot, KeyspaceId(0), Bytes::new()));
+        let copy = first.map(|slot| (slot, (KeyspaceId(0), Bytes::new())));
         Position { copy, sent: Sent::default() }
-    }
-
-    /// As it is sent along.
-    pub fn encode(&self) -> Bytes {
-        let mut out = Vec::new();
-        put_varint(self.sent.answers, &mut out);
-        let count = self.sent.changes.len() + usize::from(self.sent.loans.is_some());
-        put_varint(count as u64, &mut out);
-        self.sent.put_changes(&mut out);
-        if let Some((slot, keyspace, key)) = &self.copy {
-            put_varint(u64::from(slot.number()), &mut out);
-            put_varint(u64::from(keyspace.0), &mut out);
-            out.extend_from_slice(key);
-        }
-        out.into()
-    }
-
-    /// What [`Position::encode`] wrote; `None`: it is something else.
-    pub fn decode(bytes: &Bytes) -> Option<Position> {
-        let mut rest = &bytes[..];
-        let mut take = || -> Option<u64> {
-            let (number, len) = take_varint(rest)?;
-            rest = &rest[len..];
-            Some(number)
-        };
-        let answers = take()?;
-        let mut changes = BTreeMap::new();
-        for _ in 0..take()? {
-            changes.insert(KeyspaceId(u32::try_from(take()?).ok()?), take()?);
-        }
-        let copy = match take() {
-            None => None,
-            Some(slot) => {
-                let slot = Slot::new(u16::try_from(slot).ok()?)?;
-                let keyspace = KeyspaceId(u32::try_from(take()?).ok()?);
-                Some((slot, keyspace, bytes.slice(bytes.len() - rest.len()..)))
-            }
-        };
-        Some(Position { copy, sent: Sent::of(answers, changes) })
     }
 }
 
@@ -201,13 +126,13 @@ impl<S: State> Machine<S> {
     pub fn chunk(&self, number: u64, one: &Move, from: &Position) -> Result<CopiedChunk, Stopped> {
         let (mut gathered, mut next) = (Gathered::default(), from.clone());
         let slots = self.modes.slots_to_give(number, one);
-        if let Some((first, keyspace, key)) = next.copy.take() {
+        if let Some((first, place)) = next.copy.take() {
             // One view for all slots: to make one costs more than to read a slot that holds little.
             let state = self.state.view();
             for slot in slots.iter().filter(|slot| *slot >= first) {
-                let at = (slot == first).then(|| (keyspace, key.clone()));
+                let at = (slot == first).then(|| place.clone());
                 let stopped_at = self.copy_slot(&state, slot, at, &mut gathered)?;
-                next.copy = stopped_at.map(|(keyspace, key)| (slot, keyspace, key));
+                next.copy = stopped_at.map(|place| (slot, place));
                 if next.copy.is_some() {
                     break;
                 }
@@ -480,17 +405,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_comes_back_as_it_was() {
+    fn format_1_stays_as_it_is() {
         let changes = [(KeyspaceId(1), 300), (KeyspaceId(7), 2)].into();
-        let sent = Sent { changes, answers: 5, loans: None };
-        assert_eq!(sent.encode(), [5, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Sent::decode(&sent.encode()), Some(sent.clone()));
-        let sent = Sent { loans: Some(301), ..sent };
-        assert_eq!(sent.encode(), [5, 0, 0xad, 2, 1, 0xac, 2, 7, 2][..]);
-        assert_eq!(Sent::decode(&sent.encode()), Some(sent.clone()));
-        let at = Position { copy: None, sent };
-        assert_eq!(Position::decode(&at.encode()), Some(at));
-        assert_eq!(Sent::decode(b"\x05\x01"), None);
-        assert_eq!(Sent::decode(b""), None);
+        let sent = Sent { changes, answers: 5, loans: Some(301) };
+        assert_eq!(row::encode(&sent), b"\x01\x02\x01\xac\x02\x07\x02\x05\x01\xad\x02");
+        let copy = Some((Slot::new(300).unwrap(), (KeyspaceId(7), "key".into())));
+        let at = Position { copy, sent };
+        let bytes = Bytes::from(row::encode(&at));
+        let copied = b"\x01\x01\xac\x02\x07\x03key";
+        assert_eq!(bytes, [&copied[..], b"\x02\x01\xac\x02\x07\x02\x05\x01\xad\x02"].concat());
+        assert_eq!(row::decode(&bytes), Some(at));
+        for other in [&b""[..], b"\x01\x00\x00\x05", b"\x02\x00\x00\x05\x00"] {
+            assert_eq!(row::decode::<Position>(&Bytes::from_static(other)), None, "{other:?}");
+        }
     }
 }

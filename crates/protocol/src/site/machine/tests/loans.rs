@@ -372,7 +372,7 @@ fn hand_over_slowly(
             if chunk.items.is_empty() && chunk.next == at {
                 break;
             }
-            let resume = chunk.next.encode();
+            let resume = wire::row::encode(&chunk.next).into();
             receive(to, DestinationStep::Chunk { sequence, resume, items: chunk.items }).unwrap();
             (at, sequence) = (chunk.next, sequence + 1);
         }

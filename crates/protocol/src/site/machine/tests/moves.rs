@@ -10,6 +10,7 @@ use model::{
     ClientId, DeploymentId, DestinationStep, Epoch, Failure, KeyspaceSpec, MoveError, MoveId,
     Registry, RegistryChange, Slot, SlotEpochs, SlotSet, SourceStep,
 };
+use wire::row;
 
 const CARS: KeyspaceId = KeyspaceId(1);
 pub(super) const A: SiteId = SiteId(1);
@@ -92,8 +93,8 @@ impl Moving {
             if chunk.items.is_empty() && chunk.next == self.at {
                 return;
             }
-            let resume = chunk.next.encode();
-            assert_eq!(Position::decode(&resume), Some(chunk.next.clone()));
+            let resume = row::encode(&chunk.next).into();
+            assert_eq!(row::decode(&resume), Some(chunk.next.clone()));
             let step =
                 DestinationStep::Chunk { sequence: self.sequence, resume, items: chunk.items };
             // Twice: the second one changes nothing.
@@ -347,7 +348,7 @@ fn pieces_of_an_earlier_leader_do_not_come_between() {
     let chunk = a.machine.chunk(moving.number, &one, &moving.at).unwrap();
     let late = |sequence| DestinationStep::Chunk {
         sequence,
-        resume: chunk.next.encode(),
+        resume: row::encode(&chunk.next).into(),
         items: chunk.items.clone(),
     };
     let epochs = a.machine.epochs_to_give(moving.number, &one);
@@ -355,7 +356,7 @@ fn pieces_of_an_earlier_leader_do_not_come_between() {
     let Ok(Answer::Staged { chunks, resume }) = b.receive(moving.number, ask.clone()) else {
         panic!("it is under way")
     };
-    assert_eq!(Position::decode(&resume), None, "nothing has come");
+    assert_eq!(row::decode::<Position>(&resume), None, "nothing has come");
     for sequence in 0..3 {
         let taken = b.receive(moving.number, late(sequence));
         let nothing = Answer::Staged { chunks, resume: resume.clone() };

@@ -66,8 +66,8 @@ fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
         if chunk.items.is_empty() && chunk.next == at {
             break;
         }
-        let step =
-            DestinationStep::Chunk { sequence, resume: chunk.next.encode(), items: chunk.items };
+        let resume = wire::row::encode(&chunk.next).into();
+        let step = DestinationStep::Chunk { sequence, resume, items: chunk.items };
         three.at(to).run(Command::Global(GlobalCommand::Destination { id, step })).unwrap();
         (at, sequence) = (chunk.next, sequence + 1);
     }
