@@ -41,9 +41,9 @@ use model::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::Reached;
-use wire::entry::{put_varint, take_varint};
+use wire::row;
+use wire::row::{Code, EntryError, Input, Rest};
 
-const FORMAT: u8 = 1;
 /// So many places at least are trimmed at once, or what there is after this time.
 const TRIMMED_MIN: u64 = 4_096;
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
@@ -80,56 +80,34 @@ enum Left {
     None,
 }
 
-impl Place {
-    fn encode(&self) -> Bytes {
-        let mut out = vec![FORMAT];
-        for number in [self.start.0, self.sent.0, self.upto.0, self.written.0] {
-            put_varint(number, &mut out);
-        }
-        match &self.records {
+row!(Place { start, sent, upto, written, records });
+
+impl Code for Left {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
             Left::All => out.push(0),
             Left::After(keyspace, key) => {
                 out.push(1);
-                put_varint(u64::from(keyspace.0), &mut out);
-                out.extend_from_slice(key);
+                (*keyspace, Rest(key.clone())).put(out);
             }
             Left::None => out.push(2),
             Left::EarlierAfter(after) => {
                 out.push(3);
-                put_varint(after.0, &mut out);
+                after.put(out);
             }
         }
-        out.into()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Place> {
-        let (&format, mut rest) = bytes.split_first()?;
-        let mut numbers = [0; 4];
-        for number in &mut numbers {
-            let (read, len) = take_varint(rest)?;
-            *number = read;
-            rest = &rest[len..];
-        }
-        let [start, sent, upto, written] = numbers;
-        let (&left, rest) = rest.split_first()?;
-        let records = match left {
+    fn take(from: &mut Input) -> Result<Left, EntryError> {
+        Ok(match from.byte()? {
             0 => Left::All,
             1 => {
-                let (keyspace, len) = take_varint(rest)?;
-                let keyspace = KeyspaceId(u32::try_from(keyspace).ok()?);
-                Left::After(keyspace, Bytes::copy_from_slice(&rest[len..]))
+                let (keyspace, Rest(key)) = Code::take(from)?;
+                Left::After(keyspace, key)
             }
             2 => Left::None,
-            3 => Left::EarlierAfter(Position(take_varint(rest)?.0)),
-            _ => return None,
-        };
-        let (start, sent, upto) = (Position(start), Position(sent), Position(upto));
-        (format == FORMAT).then_some(Place {
-            start,
-            sent,
-            upto,
-            written: Revision(written),
-            records,
+            3 => Left::EarlierAfter(Code::take(from)?),
+            _ => return Err(from.malformed("rest of the records")),
         })
     }
 }
@@ -419,7 +397,7 @@ impl Transfer {
     fn taken(&mut self, id: u64, chunks: u64, resume: &Bytes, now: Duration) {
         let is_switch = self.sender.stage(now) == Some(Stage::Asked);
         match self.sender.acknowledged(id, chunks, now) {
-            (Event::Begun, _) => match Place::decode(resume) {
+            (Event::Begun, _) => match row::decode::<Place>(resume) {
                 Some(place) => {
                     self.acknowledged = place.sent;
                     (self.place, self.end) = (place, None);
@@ -447,6 +425,10 @@ fn command(step: Step) -> Command {
 }
 
 impl Place {
+    fn encode(&self) -> Bytes {
+        row::encode(self).into()
+    }
+
     /// The next items, if there are any.
     fn next(
         &mut self,
@@ -543,6 +525,12 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Place {
+        fn decode(bytes: &[u8]) -> Option<Place> {
+            row::decode(&Bytes::copy_from_slice(bytes))
+        }
+    }
 
     #[test]
     fn format_1_of_a_place_stays_as_it_is() {
