@@ -12,7 +12,7 @@ use model::{Bytes, limits};
 use std::collections::BTreeMap;
 
 /// Bytes of the longest varint of 64 bits.
-pub const VARINT_BYTES_MAX: usize = 10;
+pub(super) const VARINT_BYTES_MAX: usize = 10;
 
 /// A type that has a place in log entries.
 pub trait Code: Sized {

@@ -1,7 +1,7 @@
 //! What sites of a deployment agree on, and slots on their way between them.
 
 use super::EntryError;
-use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
+use super::compact::{Code, Input, VARINT_BYTES_MAX, code_enum, code_newtype, code_struct};
 use model::{
     Ballot, DeploymentCommand, DeploymentId, DestinationStep, Epoch, GlobalCommand, HandedOn, Held,
     Holding, MoveError, MoveId, NodeEntry, Ordered, OrderedMove, Pin, RegistryChange,
@@ -250,7 +250,7 @@ impl Code for Epoch {
     }
 }
 
-/// Appends an epoch, as rows of the state have it.
+/// Appends an epoch, as read points have it that clients keep.
 pub fn put_epoch(epoch: Epoch, out: &mut Vec<u8>) {
     epoch.put(out);
 }
@@ -264,7 +264,7 @@ pub fn take_epoch(bytes: &[u8]) -> Option<(Epoch, usize)> {
 }
 
 /// Six numbers.
-const EPOCH_BYTES_MAX: usize = 6 * super::VARINT_BYTES_MAX;
+const EPOCH_BYTES_MAX: usize = 6 * VARINT_BYTES_MAX;
 
 impl Code for Slot {
     fn put(&self, out: &mut Vec<u8>) {

@@ -31,7 +31,7 @@ mod registrar;
 #[cfg(test)]
 mod tests;
 
-pub use compact::{Code, Input, VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
+pub use compact::{Code, Input, put_varint, take_varint, varint_bytes};
 pub use deployment::{put_epoch, take_epoch};
 
 use model::{
