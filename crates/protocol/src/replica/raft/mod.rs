@@ -383,7 +383,11 @@ impl<R: LogReader> Raft<R> {
 
     /// Committed entries up to `index` have been applied.
     pub fn applied(&mut self, index: u64) {
-        self.node.advance_apply_to(index);
+        // Entries that a loaded snapshot covers come late where they were not durable then: the
+        // library has the snapshot's index, and panics at one before it.
+        if index >= self.node.raft.raft_log.applied {
+            self.node.advance_apply_to(index);
+        }
     }
 
     /// Makes a committed change of the membership take effect, that of the entry at `index`.

@@ -141,6 +141,39 @@ fn a_snapshot_that_the_log_had_reached_is_offered_and_applied_all_the_same() {
     assert!(raft.node.store().snapshot(0, 3).is_err() && raft.take_snapshot_wanted());
 }
 
+#[test]
+fn what_a_loaded_snapshot_covers_may_become_durable_after_it() {
+    let mut raft = node(2, &[1, 2, 3], &[]);
+    let members = members(&[1, 2, 3]);
+    let mut numbers = Vec::new();
+    for index in 1..=3 {
+        let entry = peer::Entry { index, term: 1, kind: COMMANDS, payload: Bytes::new() };
+        let at = peer::Raft {
+            index: index - 1,
+            log_term: u64::from(index > 1),
+            commit: index,
+            ..message(APPEND, 1, 2, 1)
+        };
+        assert!(raft.step(peer::Raft { entries: vec![entry], ..at }));
+        while let Some(effects) = raft.ready() {
+            assert!(effects.committed.is_empty(), "none is durable");
+            numbers.extend(effects.persist.map(|persist| persist.number));
+        }
+    }
+    let head = peer::SnapshotHead { index: 3, term: 1, members: Some(members.clone()) };
+    assert!(raft.step(peer::Raft { snapshot: Some(head), ..message(SNAPSHOT, 1, 2, 1) }));
+    raft.snapshot_loaded(LogStart { index: 3, term: 1 }, &members);
+    for number in numbers {
+        raft.persisted(number);
+        while let Some(effects) = raft.ready() {
+            if let Some(last) = effects.committed.last() {
+                raft.applied(last.index);
+            }
+        }
+    }
+    assert_eq!(raft.node.raft.raft_log.applied, 3);
+}
+
 fn sent_on_standing(raft: &mut Raft<Reader>) -> Vec<peer::Raft> {
     raft.campaign();
     let asks: Vec<_> = sent(raft).into_iter().filter(|one| one.kind == REQUEST_PRE_VOTE).collect();
