@@ -46,7 +46,17 @@ impl Doubt {
         }
     }
 
-    /// Durable when it returns.
+    /// Before an opening. Where there is no room for the file nothing is opened, and none is left:
+    /// the next opening would report a good state as damaged.
+    pub(super) fn begin_opening(&self) -> Result<(), StateError> {
+        self.begin("an opening of it did not end").inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = self.end();
+        })
+    }
+
+    /// Durable when it returns. On an error the file may be there, perhaps empty: that is doubt
+    /// enough.
     pub(super) fn begin(&self, cause: &str) -> Result<(), StateError> {
         let write = || {
             let file = self.disk.create(&self.path)?;
@@ -68,5 +78,26 @@ impl Doubt {
 
     fn failed(&self, error: DiskError) -> StateError {
         StateError::Io { path: self.path.display().to_string(), cause: error.cause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+
+    fn doubt(disk: &MemoryDisk) -> Doubt {
+        Doubt { disk: disk.shared(), path: "/state.rebuild".into() }
+    }
+
+    #[test]
+    fn only_an_opening_without_room_leaves_no_doubt() {
+        let disk = MemoryDisk::new();
+        disk.set_capacity(Some(0));
+        let doubt = doubt(&disk);
+        doubt.begin_opening().expect_err("no room");
+        assert_eq!(doubt.found().expect("read"), None);
+        doubt.begin("damage").expect_err("no room");
+        assert_eq!(doubt.found().expect("read"), Some(String::new()));
     }
 }

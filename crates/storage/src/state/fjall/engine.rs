@@ -46,7 +46,7 @@ impl Engine {
         if let Some(cause) = doubt.found()? {
             return Err(StateError::Damaged { path: shown, cause });
         }
-        doubt.begin("an opening of it did not end")?;
+        doubt.begin_opening()?;
         let opened = guard(&shown, || {
             let database = Database::builder(path)
                 .cache_size(options.block_cache_bytes)
