@@ -337,33 +337,28 @@ fn a_clear_outlives_a_kill() {
     assert_eq!(content(&tiny(&left).expect("open")), Map::new());
 }
 
-/// An opening reads no block of values. The read that finds one damaged fails, and so does every
-/// opening after it.
-#[test]
-fn damage_that_was_found_once_is_reported_by_every_opening() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("state");
-    let state = tiny(&path).expect("open");
-    // Values that do not compress: so most of a file is blocks of them.
+/// Batches of values that do not compress, so that most of a file is blocks of them.
+fn batches() -> impl FnMut(u8) -> Batch {
     let mut random = 1_u64;
-    let mut value = || {
+    let mut value = move || {
         let next = |_| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             random.to_be_bytes()[0]
         };
         (0..100).map(next).collect::<Vec<u8>>()
     };
-    for number in 0..200_u8 {
+    move |number| {
         let mut batch = Batch::default();
         for key in 0..10_u8 {
             batch.put(vec![b'k', number, key], value());
         }
-        state.commit(batch).expect("commit");
+        batch
     }
-    state.flush().expect("flush");
-    drop(state);
-    let tables = path.join("keyspaces");
-    let tables = files(&tables);
+}
+
+/// Damages a block of values in every sorted file of a state.
+fn damage_tables(path: &Path) {
+    let tables = files(&path.join("keyspaces"));
     let is_table = |file: &&PathBuf| file.parent().is_some_and(|at| at.ends_with("tables"));
     let mut damaged = 0;
     for table in tables.iter().filter(is_table) {
@@ -374,7 +369,23 @@ fn damage_that_was_found_once_is_reported_by_every_opening() {
             damaged += 1;
         }
     }
-    assert!(damaged > 0, "no sorted file of values in {:?}", files(&path));
+    assert!(damaged > 0, "no sorted file of values in {:?}", files(path));
+}
+
+/// An opening reads no block of values. The read that finds one damaged fails, and so does every
+/// opening after it.
+#[test]
+fn damage_that_was_found_once_is_reported_by_every_opening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state");
+    let state = tiny(&path).expect("open");
+    let mut next = batches();
+    for number in 0..200_u8 {
+        state.commit(next(number)).expect("commit");
+    }
+    state.flush().expect("flush");
+    drop(state);
+    damage_tables(&path);
 
     let state = tiny(&path).expect("no block of values is read at an opening");
     let damage = state.scan(b"", None, &mut |_, _| true).expect_err("a block is damaged");
@@ -384,6 +395,31 @@ fn damage_that_was_found_once_is_reported_by_every_opening() {
     assert!(matches!(again, StateError::Damaged { .. }), "{again}");
     FjallState::remove(&path).expect("remove");
     assert_eq!(content(&tiny(&path).expect("open")), Map::new());
+}
+
+/// The engine's own thread finds it and keeps no cause: calls only report that it has stopped.
+#[test]
+fn damage_that_compaction_finds_is_reported_by_the_next_opening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state");
+    let mut next = batches();
+    let state = tiny(&path).expect("open");
+    for number in 0..200_u8 {
+        state.commit(next(number)).expect("commit");
+    }
+    state.flush().expect("flush");
+    drop(state);
+    damage_tables(&path);
+
+    let state = tiny(&path).expect("no block of values is read at an opening");
+    let ended = (0..5_000_u16).find_map(|number| {
+        let written = state.commit(next(number as u8 % 200)).and_then(|()| state.flush());
+        written.err()
+    });
+    assert!(ended.is_some(), "compaction reads every file in time");
+    drop(state);
+    let again = tiny(&path).expect_err("it must be rebuilt");
+    assert!(matches!(again, StateError::Damaged { .. }), "{again}");
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -179,12 +179,29 @@ impl Engine {
     }
 
     fn guard<T>(&self, body: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, StateError> {
-        let outcome = guard(&self.path, body);
+        let mut poisoned = false;
+        let mut outcome = guard(&self.path, || {
+            body().inspect_err(|error| poisoned = matches!(error, fjall::Error::Poisoned))
+        });
+        if poisoned && let Err(found @ StateError::Damaged { .. }) = self.read_through() {
+            outcome = Err(found);
+        }
         if let Err(StateError::Damaged { cause, .. }) = &outcome {
             // The damage is the error that counts; it is found again if this fails.
             let _ = self.doubt.begin(cause);
         }
         outcome
+    }
+
+    /// Reads all of the tree. fjall keeps no cause of why its thread has stopped: damage that the
+    /// thread found is found here again, for want of room there is none.
+    fn read_through(&self) -> Result<(), StateError> {
+        guard(&self.path, || {
+            for item in self.keyspace.iter() {
+                item.into_inner()?;
+            }
+            Ok(())
+        })
     }
 }
 
