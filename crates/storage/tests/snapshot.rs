@@ -334,6 +334,19 @@ fn a_snapshot_is_received_where_its_state_has_room_too() {
 }
 
 #[test]
+fn an_older_snapshot_that_has_decayed_does_not_keep_a_newer_one_out() {
+    let memory = MemoryDisk::new();
+    let disk = memory.shared();
+    let from = open(&disk, Path::new("/from"));
+    let to = open(&disk, Path::new("/to"));
+    from.write(&head(9), &state(60, 3000).view()).expect("write");
+    to.write(&head(5), &state(1, 1).view()).expect("write");
+    let older = &disk.list(Path::new("/to")).expect("list")[0];
+    assert!(memory.flip(&Path::new("/to").join(older), 0, 1));
+    assert_eq!(send(&from, &to, 9, 10_000).expect("send"), head(9));
+}
+
+#[test]
 fn another_format_is_named() {
     let memory = MemoryDisk::new();
     let disk = memory.shared();

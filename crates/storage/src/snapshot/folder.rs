@@ -136,10 +136,13 @@ impl Folder {
     /// The room that taking in a snapshot of this length needs: for its file, and then for the
     /// state that is made of it. The older snapshots are removed in between.
     fn bytes_to_take_in(&self, total_bytes: u64) -> Result<u64, SnapshotError> {
-        let mut older_bytes: u64 = 0;
-        for index in self.indexes()? {
-            older_bytes += self.open_file(index)?.total_bytes();
-        }
+        // Their content does not matter. One that was removed in between, or cannot be opened, has
+        // no room to give.
+        let len_bytes = |index| {
+            let file = self.0.disk.open(&self.path(index));
+            file.and_then(|file| file.len_bytes()).unwrap_or(0)
+        };
+        let older_bytes: u64 = self.indexes()?.into_iter().map(len_bytes).sum();
         Ok(total_bytes.max(total_bytes.saturating_mul(2).saturating_sub(older_bytes)))
     }
 
