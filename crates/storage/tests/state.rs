@@ -145,6 +145,43 @@ fn fjall_passes_the_suite() {
     suite(&state);
 }
 
+#[test]
+fn a_key_longer_than_any_is_absent_and_bounds_a_scan() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = fjall(folder.path());
+    longer_than_any(&MemoryState::new(), || {});
+    // From the changes that wait in memory, and from the tree.
+    longer_than_any(&state, || {});
+    longer_than_any(&state, || state.flush().expect("flush"));
+    drop(state);
+    assert_eq!(scan(&fjall(folder.path()), b"", None, 9).len(), 3, "it is not damaged");
+}
+
+fn longer_than_any(state: &impl State, settle: impl Fn()) {
+    let longest = vec![b'm'; KEY_BYTES_MAX];
+    let longer = vec![b'm'; KEY_BYTES_MAX + 2];
+    let between = &longer[..KEY_BYTES_MAX + 1];
+    let mut all = Batch::default();
+    for key in [&b"a"[..], &longest, b"z"] {
+        all.put(key.to_vec(), b"1".to_vec());
+    }
+    state.commit(all).expect("commit");
+    settle();
+
+    assert_eq!(state.get(&longer).expect("get"), None);
+    assert_eq!(state.now().get(&longer).expect("get"), None);
+    assert_eq!(state.view().get(&longer).expect("get"), None);
+    let keys = |from: &[u8], until: Option<&[u8]>| -> Vec<Bytes> {
+        scan(state, from, until, 9).into_iter().map(|(key, _)| key).collect()
+    };
+    assert_eq!(keys(&longer, None), ["z"]);
+    assert_eq!(keys(&longer, Some(b"z")), [""; 0]);
+    assert_eq!(keys(b"", Some(&longer)), [&b"a"[..], &longest]);
+    assert_eq!(keys(&longest, Some(&longer)), [&longest]);
+    assert_eq!(keys(between, Some(&longer)), [""; 0]);
+    assert_eq!(keys(&longer, Some(between)), [""; 0]);
+}
+
 /// What is seen is the same whether changes wait in memory, are on their way to the tree, or there.
 #[test]
 fn the_way_of_a_change_cannot_be_seen() {

@@ -6,7 +6,7 @@
 //! commit, which then copies it: simple, and fast enough for what fits in a test. What a crash
 //! undoes is kept apart, so that making the state durable costs nothing.
 
-use super::{Batch, Read, State, StateError};
+use super::{Batch, Read, State, StateError, check_keys};
 use model::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -146,6 +146,7 @@ impl State for MemoryState {
     type View = MemoryView;
 
     fn commit(&self, batch: Batch) -> Result<(), StateError> {
+        check_keys(&batch);
         let inner = &mut *self.write();
         inner.check()?;
         let map = Arc::make_mut(&mut inner.now);

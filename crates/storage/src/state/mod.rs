@@ -15,8 +15,19 @@ use model::Bytes;
 pub use over::scan_over;
 
 /// The longest key of any engine (a key has at least one byte). Committing a longer one panics:
-/// callers have a lower limit of their own.
+/// callers have a lower limit of their own. Reads take a longer one: it is absent, and bounds a scan
+/// like any other.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+fn check_keys(batch: &Batch) {
+    for key in batch.keys() {
+        assert!(
+            (1..=KEY_BYTES_MAX).contains(&key.len()),
+            "a state's key has 1 to {KEY_BYTES_MAX} bytes, not {}",
+            key.len()
+        );
+    }
+}
 
 /// Why a state cannot continue. All errors are fatal for the engine: the owner rebuilds it from
 /// snapshot and log.

@@ -1,6 +1,6 @@
 //! The adapter to the crate `fjall`.
 
-use super::super::StateError;
+use super::super::{KEY_BYTES_MAX, StateError};
 use super::Options;
 use super::doubt::Doubt;
 use super::recent::Leaving;
@@ -79,6 +79,9 @@ impl Engine {
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        if key.len() > KEY_BYTES_MAX {
+            return Ok(None);
+        }
         if let Some(value) = self.rows.get(key) {
             return Ok(Some(value));
         }
@@ -150,6 +153,9 @@ impl Engine {
         snapshot: &Snapshot,
         key: &[u8],
     ) -> Result<Option<Bytes>, StateError> {
+        if key.len() > KEY_BYTES_MAX {
+            return Ok(None);
+        }
         let found = self.guard(|| snapshot.get(&self.keyspace, key))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
@@ -161,7 +167,7 @@ impl Engine {
         until: Option<&[u8]>,
         visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
     ) -> Result<(), StateError> {
-        let range = (Bound::Included(from), until.map_or(Bound::Unbounded, Bound::Excluded));
+        let Some(range) = range(from, until) else { return Ok(()) };
         let mut items = self.guard(|| Ok(snapshot.range::<&[u8], _>(&self.keyspace, range)))?;
         // The visitor runs outside of the guard: its panics are not the engine's.
         while let Some((key, value)) =
@@ -202,6 +208,28 @@ impl Engine {
             }
             Ok(())
         })
+    }
+}
+
+/// The keys from `from` (inclusive) to `until` (exclusive), by bounds that fjall takes: it panics at
+/// one that is longer than a key may be. As no key is, those after such a bound are those after its
+/// beginning. `None`: there are none.
+fn range<'a>(
+    from: &'a [u8],
+    until: Option<&'a [u8]>,
+) -> Option<(Bound<&'a [u8]>, Bound<&'a [u8]>)> {
+    let first = match from.get(..KEY_BYTES_MAX) {
+        Some(beginning) if beginning != from => Bound::Excluded(beginning),
+        _ => Bound::Included(from),
+    };
+    let last = match until.map(|until| (until, until.get(..KEY_BYTES_MAX))) {
+        Some((until, Some(beginning))) if beginning != until => Bound::Included(beginning),
+        Some((until, _)) => Bound::Excluded(until),
+        None => Bound::Unbounded,
+    };
+    match (first, last) {
+        (Bound::Excluded(first), Bound::Included(last)) if last <= first => None,
+        range => Some(range),
     }
 }
 

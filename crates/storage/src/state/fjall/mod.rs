@@ -29,7 +29,7 @@ mod rows;
 mod writer;
 
 use super::over::scan_over;
-use super::{Batch, KEY_BYTES_MAX, Read, State, StateError};
+use super::{Batch, Read, State, StateError, check_keys};
 use doubt::Doubt;
 use engine::Engine;
 use fjall::Snapshot;
@@ -173,13 +173,7 @@ impl State for FjallState {
     type View = FjallView;
 
     fn commit(&self, batch: Batch) -> Result<(), StateError> {
-        for key in batch.keys() {
-            assert!(
-                (1..=KEY_BYTES_MAX).contains(&key.len()),
-                "a state's key has 1 to {KEY_BYTES_MAX} bytes, not {}",
-                key.len()
-            );
-        }
+        check_keys(&batch);
         let _alone = self.change();
         let is_full = {
             let mut recent = self.0.writer.recent_mut();
