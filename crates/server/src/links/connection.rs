@@ -7,6 +7,8 @@ use crate::tls::Session;
 use bytes::{Bytes, BytesMut};
 use model::{NodeId, SiteName, limits};
 use prost::Message as _;
+use socket2::{SockRef, TcpKeepalive};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -25,6 +27,29 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const READ_BYTES: usize = 64 << 10;
 /// The same, on a connection that is not proved yet.
 const SHORT_READ_BYTES: usize = 1 << 10;
+
+/// A connection on which nothing arrived for so long is probed.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+/// The interval of the probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+/// After so many probes without an answer the connection ends.
+const PROBES_MAX: u32 = 3;
+/// It also ends when what was sent is not taken for so long: without this limit the system sends
+/// the same bytes again for a quarter of an hour.
+#[cfg(target_os = "linux")]
+const NOT_TAKEN_MAX: Duration = Duration::from_secs(10);
+
+/// Sets up a connection to a node: what is sent goes at once, and the connection ends when the other
+/// end is gone without closing it.
+pub(super) fn tuned(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let probes = TcpKeepalive::new().with_time(IDLE_MAX);
+    socket.set_tcp_keepalive(&probes.with_interval(PROBE_INTERVAL).with_retries(PROBES_MAX))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(NOT_TAKEN_MAX))?;
+    Ok(())
+}
 
 /// A connection during or after the exchange of hellos.
 pub(crate) struct Connection {
@@ -255,5 +280,25 @@ impl Writer {
                 return error.into();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_connection_is_set_up_to_notice_that_the_other_end_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        tuned(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().unwrap() && socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), IDLE_MAX);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), PROBE_INTERVAL);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES_MAX);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(NOT_TAKEN_MAX));
     }
 }

@@ -30,7 +30,7 @@ use crate::peers::judge::NotProved;
 use crate::peers::{PeerAuth, SecretError, TokenError};
 use crate::tls::{PeerTls, Session, peer_name};
 use bytes::{Bytes, BytesMut};
-use connection::Connection;
+use connection::{Connection, tuned};
 use incarnations::Incarnations;
 use inter_site::Others;
 use model::{NodeId, Registry, SiteId, SiteName, limits};
@@ -159,6 +159,13 @@ impl Link {
 #[derive(Clone)]
 pub(crate) struct Links(Arc<Inner>);
 
+/// A node that this node dials.
+struct Dialled {
+    address: String,
+    /// `false`: no longer a member, and its task has not ended yet.
+    is_member: bool,
+}
+
 struct Inner {
     identity: Identity,
     tls: Option<PeerTls>,
@@ -170,9 +177,10 @@ struct Inner {
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     incarnations: Incarnations,
     /// The nodes that this node dials, and their addresses. Each has exactly one task that dials:
-    /// two would replace each other's connection without end. `None`: no longer a member, and its
-    /// task has not ended yet.
-    dialled: Mutex<BTreeMap<NodeId, Option<String>>>,
+    /// two would replace each other's connection without end.
+    dialled: Mutex<BTreeMap<NodeId, Dialled>>,
+    /// Wakes the tasks that dial when an address changes.
+    moved: Notify,
     others: Others,
     /// What takes messages beside the site's thread, once the node runs.
     inbound: OnceLock<Box<dyn Inbound>>,
@@ -199,6 +207,7 @@ impl Links {
             links,
             incarnations: Incarnations::default(),
             dialled,
+            moved: Notify::new(),
             others: Others::default(),
             inbound: OnceLock::new(),
             runtime,
@@ -225,7 +234,7 @@ impl Links {
                 }
                 Ok(connection) => {
                     (wait, warned) = (REDIAL.0, false);
-                    self.run(connection).await;
+                    self.run(connection, self.moved(node, &address)).await;
                 }
                 // Time does not mend a refusal, so it is logged once as a warning.
                 Err(error) if error.is_refusal() && !warned => {
@@ -245,11 +254,24 @@ impl Links {
     /// end.
     fn address_to_dial(&self, node: NodeId) -> Option<String> {
         let mut dialled = lock(&self.0.dialled);
-        let address = dialled.get(&node).cloned().flatten();
+        let found = dialled.get(&node).filter(|found| found.is_member);
+        let address = found.map(|found| found.address.clone());
         if address.is_none() {
             dialled.remove(&node);
         }
         address
+    }
+
+    /// Waits until a node that was dialled at this address is to be dialled at another one.
+    async fn moved(&self, node: NodeId, address: &str) -> LinkError {
+        loop {
+            // Before the look, so that no change is missed.
+            let changed = self.0.moved.notified();
+            if lock(&self.0.dialled).get(&node).is_some_and(|found| found.address != address) {
+                return LinkError::Moved;
+            }
+            changed.await;
+        }
     }
 
     /// Connects to an address; `expected`: the node of this site that must be there.
@@ -284,7 +306,7 @@ impl Links {
     /// Connects to an address and exchanges hellos.
     async fn greeted(&self, address: &str) -> Result<Connection, LinkError> {
         let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        tuned(&stream)?;
         let mut connection = match &self.0.tls {
             None => Connection::plain(stream),
             Some(tls) => {
@@ -349,7 +371,7 @@ impl Links {
     /// Greets and checks an accepted connection. `None`: it only presented a join token, and is
     /// over.
     async fn welcome(&self, stream: TcpStream) -> Result<Option<Connection>, LinkError> {
-        stream.set_nodelay(true)?;
+        tuned(&stream)?;
         let mut connection = match &self.0.tls {
             None => Connection::plain(stream),
             Some(tls) => {
@@ -369,7 +391,7 @@ impl Links {
         if hello.site == self.0.identity.site.as_str() {
             return match self.is_earlier_incarnation(&connection) {
                 true => self.receive_joiner(connection).await,
-                false => self.run(connection).await,
+                false => self.run(connection, std::future::pending()).await,
             };
         }
         if let Some(name) = self.0.others.name_of(SiteId(hello.site_id))
@@ -391,8 +413,8 @@ impl Links {
         }
     }
 
-    /// Carries frames both ways until the connection breaks.
-    async fn run(&self, connection: Connection) {
+    /// Carries frames both ways until the connection breaks or `over` gives a reason to end it.
+    async fn run(&self, connection: Connection, over: impl Future<Output = LinkError>) {
         let node = connection.node();
         let link = self.link(node);
         let attached = link.attach();
@@ -403,6 +425,8 @@ impl Links {
         let error = tokio::select! {
             error = reading => error,
             error = writing => error,
+            // The writer may wait for a node that is gone.
+            error = over => error,
         };
         tracing::debug!(%node, "the link broke: {error}");
         if link.detach(attached) {
@@ -443,19 +467,20 @@ impl Peers for Links {
         let own = self.0.identity.node;
         self.0.incarnations.set_members(members);
         let mut dialled = lock(&self.0.dialled);
-        for (node, address) in dialled.iter_mut() {
-            if !members.nodes.iter().any(|member| member.node == node.0) {
-                *address = None;
-            }
+        for (node, found) in dialled.iter_mut() {
+            found.is_member = members.nodes.iter().any(|member| member.node == node.0);
         }
         for member in &members.nodes {
             let node = NodeId(member.node);
             if node >= own {
                 continue;
             }
-            let before = dialled.insert(node, Some(member.address.clone()));
-            if before.is_none() {
-                self.0.runtime.spawn(self.clone().keep_dialling(node));
+            let address = member.address.clone();
+            match dialled.insert(node, Dialled { address, is_member: true }) {
+                None => drop(self.0.runtime.spawn(self.clone().keep_dialling(node))),
+                // The old one may be that of a machine that is gone, whose connection stays open.
+                Some(before) if before.address != member.address => self.0.moved.notify_waiters(),
+                Some(_) => {}
             }
         }
     }
@@ -480,6 +505,8 @@ pub(crate) enum LinkError {
     Closed,
     #[error("another connection took over")]
     Replaced,
+    #[error("the node is at another address now")]
+    Moved,
     #[error("this node is stopping")]
     Stopping,
     #[error("it speaks protocol {found}; this node speaks {oldest} to {newest}", oldest = peer::PROTOCOL_OLDEST, newest = peer::PROTOCOL)]
@@ -571,5 +598,28 @@ mod tests {
         dialling.set_members(&here);
         tokio::time::sleep(REDIAL.0 * 4).await;
         assert_eq!(lock(&link.outgoing).connections, 1);
+    }
+
+    /// The machine at the old address may be gone without having closed its connection.
+    #[tokio::test]
+    async fn a_node_at_another_address_is_dialled_there() {
+        let (dialling, _events) = links(2);
+        let link = dialling.link(NodeId(1));
+        let mut open = Vec::new();
+        for connections in 1..=2 {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let (accepting, accepted) = links(1);
+            tokio::spawn(accepting.accept(listener));
+            open.push(accepted);
+            let member = Member { node: 1, address, incarnation: 1, ..Member::default() };
+            dialling.set_members(&Members { nodes: vec![member], ..Members::default() });
+            let dialled = async {
+                while lock(&link.outgoing).connections < connections {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), dialled).await.expect("it is dialled");
+        }
     }
 }
