@@ -71,7 +71,7 @@ impl v1::kv_server::Kv for Callee {
                 None => command,
             };
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
-            Ok((convert::was_put(answer), session))
+            Ok((convert::was_put(answer)?, session))
         })
         .await
     }
@@ -86,7 +86,7 @@ impl v1::kv_server::Kv for Callee {
             let deadline_ms = deadline_ms(&request);
             let command = convert::delete(keyspace.id, request.into_inner())?;
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
-            Ok((convert::was_deleted(answer), session))
+            Ok((convert::was_deleted(answer)?, session))
         })
         .await
     }
@@ -101,7 +101,7 @@ impl v1::kv_server::Kv for Callee {
             let deadline_ms = deadline_ms(&request);
             let command = convert::compare_and_set(keyspace.id, request.into_inner())?;
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
-            Ok((convert::was_put(answer), session))
+            Ok((convert::was_put(answer)?, session))
         })
         .await
     }
@@ -119,7 +119,7 @@ impl v1::kv_server::Kv for Callee {
             let deadline_ms = deadline_ms(&request);
             let command = convert::batch(keyspace.id, request.into_inner())?;
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
-            Ok((convert::was_batched(answer), session))
+            Ok((convert::was_batched(answer)?, session))
         })
         .await
     }

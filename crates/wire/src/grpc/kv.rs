@@ -155,46 +155,65 @@ pub fn got_fields(answer: Answer) -> v1::GetResponse {
     v1::GetResponse { hash: Some(hash), ..v1::GetResponse::default() }
 }
 
+/// A write with a known number is answered with what that number's request did: here, something
+/// else.
+fn of_another_kind() -> Invalid {
+    Invalid::Value {
+        field: "request",
+        what: "this number was of another kind of request; each request takes a new one".to_owned(),
+    }
+}
+
 /// The answer to a put or a compare-and-set.
-pub fn was_put(answer: Answer) -> v1::PutResponse {
+///
+/// # Errors
+/// [`Invalid`] when the answer is of another kind of request, which had the same number.
+pub fn was_put(answer: Answer) -> Result<v1::PutResponse, Invalid> {
     match answer {
         Answer::Put { applied, version, old } => {
-            v1::PutResponse { applied, version: version.0, old }
+            Ok(v1::PutResponse { applied, version: version.0, old })
         }
         // Made again at another site, which has no version of it.
-        Answer::Placed(_) => v1::PutResponse { applied: true, version: 0, old: None },
-        _ => unreachable!("a put is answered with its outcome"),
+        Answer::Placed(_) => Ok(v1::PutResponse { applied: true, version: 0, old: None }),
+        _ => Err(of_another_kind()),
     }
 }
 
 /// The answer to a delete, with or without a version.
-pub fn was_deleted(answer: Answer) -> v1::DeleteResponse {
+///
+/// # Errors
+/// As [`was_put`].
+pub fn was_deleted(answer: Answer) -> Result<v1::DeleteResponse, Invalid> {
     let deleted = match answer {
         Answer::Integer(count) => count > 0,
         Answer::Flag(deleted) => deleted,
-        _ => unreachable!("a delete is answered with a count or a flag"),
+        _ => return Err(of_another_kind()),
     };
-    v1::DeleteResponse { deleted }
+    Ok(v1::DeleteResponse { deleted })
 }
 
 /// The answer to a batch.
-pub fn was_batched(answer: Answer) -> v1::BatchResponse {
+///
+/// # Errors
+/// As [`was_put`].
+pub fn was_batched(answer: Answer) -> Result<v1::BatchResponse, Invalid> {
     use v1::step_result::Result as Did;
     let steps = match answer {
         Answer::Steps(steps) => steps,
-        Answer::Aborted => return v1::BatchResponse { applied: false, results: Vec::new() },
-        _ => unreachable!("a transaction is answered with its steps"),
+        Answer::Aborted => return Ok(v1::BatchResponse { applied: false, results: Vec::new() }),
+        _ => return Err(of_another_kind()),
     };
-    let result = |step| {
+    let result = |step| -> Result<v1::StepResult, Invalid> {
         let did = match step {
             Err(refusal) => Did::Refused(Failure::Refused(refusal).to_string()),
             Ok(answer @ Answer::Value(_)) => Did::Get(got(answer)),
-            Ok(answer @ Answer::Put { .. }) => Did::Put(was_put(answer)),
-            Ok(answer) => Did::Delete(was_deleted(answer)),
+            Ok(answer @ Answer::Put { .. }) => Did::Put(was_put(answer)?),
+            Ok(answer) => Did::Delete(was_deleted(answer)?),
         };
-        v1::StepResult { result: Some(did) }
+        Ok(v1::StepResult { result: Some(did) })
     };
-    v1::BatchResponse { applied: true, results: steps.into_iter().map(result).collect() }
+    let results = steps.into_iter().map(result).collect::<Result<_, Invalid>>()?;
+    Ok(v1::BatchResponse { applied: true, results })
 }
 
 /// A string with its version.

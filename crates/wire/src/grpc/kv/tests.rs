@@ -69,8 +69,25 @@ fn a_delete_may_ask_for_a_version() {
     };
     assert_eq!(write(None), Write::Delete { keys: vec![b("k")] });
     assert_eq!(write(Some(0)), Write::DeleteIf { key: b("k"), version: Revision(0) });
-    assert!(was_deleted(Answer::Integer(1)).deleted && was_deleted(Answer::Flag(true)).deleted);
-    assert!(!was_deleted(Answer::Integer(0)).deleted && !was_deleted(Answer::Flag(false)).deleted);
+    let deleted = |answer| was_deleted(answer).unwrap().deleted;
+    assert!(deleted(Answer::Integer(1)) && deleted(Answer::Flag(true)));
+    assert!(!deleted(Answer::Integer(0)) && !deleted(Answer::Flag(false)));
+}
+
+#[test]
+fn a_number_of_another_kind_of_request_is_refused() {
+    let put = || Answer::Put { applied: true, version: Revision(4), old: None };
+    let errors = [
+        was_put(Answer::Integer(1)).unwrap_err(),
+        was_put(Answer::Aborted).unwrap_err(),
+        was_deleted(put()).unwrap_err(),
+        was_deleted(Answer::Steps(Vec::new())).unwrap_err(),
+        was_batched(put()).unwrap_err(),
+        was_batched(Answer::Flag(true)).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.to_string().starts_with("request: "), "{error}");
+    }
 }
 
 #[test]
@@ -126,13 +143,13 @@ fn a_batch_answers_step_by_step() {
         Ok(Answer::Integer(0)),
         Err(model::Refusal::WrongType),
     ]);
-    let response = was_batched(answer);
+    let response = was_batched(answer).unwrap();
     let did: Vec<_> = response.results.into_iter().map(|step| step.result.unwrap()).collect();
     assert!(matches!(&did[0], Did::Get(got) if got.found.as_ref().unwrap().version == 3));
     assert!(matches!(&did[1], Did::Put(put) if put.applied && put.version == 4));
     assert!(matches!(&did[2], Did::Delete(delete) if !delete.deleted));
     assert!(matches!(&did[3], Did::Refused(why) if why.contains("another kind")));
-    assert!(!was_batched(Answer::Aborted).applied);
+    assert!(!was_batched(Answer::Aborted).unwrap().applied);
 }
 
 #[test]
