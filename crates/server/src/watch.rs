@@ -142,6 +142,8 @@ impl Handle {
                 let name = self.cursor_name();
                 let request = match wanted {
                     true => self.set_cursor(keyspace, before),
+                    // A watch has opened since the round began.
+                    false if self.shared.watched.is_watched(keyspace) => continue,
                     false => Request::write(Command::DropCursor { name, keyspace }),
                 };
                 // Tried again in the next round.
@@ -187,6 +189,10 @@ impl Watched {
         lock(&self.0).get(&keyspace).is_some_and(|one| one.has_cursor)
     }
 
+    fn is_watched(&self, keyspace: KeyspaceId) -> bool {
+        lock(&self.0).get(&keyspace).is_some_and(|one| one.watches > 0)
+    }
+
     fn cursor_made(&self, keyspace: KeyspaceId) {
         lock(&self.0).entry(keyspace).or_default().has_cursor = true;
     }
@@ -216,6 +222,21 @@ pub fn all_keyspaces(catalog: &Catalog) -> Vec<KeyspaceId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watch_may_open_after_its_keyspace_was_found_idle() {
+        let (watched, keyspace) = (Watched::default(), KeyspaceId(1));
+        watched.add([keyspace].into_iter()).unwrap();
+        watched.cursor_made(keyspace);
+        watched.remove(keyspace);
+        for _ in 1..IDLE_ROUNDS_MAX {
+            assert_eq!(watched.round(), [(keyspace, true)]);
+        }
+        assert_eq!(watched.round(), [(keyspace, false)]);
+        assert!(!watched.is_watched(keyspace));
+        watched.add([keyspace].into_iter()).unwrap();
+        assert!(watched.is_watched(keyspace) && !watched.has_cursor(keyspace));
+    }
 
     #[test]
     fn a_refused_watch_takes_no_places() {
