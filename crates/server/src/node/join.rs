@@ -73,7 +73,8 @@ fn look_around(config: &Config, own: &mut Identity, peers: &PeerPort) -> Result<
     }
     tracing::info!("requesting to join at {}", config.join.join(", "));
     let (links, runtime) = (&peers.links, &peers.runtime);
-    if let Some(token) = peers::join_token(config)?.filter(|_| !links.auth().has_secret()) {
+    let token = peers::join_token(config)?.filter(|_| !links.auth().is_enrolled(&config.peers));
+    if let Some(token) = token {
         let enrolling = links.enrol(&config.join, &token, &config.data);
         runtime.block_on(enrolling).map_err(StartError::Join)?;
     }

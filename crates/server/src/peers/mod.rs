@@ -30,7 +30,7 @@ pub use secret::{Hidden, SecretError};
 pub use token::{JoinToken, TokenError, TokenScope, check_any};
 
 use crate::clock::Clock;
-use crate::config::{Config, is_remote};
+use crate::config::{Config, PeersConfig, is_remote};
 use bytes::Bytes;
 use judge::{Evidence, NotProved, Policy};
 use mac::{End, Key, Transcript};
@@ -163,6 +163,11 @@ impl PeerAuth {
     pub(crate) fn has_secret(&self) -> bool {
         let keyring = self.keyring();
         !keyring.deployment.is_empty() || !keyring.site.is_empty()
+    }
+
+    /// Whether it needs no join token: it has all secrets that one obtains, or configured ones.
+    pub(crate) fn is_enrolled(&self, peers: &PeersConfig) -> bool {
+        peers.has_secret() || !self.keyring().deployment.is_empty()
     }
 
     fn keyring(&self) -> Keyring {
@@ -333,7 +338,8 @@ impl PeerAuth {
     }
 
     fn keep(&self, keyring: Keyring, data: &Path) -> Result<(), SecretError> {
-        for (secrets, file) in [(&keyring.deployment, FILE), (&keyring.site, SITE_FILE)] {
+        // The deployment's last: where it is, all are, should the process end between them.
+        for (secrets, file) in [(&keyring.site, SITE_FILE), (&keyring.deployment, FILE)] {
             if !secrets.is_empty() {
                 secret::write(&data.join(file), secrets)?;
             }

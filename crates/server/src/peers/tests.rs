@@ -1,7 +1,7 @@
 //! Tokens and secrets of whole nodes, without sockets.
 
 use super::*;
-use crate::config::{Layer, PeersConfig};
+use crate::config::Layer;
 
 const OF: Transcript<'_> = Transcript { dialler: b"d", acceptor: b"a", channel: b"c" };
 
@@ -69,6 +69,27 @@ fn enrolled(at: &PeerAuth, site: &str, text: &str) -> Result<Option<PeerAuth>, T
     taken.unwrap();
     assert!(has_secret(data.path()));
     Ok(Some(joiner))
+}
+
+/// A node that has kept only some of its secrets shows its token again.
+#[test]
+fn a_node_is_enrolled_once_all_secrets_are_kept() {
+    let pier = auth("pier", with("d", Some("p")));
+    let (text, _) = pier.make_token(TokenScope::Site, Duration::from_secs(3600)).unwrap();
+    let token = JoinToken::parse(&text).unwrap();
+    let answer =
+        pier.accept_token(&hello("pier"), &OF, &PeerAuth::show_token(&token, &OF)).unwrap();
+    let (data, none) = (tempfile::tempdir().unwrap(), PeersConfig::default());
+    // The second file cannot be written.
+    let in_the_way = data.path().join("peer-secret.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let config = || Config { data: data.path().to_owned(), ..Config::default() };
+    let opened = || PeerAuth::open(&config(), Clock::start()).unwrap();
+    assert!(opened().take_given(&token, &OF, &answer, data.path()).unwrap().is_err());
+    assert!(opened().has_secret() && !opened().is_enrolled(&none));
+    std::fs::remove_dir(&in_the_way).unwrap();
+    opened().take_given(&token, &OF, &answer, data.path()).unwrap().unwrap();
+    assert!(opened().is_enrolled(&none));
 }
 
 #[test]
