@@ -38,8 +38,6 @@ const HEARD: Duration = Duration::from_secs(2);
 
 /// How long after a look for groups that this site may not have it looks for them again.
 const LOOK_AT_RULES: Duration = Duration::from_secs(1);
-/// Parts that are on their way home at a time, of those that go whatever their users do.
-const FROZEN_MAX: usize = 2 * limits::LOANS_PER_COMMAND_MAX;
 
 /// How long nothing is looked for after a look: every input of the core asks for one.
 const LOOK: Duration = Duration::from_millis(5);
@@ -222,20 +220,9 @@ impl Loans {
             }
             is_heard
         };
-        // A frozen part is served nowhere until its owner has it: no more of them than go soon.
-        // Each of them is due to be reported.
-        let due = machine.parts_due().filter_map(|(_, group)| machine.part(group));
-        let frozen = due.filter(|part| part.borrowed.part == LoanPart::Frozen);
-        let (count, bytes) =
-            frozen.fold((0, 0), |(count, bytes), part| (count + 1, bytes + part.bytes));
-        let most = limits::LOANS_PER_COMMAND_MAX.min(FROZEN_MAX.saturating_sub(count));
-        let mut bytes_left = (2 * limits::LOANS_BYTES_MAX as u64).saturating_sub(bytes);
-        let fits = |(_, part): &(&Group, &PartRow)| {
-            let has_room = bytes_left > 0;
-            bytes_left = bytes_left.saturating_sub(part.bytes);
-            has_room
-        };
-        let loans = machine.parts().filter(|one| goes(one)).take(most).take_while(fits);
+        let mut room = machine.room_home();
+        let loans = machine.parts().filter(|one| goes(one)).take(limits::LOANS_PER_COMMAND_MAX);
+        let loans = loans.take_while(|(_, part)| room.takes(part.bytes));
         let loans: Vec<_> =
             loans.map(|(group, part)| (group.clone(), part.borrowed.loan)).collect();
         let mut effects: Vec<Effect> = unheard.into_iter().map(Effect::Call).collect();

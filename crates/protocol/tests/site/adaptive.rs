@@ -5,7 +5,7 @@ use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, Body, ClientName, Command, Failure, Group, GroupExplained, JobName, KeyspaceSpec,
     LoanPart, LoansLedger, Placement, PlacementReason, Query, ReadConsistency, RegistryChange,
-    SiteId, Slot, Write,
+    Request, SiteId, Slot, Write, limits,
 };
 use std::time::Duration;
 
@@ -255,6 +255,84 @@ fn a_group_that_is_too_large_or_has_no_records_stays() {
         sites.lab.run(MS * 60);
     }
     assert_eq!(explained(&mut sites, EAST, &large).placed.why, PlacementReason::TooLarge);
+    assert_eq!(ledger(&mut sites, WEST).lent, []);
+}
+
+/// So many groups at home in the west, each with one key of so many KiB.
+fn of_kib(sites: &mut Sites, count: usize, kib: usize) -> Vec<(String, Group)> {
+    let mut made = Vec::new();
+    for number in 0..count {
+        let key = sites.key_at(WEST, &format!("{number}-"));
+        sites.put(WEST, &key, &"x".repeat(kib << 10));
+        made.push((key.clone(), group(sites, &key)));
+    }
+    made
+}
+
+/// A site asks for all of them, and waits a tenth of a second. Whether this held meanwhile, at any
+/// moment.
+fn use_all(
+    sites: &mut Sites,
+    at: usize,
+    groups: &[(String, Group)],
+    holds: impl Fn(&Simulation) -> bool,
+) -> bool {
+    for (key, _) in groups {
+        let exists = Query::Exists { keys: vec![bytes(key)] };
+        let read = sites.read(exists, ReadConsistency::Linearizable);
+        sites.lab.ask(at, Request { client: sites.client, ..Request::new(read) }).unwrap();
+    }
+    let held = sites.lab.run_until(MS * 100, holds);
+    sites.lab.answered.clear();
+    held
+}
+
+/// How many of these groups east has in this way.
+fn at_east(lab: &Simulation, groups: &[(String, Group)], as_part: LoanPart) -> usize {
+    groups.iter().filter(|(_, group)| part(lab, EAST, group) == as_part).count()
+}
+
+#[test]
+fn groups_of_a_megabyte_together_all_go_within_seconds() {
+    let mut sites = sites(2, true);
+    let groups = of_kib(&mut sites, 5, 300);
+    let mut rounds = 0;
+    while at_east(&sites.lab, &groups, LoanPart::Held) == 0 {
+        use_all(&mut sites, EAST, &groups, |_| false);
+        rounds += 1;
+        assert!(rounds < 200, "none has gone");
+    }
+    for _ in 0..30 {
+        use_all(&mut sites, EAST, &groups, |_| false);
+    }
+    assert_eq!(at_east(&sites.lab, &groups, LoanPart::Held), groups.len());
+}
+
+#[test]
+fn few_groups_are_on_their_way_home_at_a_time() {
+    let mut sites = sites(2, true);
+    let groups = of_kib(&mut sites, 12, 600);
+    let held = |sites: &Sites| at_east(&sites.lab, &groups, LoanPart::Held);
+    for at in [EAST, WEST] {
+        let goal = if at == EAST { groups.len() } else { 0 };
+        let mut rounds = 0;
+        while held(&sites) != goal {
+            // 2 MiB and one more.
+            let are_many = |lab: &Simulation| at_east(lab, &groups, LoanPart::Frozen) > 4;
+            assert!(!use_all(&mut sites, at, &groups, are_many));
+            rounds += 1;
+            assert!(rounds < 600, "{} are at east", held(&sites));
+        }
+    }
+}
+
+#[test]
+fn a_group_with_a_long_tag_is_shown_as_one_that_stays() {
+    let mut sites = sites(2, true);
+    let key = sites.key_at(WEST, &"a".repeat(limits::LOANS_TAG_BYTES_MAX));
+    sites.put(WEST, &key, "x");
+    assert!(read_for(&mut sites, EAST, &key, 8) >= WAY);
+    assert_eq!(explained(&mut sites, EAST, &key).placed.why, PlacementReason::TooLarge);
     assert_eq!(ledger(&mut sites, WEST).lent, []);
 }
 

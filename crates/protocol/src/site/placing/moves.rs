@@ -33,7 +33,7 @@ use crate::placement::plan::Limits;
 use crate::placement::stability::Regrets;
 use crate::placement::{ByKey, Chosen, GroupKey, Groups, Rules, Waiting};
 use crate::site::counting::{Counting, Users};
-use crate::site::machine::global::groups::Held;
+use crate::site::machine::global::groups::{Held, Room};
 use model::{
     BorrowedGroup, Command, GlobalCommand, Group, GroupExplained, Lending, LentGroup, LoansLedger,
     PlacementReason, Registry, SiteId, limits,
@@ -52,9 +52,38 @@ const HEARD: Duration = Duration::from_secs(2);
 /// How long a command may take to show in the state.
 const APPLIED: Duration = Duration::from_secs(5);
 
-/// Whether a group at home is too large to be lent, with what goes along with it.
+/// Whether a group at home is too large to be lent: itself, its tag, what goes along with it, or
+/// what has to be looked at to find its keys.
 fn stays<S: State>(view: &View<'_, S>, group: &Group, bytes: u64) -> bool {
-    bytes > limits::LOANS_BYTES_MAX as u64 || view.machine.has_many_answers(group.slot())
+    let slot = group.slot();
+    bytes > limits::LOANS_BYTES_MAX as u64
+        || group.tag.len() > limits::LOANS_TAG_BYTES_MAX
+        || view.machine.has_many_answers(slot)
+        || view.machine.has_many_keys(slot)
+}
+
+/// The commands that lend groups with these bytes to a site: one command lends only so much.
+fn lend<S: State>(view: &View<'_, S>, to: SiteId, groups: Vec<(Group, u64)>) -> Vec<Effect> {
+    let mut commands: Vec<Vec<Group>> = Vec::new();
+    let (mut bytes_left, mut keys_left, mut slots) = (0, 0, BTreeSet::new());
+    for (group, bytes) in groups {
+        let at = (group.keyspace, group.slot());
+        let keys = view.machine.keyspace_keys(at.0, at.1);
+        // The keys of a slot are looked at once.
+        let more = if slots.contains(&at) { 0 } else { keys };
+        if commands.is_empty() || bytes > bytes_left || more > keys_left {
+            commands.push(Vec::new());
+            bytes_left = limits::LOANS_BYTES_MAX as u64;
+            keys_left = limits::LOANS_KEYS_EXAMINED_MAX;
+            slots.clear();
+        }
+        bytes_left = bytes_left.saturating_sub(bytes);
+        if slots.insert(at) {
+            keys_left = keys_left.saturating_sub(keys);
+        }
+        commands.last_mut().expect("there is one").push(group);
+    }
+    commands.into_iter().map(|groups| propose(Lending::Lend { to, groups })).collect()
 }
 
 /// A move that was begun and is not over.
@@ -232,7 +261,14 @@ impl Moves {
         chosen
     }
 
-    /// Finds the names of groups that are to move, and has them lent or given back.
+    /// Room for groups on their way to a borrower.
+    fn room_at(&self, to: SiteId) -> Room {
+        let lent = self.begun.values().filter(|one| one.is_lent && one.to == to);
+        Room::beside(lent.map(|one| one.bytes))
+    }
+
+    /// Finds the names of groups that are to move, and has them lent or given back: no more at a
+    /// time than arrive soon, as a group on its way is served nowhere.
     fn begin_moves<S: State>(
         &mut self,
         view: &View<'_, S>,
@@ -240,7 +276,8 @@ impl Moves {
         (moves, pinned): (Vec<Chosen>, &BTreeMap<GroupKey, (Group, SiteId)>),
         counting: &mut Counting,
     ) -> Vec<Effect> {
-        let mut lent: BTreeMap<SiteId, Vec<Group>> = BTreeMap::new();
+        let mut lent: BTreeMap<SiteId, Vec<(Group, u64)>> = BTreeMap::new();
+        let (mut room_home, mut room_at) = (view.machine.room_home(), BTreeMap::new());
         let mut given_back = Vec::new();
         let mut unheard = BTreeSet::new();
         let mut keys_left = limits::LOANS_KEYS_EXAMINED_MAX;
@@ -248,10 +285,10 @@ impl Moves {
         let wanted: BTreeSet<GroupKey> = moves.iter().map(|one| one.group).collect();
         for Chosen { group: key, to, gain: gain_ms_per_s, rate, waits_ms } in moves {
             let to = sites.site(to);
+            let slot = model::Slot::new(key.slot()).expect("a group has a slot");
             let of_slot = match by_slot.entry(key.slot()) {
                 std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
                 std::collections::btree_map::Entry::Vacant(place) => {
-                    let slot = model::Slot::new(key.slot()).expect("a group has a slot");
                     match view.machine.groups_of(slot, &mut keys_left) {
                         // The rest is looked at in the next second.
                         Ok(None) => break,
@@ -269,30 +306,38 @@ impl Moves {
             // A pinned one goes with no records, too.
             let without_records = || empty(view, &pinned.get(&key)?.0);
             let Some((group, held)) = of_slot.remove(&key).or_else(without_records) else {
-                // It is not here, or has no records.
-                counting.remove(view.now, key);
+                match view.machine.serves(slot) && view.machine.has_many_keys(slot) {
+                    // It is not looked for.
+                    true => drop(self.resting.insert(key, view.now + BACKOFF)),
+                    // It is not here, or has no records.
+                    false => counting.remove(view.now, key),
+                }
                 continue;
             };
             let other = match held {
                 Held::AtHome { .. } => to,
                 Held::Borrowed { owner, .. } => owner,
             };
-            if !view.failure_detector.is_heard_since(other, view.now.saturating_sub(HEARD)) {
+            let since = view.now.saturating_sub(HEARD);
+            if !view.failure_detector.is_heard_since(other, since) {
                 unheard.insert(other);
                 continue;
             }
             let (is_lent, bytes) = match held {
-                Held::AtHome { bytes }
-                    if stays(view, &group, bytes)
-                        || view.machine.has_many_keys(group.keyspace, group.slot()) =>
-                {
+                Held::AtHome { bytes } if stays(view, &group, bytes) => {
                     self.resting.insert(key, view.now + BACKOFF);
                     continue;
                 }
                 Held::AtHome { bytes } => {
-                    lent.entry(to).or_default().push(group.clone());
+                    let room = room_at.entry(to).or_insert_with(|| self.room_at(to));
+                    if !room.takes(bytes) {
+                        // It is looked at again in the next second, as is one without room home.
+                        continue;
+                    }
+                    lent.entry(to).or_default().push((group.clone(), bytes));
                     (true, bytes)
                 }
+                Held::Borrowed { bytes, .. } if !room_home.takes(bytes) => continue,
                 Held::Borrowed { loan, bytes, .. } => {
                     given_back.push((group.clone(), loan));
                     (false, bytes)
@@ -304,7 +349,7 @@ impl Moves {
                 Begun { key, to, gain_ms_per_s, rate, waits_ms, bytes, at, is_lent, is_seen };
             self.begun.insert(group, begun);
         }
-        let lends = lent.into_iter().map(|(to, groups)| propose(Lending::Lend { to, groups }));
+        let lends = lent.into_iter().flat_map(|(to, groups)| lend(view, to, groups));
         let mut effects: Vec<Effect> = lends.collect();
         if !given_back.is_empty() {
             effects.push(propose(Lending::GiveBack { loans: given_back }));
@@ -470,9 +515,7 @@ impl Moves {
         let explanation =
             regrets.explain(&picture.stability, &picture.solver(), &picture.groups, 0);
         let pin = registry.pinned(group);
-        let has_many_keys = || view.machine.has_many_keys(group.keyspace, group.slot());
-        let is_large = stays(view, group, bytes.into()) || has_many_keys();
-        let is_large = home == own && pin != Some(own) && is_large;
+        let is_large = home == own && pin != Some(own) && stays(view, group, bytes.into());
         let why = match (pin, self.begun.get(group), explanation.why) {
             (_, None, _) if is_large => PlacementReason::TooLarge,
             (Some(to), ..) => PlacementReason::Pinned { to },

@@ -1,6 +1,7 @@
 //! The groups of a slot that this site serves, by their names.
 
 use super::lineage::Whose;
+use super::store::Store;
 use super::{Machine, MachineError, tables};
 use crate::global::ownership::lending::Part;
 use model::{Group, KeyspaceId, KeyspaceSpec, Loan, SiteId, Slot, SlotRun, limits, tag};
@@ -16,11 +17,65 @@ pub(crate) enum Held {
     Borrowed { owner: SiteId, loan: Loan, bytes: u64 },
 }
 
+/// The groups that may change hands yet: on its way a group is served nowhere, so no more are than
+/// arrive soon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    groups: usize,
+    bytes: u64,
+}
+
+impl Room {
+    /// What is left when these are on their way: as much as the commands under way at a time take.
+    pub(crate) fn beside(on_the_way: impl Iterator<Item = u64>) -> Room {
+        let mut room = Room {
+            groups: limits::LOANS_INFLIGHT_MAX * limits::LOANS_PER_COMMAND_MAX,
+            bytes: (limits::LOANS_INFLIGHT_MAX * limits::LOANS_BYTES_MAX) as u64,
+        };
+        for bytes in on_the_way {
+            room.takes(bytes);
+        }
+        room
+    }
+
+    /// Whether there is room for one more, with so many bytes, which is on its way then. The last
+    /// one may be larger than what is left.
+    pub(crate) fn takes(&mut self, bytes: u64) -> bool {
+        let has_room = self.groups > 0 && self.bytes > 0;
+        self.groups = self.groups.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        has_room
+    }
+}
+
 impl<S: State> Machine<S> {
-    /// Whether a keyspace has too many keys in a slot of this site for its groups to be lent.
-    pub(crate) fn has_many_keys(&self, keyspace: KeyspaceId, slot: Slot) -> bool {
-        let store = self.modes.slots.store(keyspace, slot);
-        store.is_some_and(|store| store.count > limits::LOANS_KEYS_EXAMINED_MAX)
+    /// How many keys a keyspace has in a slot of this site.
+    pub(crate) fn keyspace_keys(&self, keyspace: KeyspaceId, slot: Slot) -> u64 {
+        self.modes.slots.store(keyspace, slot).map_or(0, |store| store.count)
+    }
+
+    /// Whether adaptive keyspaces have too many keys in a slot of this site for its groups to be
+    /// lent.
+    pub(crate) fn has_many_keys(&self, slot: Slot) -> bool {
+        let keys: u64 = self.adaptive_stores(slot).map(|(_, store)| store.count).sum();
+        keys > limits::LOANS_KEYS_EXAMINED_MAX
+    }
+
+    /// What adaptive keyspaces have in a slot of this site.
+    fn adaptive_stores(&self, slot: Slot) -> impl Iterator<Item = (KeyspaceId, Store)> + '_ {
+        self.known.keyspaces.each_global().filter_map(move |keyspace| {
+            let spec = self.known.keyspaces.spec(keyspace);
+            spec.filter(|spec| KeyspaceSpec::is_adaptive(spec))?;
+            Some((keyspace, self.modes.slots.store(keyspace, slot)?))
+        })
+    }
+
+    /// Room for groups on their way home.
+    pub(crate) fn room_home(&self) -> Room {
+        // A frozen part is served nowhere until its owner has it, and is due to be reported.
+        let due = self.parts_due().filter_map(|(_, group)| self.part(group));
+        let frozen = due.filter(|part| part.borrowed.part == Part::Frozen);
+        Room::beside(frozen.map(|part| part.bytes))
     }
 
     /// The groups with records of a slot that are served here and may be lent, if that is found by
@@ -50,12 +105,7 @@ impl<S: State> Machine<S> {
         if !self.modes.slots.serves(slot) {
             return Ok(Some(groups));
         }
-        let stores = self.known.keyspaces.each_global().filter_map(|keyspace| {
-            let spec =
-                self.known.keyspaces.spec(keyspace).filter(|spec| KeyspaceSpec::is_adaptive(spec));
-            spec.and_then(|_| Some((keyspace, self.modes.slots.store(keyspace, slot)?)))
-        });
-        let stores: Vec<_> = stores.collect();
+        let stores: Vec<_> = self.adaptive_stores(slot).collect();
         let keys: u64 = stores.iter().map(|(_, store)| store.count).sum();
         if keys > limits::LOANS_KEYS_EXAMINED_MAX {
             return Ok(Some(groups));

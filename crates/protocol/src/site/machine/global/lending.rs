@@ -27,6 +27,7 @@ use model::{
     StagedItem, limits, tag,
 };
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use storage::state::{Read, State};
 
 /// A version of the registry above all.
@@ -84,6 +85,8 @@ impl<S: State> Applying<'_, S> {
         let borrowers = Borrowers::of(&registry, self.member()?.own);
         let (mut bytes_left, mut keys_left) =
             (limits::LOANS_BYTES_MAX, limits::LOANS_KEYS_EXAMINED_MAX);
+        // Each slot's keys are looked at once, whichever of its groups are lent.
+        let mut sizes = BTreeMap::new();
         for group in groups.iter().take(limits::LOANS_PER_COMMAND_MAX) {
             let spec = self.known.keyspaces.spec(group.keyspace);
             let is_short = group.tag.len() <= limits::LOANS_TAG_BYTES_MAX;
@@ -99,16 +102,18 @@ impl<S: State> Applying<'_, S> {
             if self.known.clients.sent_bytes(Whose::Own, slot) > limits::LOAN_ANSWERS_BYTES_MAX {
                 continue;
             }
-            let store = self.modes.slots.store(group.keyspace, slot);
-            let records = match store {
-                Some(store) if store.count > keys_left => continue,
-                Some(store) => {
-                    keys_left -= store.count;
-                    self.records_of(store.generation, group)?
-                }
-                None => BTreeMap::new(),
+            let of_slot = match sizes.entry((group.keyspace, slot)) {
+                Entry::Occupied(looked_at) => looked_at.into_mut(),
+                Entry::Vacant(place) => match self.modes.slots.store(group.keyspace, slot) {
+                    Some(store) if store.count > keys_left => continue,
+                    Some(store) => {
+                        keys_left -= store.count;
+                        place.insert(self.group_sizes(store.generation)?)
+                    }
+                    None => place.insert(BTreeMap::new()),
+                },
             };
-            let bytes: usize = records.iter().map(|(key, row)| key.len() + row.len()).sum();
+            let (keys, bytes) = of_slot.get(&group.tag).copied().unwrap_or_default();
             if bytes > bytes_left {
                 continue;
             }
@@ -122,11 +127,25 @@ impl<S: State> Applying<'_, S> {
                 continue;
             }
             bytes_left -= bytes;
-            let keys = records.len() as u64;
             let row = lent.row.map(|row| LentRow { row, fed: 0, keys, is_taken: false });
             self.set_lent(group, row, lent.count);
         }
         Ok(self.done_now())
+    }
+
+    /// The keys of each group among a slot's records, by its tag, and their bytes.
+    fn group_sizes(&self, generation: u64) -> Result<BTreeMap<Bytes, (u64, usize)>, MachineError> {
+        let (from, until) = tables::records(generation);
+        let prefix_bytes = tables::record_prefix_bytes(generation);
+        let mut sizes: BTreeMap<Bytes, (u64, usize)> = BTreeMap::new();
+        self.overlay.scan(&from, Some(&until), &mut |at, row| {
+            let key = at.slice(prefix_bytes..);
+            let (keys, bytes) = sizes.entry(key.slice_ref(tag(&key))).or_default();
+            *keys += 1;
+            *bytes += key.len() + row.len();
+            true
+        })?;
+        Ok(sizes)
     }
 
     /// The records of a group, among those of its slot.
