@@ -205,6 +205,10 @@ pub struct Alive {
     /// Whether one is asked for.
     #[prost(bool, tag = "1")]
     pub asks: bool,
+    /// Of a leader: whether its disk is full, so that its site commits nothing. Other nodes, and
+    /// versions that do not have it, leave it out.
+    #[prost(bool, optional, tag = "2")]
+    pub full: Option<bool>,
 }
 
 /// How far a mirror is, by its original.
@@ -356,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_version_takes_twelve_bytes_at_most() {
-        let message = InterSite::Alive(Alive { asks: true });
+        let message = InterSite::Alive(Alive { asks: true, full: None });
         let bare = InterSiteMessage::from(message.clone()).encoded_len();
         for (ballot, bytes_max) in [
             (Ballot { round: 2_000_000, site: SiteId(100), ..Ballot::default() }, 10),
@@ -367,6 +371,15 @@ mod tests {
             assert!(message.encoded_len() - bare <= bytes_max, "{ballot}");
             let read = InterSiteMessage::decode(&message.encode_to_vec()[..]).unwrap();
             assert_eq!(read.version.map(Ballot::from), Some(ballot));
+        }
+    }
+
+    #[test]
+    fn of_a_sign_of_life_without_it_nothing_is_full() {
+        assert_eq!(Alive::decode(&[8, 1][..]).unwrap(), Alive { asks: true, full: None });
+        for full in [None, Some(false), Some(true)] {
+            let alive = Alive { asks: false, full };
+            assert_eq!(Alive::decode(&alive.encode_to_vec()[..]).unwrap(), alive);
         }
     }
 

@@ -126,7 +126,7 @@ fn state(word: &str) -> &str {
     match word {
         "there" => "is there",
         "on-the-way" => "goes there as soon as the site can take it",
-        "away" => "waits: the site leaves or does not answer",
+        "away" => "waits: the site leaves, does not answer or has a full disk",
         "not-lent" => "stays: its keyspace is not lent there (--lend-to)",
         "too-large" => "stays: too large to be lent",
         "not-adaptive" => "no effect: its keyspace is not adaptive",
@@ -198,7 +198,7 @@ fn bar(one: &v1::PlacementCandidate) -> Option<&'static str> {
         "domain" => "excluded: all copies would be in one failure domain",
         "pinned" => "excluded: it is pinned to another site",
         // An earlier version gives no reason.
-        _ if one.barred => "excluded: it leaves or does not answer",
+        _ if one.barred => "excluded: it leaves, does not answer or has a full disk",
         _ if one.mean_ms.is_none() => "excluded: a round trip is unknown",
         _ => return None,
     })

@@ -3,6 +3,9 @@
 //! A site that was asked something and sends nothing for the timeout, from any of its nodes, is
 //! silent until its next message. While it is silent all its nodes are asked whether they are
 //! there, so that this does not last longer than it must.
+//!
+//! A site whose leader's disk is full answers, and commits nothing. Its leader sends that to the
+//! other sites, which ask it until it has room.
 
 use model::SiteId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +25,10 @@ pub(crate) struct FailureDetector {
     heard: BTreeMap<SiteId, Duration>,
     /// The first question since then.
     asked: BTreeMap<SiteId, Duration>,
+    /// Those whose disks are full.
+    full: BTreeSet<SiteId>,
     next_ask: Duration,
+    next_notice: Duration,
 }
 
 impl FailureDetector {
@@ -30,6 +36,34 @@ impl FailureDetector {
     pub(crate) fn heard(&mut self, site: SiteId, now: Duration) {
         self.heard.insert(site, now);
         self.asked.remove(&site);
+    }
+
+    /// A site's leader has sent whether its disk is full.
+    pub(crate) fn noted(&mut self, site: SiteId, is_full: bool) {
+        match is_full {
+            true => self.full.insert(site),
+            false => self.full.remove(&site),
+        };
+    }
+
+    /// The sites whose disks are full.
+    pub(crate) fn full(&self) -> &BTreeSet<SiteId> {
+        &self.full
+    }
+
+    /// Whether a message of a site has come since then, and its disk has room.
+    pub(crate) fn may_commit_since(&self, site: SiteId, since: Duration) -> bool {
+        self.is_heard_since(site, since) && !self.full.contains(&site)
+    }
+
+    /// Whether the other sites are to get to know now, as they are now and then, that this one's
+    /// disk is full.
+    pub(crate) fn is_to_note(&mut self, now: Duration) -> bool {
+        let is_due = self.next_notice <= now;
+        if is_due {
+            self.next_notice = now + ASK_AGAIN;
+        }
+        is_due
     }
 
     /// A site is asked something.
@@ -70,12 +104,14 @@ impl FailureDetector {
         now: Duration,
         is_there: impl Fn(SiteId) -> bool,
     ) -> Vec<SiteId> {
-        if self.next_ask > now || self.asked.is_empty() {
+        if self.next_ask > now || (self.asked.is_empty() && self.full.is_empty()) {
             return Vec::new();
         }
         self.next_ask = now + ASK_AGAIN;
         self.asked.retain(|site, _| is_there(*site));
+        self.full.retain(|site| is_there(*site));
         let waits = |(_, since): &(&SiteId, &Duration)| **since + ASK_AGAIN <= now;
-        self.asked.iter().filter(waits).map(|(site, _)| *site).collect()
+        let silent = self.asked.iter().filter(waits).map(|(site, _)| *site);
+        silent.chain(self.full.iter().copied()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::inter_site::{Alive, InterSite, MirrorLag};
+use wire::inter_site::{InterSite, MirrorLag};
 
 /// How often a backup is notified of its mirror's progress.
 const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
@@ -86,12 +86,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         };
         self.settle(vec![(origin, outcome)]);
-    }
-
-    pub(super) fn take_alive(&mut self, site: SiteId, node: model::NodeId, alive: Alive) {
-        if alive.asks {
-            self.send_inter_site(site, node, InterSite::Alive(Alive { asks: false }));
-        }
     }
 
     pub(super) fn take_mirror_lag(&mut self, site: SiteId, lag: MirrorLag) {

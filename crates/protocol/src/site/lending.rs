@@ -183,8 +183,8 @@ impl Loans {
 impl Loans {
     /// What goes home whatever its users do: everything at a site that leaves; elsewhere groups of
     /// keyspaces that are not adaptive any more, and those that this site may not have, to owners
-    /// that have sent something lately. A group on its way to one that does not answer would be
-    /// served nowhere.
+    /// that have sent something lately and have room on their disks. A group on its way to another
+    /// one would be served nowhere.
     fn give_back<S: State>(&mut self, view: &View<'_, S>, leaves: bool) -> Vec<Effect> {
         let machine = view.machine;
         let Some(member) = machine.membership() else { return Vec::new() };
@@ -214,11 +214,11 @@ impl Loans {
                 return false;
             }
             let since = view.now.saturating_sub(HEARD);
-            let is_heard = view.failure_detector.is_heard_since(owner, since);
-            if !is_heard {
+            let takes_it = view.failure_detector.may_commit_since(owner, since);
+            if !takes_it {
                 unheard.insert(owner);
             }
-            is_heard
+            takes_it
         };
         let mut room = machine.room_home();
         let loans = machine.parts().filter(|one| goes(one)).take(limits::LOANS_PER_COMMAND_MAX);

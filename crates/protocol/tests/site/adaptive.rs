@@ -501,3 +501,32 @@ fn a_group_of_a_keyspace_that_was_adaptive_waits_for_a_home_that_does_not_answer
         assert_eq!(sites.get(site, &key).0, some("y"));
     }
 }
+
+/// It is asked again, and takes groups once it has room.
+#[test]
+fn nothing_goes_to_a_site_with_a_full_disk() {
+    let mut sites = sites(2, true);
+    let (lent, at_home) = (sites.key_at(WEST, "a"), sites.key_at(EAST, "b"));
+    let (of_lent, of_home) = (group(&sites, &lent), group(&sites, &at_home));
+    sites.put(WEST, &lent, "x");
+    sites.put(EAST, &at_home, "x");
+    read_for(&mut sites, EAST, &lent, 8);
+    assert_eq!(part(&sites.lab, EAST, &of_lent), LoanPart::Held);
+    sites.lab.nodes[WEST].disk.set_capacity(Some(0));
+    // What it writes next is refused.
+    let write = Write::Delete { keys: vec![bytes(&sites.key_at(WEST, "c"))] };
+    let write = Command::Write { keyspace: sites.keyspace, write, request: None };
+    sites.lab.ask(WEST, Request::write(write)).unwrap();
+    sites.lab.run(MS * 2_000);
+    // Both are served where they are.
+    for key in [&lent, &at_home] {
+        assert!(read_for(&mut sites, WEST, key, 15) >= WAY);
+    }
+    assert_eq!(part(&sites.lab, EAST, &of_lent), LoanPart::Held);
+    assert_eq!(part(&sites.lab, WEST, &of_home), LoanPart::Never);
+    assert!(sites.lab.lent(EAST).next().is_none());
+    sites.lab.nodes[WEST].disk.set_capacity(None);
+    for key in [&lent, &at_home] {
+        assert!(read_for(&mut sites, WEST, key, 20) < MS * 10, "it is local by now");
+    }
+}

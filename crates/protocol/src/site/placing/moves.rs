@@ -16,7 +16,7 @@
 //! another one in its place), and nothing while a failover is open: a group whose borrower fails
 //! waits for it. The other site must have sent something within two seconds, in both directions: a
 //! group on its way to a site that does not answer is served nowhere, and one at a borrower whose
-//! owner is silent is served on.
+//! owner is silent is served on. The same goes for a site whose disk is full.
 //!
 //! The ledger has the moves that this site has made, and what groups that it has borrowed save
 //! against their home.
@@ -182,6 +182,7 @@ impl Moves {
         sites: &Sites,
     ) -> Rules {
         let mut barred = view.failure_detector.silent(view.now);
+        barred.extend(view.failure_detector.full());
         let lost = registry.sites.iter().map(|site| site.id);
         barred.extend(lost.filter(|site| registry.is_lost(*site)));
         // Groups would have to leave.
@@ -319,7 +320,7 @@ impl Moves {
                 Held::Borrowed { owner, .. } => owner,
             };
             let since = view.now.saturating_sub(HEARD);
-            if !view.failure_detector.is_heard_since(other, since) {
+            if !view.failure_detector.may_commit_since(other, since) {
                 unheard.insert(other);
                 continue;
             }
