@@ -19,15 +19,25 @@ use std::sync::atomic::Ordering;
 use storage::disk::real::RealDisk;
 use storage::log::{LogError, LogStart, LogWriter as _};
 use storage::snapshot::{
-    Folder, SnapshotError, SnapshotFile, SnapshotHead, Snapshots as _, write_file,
+    Folder, SnapshotError, SnapshotFile, SnapshotHead, Snapshots as _, write_file_while,
 };
 use storage::state::fjall::Options;
 use storage::state::{State as _, StateError};
 use wire::peer::Member;
 
 /// Why a node makes no backup.
-const NOT_WHOLE: &str = "this node has no whole state: it is a witness, has just started, or is \
-                         loading a snapshot; ask another node of the site";
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// It is a witness, has just started, or is loading a snapshot.
+    #[error(
+        "this node has no whole state: it is a witness, has just started, or is loading a \
+         snapshot; ask another node of the site"
+    )]
+    NotWhole,
+    /// The file cannot be written, or is not wanted any more.
+    #[error(transparent)]
+    File(#[from] SnapshotError),
+}
 
 /// How the names of files end that are written beside a node's data to be sent to a client.
 const SENDING: &str = ".sending";
@@ -48,7 +58,16 @@ pub(crate) fn remove_unsent(data: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn write(shared: &Shared, path: &Path) -> Result<Revision, SnapshotError> {
+/// Whether [`write`] finds a state.
+pub(crate) fn is_possible(shared: &Shared) -> bool {
+    shared.is_current.load(Ordering::Acquire) && shared.of_whole_state(|| ()).is_some()
+}
+
+pub(crate) fn write(
+    shared: &Shared,
+    path: &Path,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Revision, BackupError> {
     let failed = |cause: String| SnapshotError::Io { path: path.display().to_string(), cause };
     let is_current = shared.is_current.load(Ordering::Acquire);
     let viewed = shared.of_whole_state(|| {
@@ -57,10 +76,11 @@ pub(crate) fn write(shared: &Shared, path: &Path) -> Result<Revision, SnapshotEr
         (view, head)
     });
     let Some((view, head)) = viewed.filter(|_| is_current) else {
-        return Err(failed(NOT_WHOLE.to_owned()));
+        return Err(BackupError::NotWhole);
     };
     let (head, revision) = head.map_err(|error| failed(error.to_string()))?;
-    write_file(&RealDisk::shared(), path, &head, &view, shared.reserve_bytes)?;
+    let disk = RealDisk::shared();
+    write_file_while(&disk, path, &head, &view, shared.reserve_bytes, is_wanted)?;
     Ok(revision)
 }
 

@@ -1,5 +1,6 @@
 //! A front's access to its site.
 
+use crate::backup::{self, BackupError};
 use crate::batcher::{Batcher, Outcome, Reply};
 use crate::clock::Clock;
 use crate::config::ClientsConfig;
@@ -27,7 +28,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, RwLock, mpsc};
 use std::time::Duration;
-use storage::snapshot::SnapshotError;
 
 /// What all handles of a node share.
 pub(crate) struct Shared {
@@ -475,10 +475,20 @@ impl Handle {
         counts.map(Result::unwrap_or_default).sum()
     }
 
+    /// Whether this node has a state that it can write a backup of.
+    pub fn can_back_up(&self) -> bool {
+        backup::is_possible(&self.shared)
+    }
+
     /// Writes a backup of the present state to `path` (which must not exist) while the node keeps
-    /// serving. Slow: call it on a thread that may block. Returns the revision of the backup.
-    pub fn write_backup(&self, path: &std::path::Path) -> Result<Revision, SnapshotError> {
-        crate::backup::write(&self.shared, path)
+    /// serving, as long as the file is wanted. Slow: call it on a thread that may block. Returns
+    /// the revision of the backup.
+    pub fn write_backup(
+        &self,
+        path: &std::path::Path,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Revision, BackupError> {
+        backup::write(&self.shared, path, is_wanted)
     }
 }
 

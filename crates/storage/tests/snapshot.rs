@@ -1,12 +1,14 @@
 //! What snapshots promise: whole or not there, over memory and over files.
 
 use model::Bytes;
+use std::cell::Cell;
 use std::path::Path;
 use storage::disk::AnyDisk;
 use storage::disk::memory::{Fault, MemoryDisk, Survival};
 use storage::disk::real::RealDisk;
 use storage::snapshot::{
     Chunk, Folder, SnapshotError, SnapshotFile, SnapshotHead, Snapshots, write_file,
+    write_file_while,
 };
 use storage::state::memory::MemoryState;
 use storage::state::{Batch, Read, State};
@@ -358,3 +360,19 @@ fn another_format_is_named() {
     let error = SnapshotFile::open(&disk, path).expect_err("format 2");
     assert!(matches!(error, SnapshotError::Version { found: 2, known: 1, .. }), "{error}");
 }
+#[test]
+fn a_file_that_is_no_longer_wanted_is_not_written_to_its_end() {
+    let memory = MemoryDisk::new();
+    let (disk, path) = (memory.shared(), Path::new("/b"));
+    let large = state(600, 3000);
+    let blocks = Cell::new(0);
+    let is_wanted = || {
+        blocks.set(blocks.get() + 1);
+        blocks.get() < 3
+    };
+    let ended = write_file_while(&disk, path, &head(9), &large.view(), 0, &is_wanted);
+    assert!(matches!(ended, Err(SnapshotError::Unwanted { .. })), "{ended:?}");
+    assert_eq!(blocks.get(), 3);
+    assert!(SnapshotFile::open(&disk, path).and_then(|file| file.verify()).is_err());
+}
+

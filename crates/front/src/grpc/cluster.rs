@@ -245,7 +245,7 @@ impl v1::cluster_server::Cluster for Callee {
     ) -> Result<Response<Self::BackupStream>, Status> {
         self.measured(Method::Backup, async {
             self.administrator(&request).await?;
-            super::backup::stream(self.handle.clone()).await
+            super::backup::stream(self.handle.clone())
         })
         .await
     }

@@ -157,6 +157,18 @@ pub fn write_file(
     view: &impl Read,
     reserve_bytes: u64,
 ) -> Result<u64, SnapshotError> {
+    write_file_while(disk, path, head, view, reserve_bytes, &|| true)
+}
+
+/// The same, and [`SnapshotError::Unwanted`] if a block is due and the file is not wanted then.
+pub fn write_file_while(
+    disk: &AnyDisk,
+    path: &Path,
+    head: &SnapshotHead,
+    view: &impl Read,
+    reserve_bytes: u64,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<u64, SnapshotError> {
     let fail = |error| SnapshotError::disk(path, error);
     let file = disk.create(path).map_err(fail)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
@@ -173,12 +185,17 @@ pub fn write_file(
     let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
     let mut block_rows = 0;
     let mut failed = None;
+    let mut wanted = true;
     view.scan(&[], None, &mut |key, value| {
         encode_row(&key, &value, &mut block);
         block_rows += 1;
         rows += 1;
         if block.len() < BLOCK_BYTES {
             return true;
+        }
+        wanted = is_wanted();
+        if !wanted {
+            return false;
         }
         let done = output.block(block_rows, &block);
         block_rows = 0;
@@ -188,6 +205,9 @@ pub fn write_file(
         failed = done.err();
         failed.is_none()
     })?;
+    if !wanted {
+        return Err(SnapshotError::Unwanted { path: path.display().to_string() });
+    }
     if let Some(error) = failed {
         return Err(fail(error));
     }

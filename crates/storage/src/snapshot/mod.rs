@@ -7,7 +7,7 @@ mod file;
 mod folder;
 mod format;
 
-pub use file::{SnapshotFile, Verified, write_file};
+pub use file::{SnapshotFile, Verified, write_file, write_file_while};
 pub use folder::Folder;
 
 use crate::disk::{DiskError, DiskErrorKind};
@@ -78,6 +78,12 @@ pub enum SnapshotError {
         path: String,
         /// The system's error.
         cause: String,
+    },
+    /// It was not written to its end, because it is no longer wanted.
+    #[error("snapshot {path} is no longer wanted")]
+    Unwanted {
+        /// The file.
+        path: String,
     },
     /// The state could not be read or filled.
     #[error(transparent)]
