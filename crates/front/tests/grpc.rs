@@ -236,6 +236,35 @@ fn a_site_is_administered() {
         assert_eq!(reason(gone), Reason::NoKeyspace);
 
         let status = cluster.status().await.unwrap();
+#[test]
+fn a_watch_with_long_values_goes_on() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("");
+        let before = keys.put("before", "x").await.unwrap();
+        // Together they are longer than a message may be.
+        let value = Bytes::from(vec![7; 5 << 20]);
+        for n in 0..20 {
+            keys.put(format!("long:{n}"), value.clone()).await.unwrap();
+        }
+        let mut watch = keys.watch_after("long:", Some(before), true).await.unwrap();
+        let (mut seen, mut progress) = (Vec::new(), before);
+        while seen.len() < 20 {
+            let next = tokio::time::timeout(Duration::from_secs(30), watch.next());
+            let update = next.await.expect("it goes on").unwrap();
+            assert!(update.progress >= progress);
+            progress = update.progress;
+            for change in update.changes {
+                assert!(change.revision <= progress);
+                assert_eq!(change.now.unwrap().value.len(), value.len());
+                seen.push(change.key);
+            }
+        }
+        let written: Vec<_> = (0..20).map(|n| Bytes::from(format!("long:{n}"))).collect();
+        assert_eq!(seen, written);
+    });
+}
+
         assert_eq!((status.node, status.leader, status.members.len()), (1, 1, 1));
         let last = cluster.remove_node(NodeId(1), false).await.unwrap_err();
         assert_eq!(reason(last), Reason::Membership);

@@ -1,12 +1,19 @@
 //! Changes as a stream.
 
 use super::call::Callee;
-use model::{Answer, Bytes, ChangeKind, KeyspaceId, Query, ReadConsistency, Revision, Versioned};
+use model::{
+    Answer, Bytes, Change, ChangeKind, KeyspaceId, Query, ReadConsistency, Revision, Versioned,
+    limits,
+};
 use server::Watch;
+use std::collections::HashMap;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use wire::grpc::{self as convert, status, v1};
+
+type Responses = mpsc::Sender<Result<v1::WatchResponse, Status>>;
 
 /// One caller's watch.
 pub(super) struct Changes {
@@ -39,8 +46,9 @@ impl Changes {
         Ok(ReceiverStream::new(stream))
     }
 
-    async fn send_to(mut self, responses: mpsc::Sender<Result<v1::WatchResponse, Status>>) {
-        let begins = v1::WatchResponse { changes: Vec::new(), progress: self.watch.position().0 };
+    async fn send_to(mut self, responses: Responses) {
+        let mut progress = self.watch.position();
+        let begins = v1::WatchResponse { changes: Vec::new(), progress: progress.0 };
         if responses.send(Ok(begins)).await.is_err() {
             return;
         }
@@ -49,30 +57,70 @@ impl Changes {
                 next = self.watch.next() => next,
                 () = responses.closed() => return,
             };
-            let (response, ended) = match next {
-                Ok(changes) => (Ok(self.response(changes).await), false),
-                Err(failure) => (Err(status(&failure)), true),
+            let sent = match next {
+                Ok(changes) => self.send(changes, &mut progress, &responses).await,
+                Err(failure) => {
+                    // The stream ends with that, and an error means that its reader is gone.
+                    let _ = responses.send(Err(status(&failure))).await;
+                    return;
+                }
             };
-            if responses.send(response).await.is_err() || ended {
+            if sent.is_err() {
                 return;
             }
         }
     }
 
-    async fn response(&self, changes: Vec<model::Change>) -> v1::WatchResponse {
-        let mut shown = Vec::with_capacity(changes.len());
-        for change in changes {
-            let cleared = change.kind == ChangeKind::Clear;
-            if !cleared && !change.key.starts_with(&self.prefix) {
-                continue;
+    /// Sends what was read at once as responses of about a page each. So the values of one page are
+    /// in memory at a time, and no response is longer than a message may be.
+    async fn send(
+        &self,
+        changes: Vec<Change>,
+        progress: &mut Revision,
+        responses: &Responses,
+    ) -> Result<(), SendError<Result<v1::WatchResponse, Status>>> {
+        let (mut shown, mut bytes) = (Vec::new(), 0);
+        let mut values = HashMap::new();
+        let mut changes = changes.into_iter().peekable();
+        while let Some(change) = changes.next() {
+            let next = changes.peek().map(|next| next.revision);
+            if next != Some(change.revision) {
+                *progress = change.revision;
             }
-            let now = match self.with_values && !cleared {
-                true => self.now(change.key.clone()).await,
-                false => None,
-            };
-            shown.push(v1::Change { now, ..convert::change(change) });
+            let cleared = change.kind == ChangeKind::Clear;
+            if cleared || change.key.starts_with(&self.prefix) {
+                let now = match self.with_values && !cleared {
+                    true => self.now_once(&mut values, &change.key).await,
+                    false => None,
+                };
+                bytes += change.key.len() + now.as_ref().map_or(0, |now| now.value.len());
+                shown.push(v1::Change { now, ..convert::change(change) });
+            }
+            let is_page =
+                shown.len() >= limits::SCAN_PAGE_ITEMS_MAX || bytes > limits::SCAN_PAGE_BYTES_MAX;
+            if is_page || next.is_none() {
+                let changes = std::mem::take(&mut shown);
+                let response = v1::WatchResponse { changes, progress: progress.0 };
+                responses.send(Ok(response)).await?;
+                bytes = 0;
+                values.clear();
+            }
         }
-        v1::WatchResponse { changes: shown, progress: self.watch.position().0 }
+        Ok(())
+    }
+
+    /// The key's string, read once for all changes of a response.
+    async fn now_once(
+        &self,
+        values: &mut HashMap<Bytes, Option<v1::Versioned>>,
+        key: &Bytes,
+    ) -> Option<v1::Versioned> {
+        if let Some(now) = values.get(key) {
+            return now.clone();
+        }
+        let now = self.now(key.clone()).await;
+        values.insert(key.clone(), now.clone());
+        now
     }
 
     /// The key's string at this node, which has applied the change, so it is at least as new.
