@@ -83,7 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.wait().await? {
                 Event::Received(0) => return Ok(()),
                 Event::Received(_) => self.do_commands(&mut frame).await?,
-                Event::Changes(changes) => self.publish(changes),
+                Event::Changes(changes) => self.publish(changes).await?,
             }
             self.send().await?;
             if self.session.is_closing {
@@ -139,19 +139,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Encoder::new(&mut self.replies, self.session.version)
     }
 
-    /// Writes notifications of changes.
-    fn publish(&mut self, changes: Result<Vec<Change>, Failure>) {
-        let mut out = Encoder::new(&mut self.replies, self.session.version);
-        match (changes, &self.session.subscriptions) {
-            (Ok(changes), Some(subscriptions)) => {
-                changes.iter().for_each(|change| subscriptions.write_change(change, &mut out));
-            }
-            (Ok(_), None) => {}
-            (Err(failure), _) => {
-                out.error(&refused::failure_text(&failure));
+    /// Writes notifications of changes, and sends them before they become many: each subscription
+    /// may have one of each change.
+    async fn publish(&mut self, changes: Result<Vec<Change>, Failure>) -> io::Result<()> {
+        let changes = match changes {
+            Ok(changes) => changes,
+            Err(failure) => {
+                self.encoder().error(&refused::failure_text(&failure));
                 self.session.is_closing = true;
+                return Ok(());
+            }
+        };
+        for change in &changes {
+            let Some(subscriptions) = &self.session.subscriptions else { break };
+            let mut out = Encoder::new(&mut self.replies, self.session.version);
+            subscriptions.write_change(change, &mut out);
+            if self.replies.len() >= REPLY_BYTES {
+                self.send().await?;
             }
         }
+        Ok(())
     }
 
     /// Waits for an event, at most for the idle timeout.
