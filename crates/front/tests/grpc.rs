@@ -17,6 +17,9 @@ use server::users::{Grant, Right, UserConfig, hash_password};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::{Service as _, http};
+use tonic::transport::Channel;
 use wire::grpc::v1::{self, kv_client::KvClient};
 use wire::grpc::{AGAIN_KEY, CLIENT_KEY, Reason, SESSION_KEY, TRIED_KEY};
 
@@ -373,6 +376,32 @@ fn accesses_count_for_the_client_that_the_metadata_names() {
                 cars.get("car:7").await.unwrap();
                 let explained = requester.deployment().explain_placement(b"car:7").await;
                 let found = explained.map(|one| one.key_clients.len()).unwrap_or_default();
+#[test]
+fn what_is_not_logged_in_sends_no_long_requests() {
+    let site = site(with_users, None);
+    run(async {
+        let endpoint = Channel::from_shared(format!("http://{}", site.grpc.address())).unwrap();
+        let mut channel = endpoint.connect().await.unwrap();
+        let (body, rest) = tokio::sync::mpsc::channel(1);
+        let body_stream = axum::body::Body::from_stream(ReceiverStream::new(rest));
+        let request = http::Request::post("/portolan.v1.Kv/Put")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(tonic::body::Body::new(body_stream))
+            .unwrap();
+        // The head states 80 MiB, of which one comes, and the stream stays open.
+        let mut part = vec![0; 5 + (1 << 20)];
+        part[1..5].copy_from_slice(&(80_u32 << 20).to_be_bytes());
+        body.send(Ok::<_, std::convert::Infallible>(Bytes::from(part))).await.unwrap();
+        std::future::poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(5), channel.call(request));
+        let answer = answer.await.expect("it is refused before its message is there").unwrap();
+        let status = tonic::Status::from_header_map(answer.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::Unauthenticated, "{status:?}");
+        drop(body);
+    });
+}
+
                 if found > seen.last().copied().unwrap_or_default()
                     || name == Some("car-7") && found == 1
                 {

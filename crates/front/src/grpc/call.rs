@@ -1,9 +1,6 @@
-//! Common to all calls: identify the caller, check its rights, set the deadline, record the
-//! outcome.
+//! Common to all calls: check the caller's rights, set the deadline, record the outcome.
 
 use super::session::CallSession;
-use crate::login::{self, NotLetIn};
-use crate::permits::Permit;
 use model::{
     Answer, Body, ClientName, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal,
     Request, limits,
@@ -162,18 +159,6 @@ impl Callee {
         Ok(response)
     }
 
-    /// The user of a call.
-    pub(crate) async fn caller<T>(&self, request: &tonic::Request<T>) -> Result<Arc<User>, Status> {
-        let header = request.metadata().get("authorization").map(|value| value.as_bytes());
-        let permit = request.extensions().get::<Arc<Permit>>();
-        let permit = permit.expect("the port gives every connection a permit");
-        let user = login::caller(&self.handle, permit, header).await;
-        user.map_err(|not: NotLetIn| match not {
-            NotLetIn::Busy => Reason::Overloaded.status(not.to_string()),
-            _ => Reason::Unauthenticated.status(not.to_string()),
-        })
-    }
-
     /// The keyspace that a call names, if the caller has the right there. A caller without it does
     /// not learn whether the keyspace exists.
     pub(crate) async fn keyspace<T>(
@@ -182,8 +167,8 @@ impl Callee {
         name: impl Fn(&T) -> &str,
         right: Right,
     ) -> Result<Keyspace, Status> {
-        let user = self.caller(request).await?;
-        self.keyspace_of(request, &user, name(request.get_ref()), right).await
+        let user = caller(request);
+        self.keyspace_of(request, user, name(request.get_ref()), right).await
     }
 
     /// The same, with the session of the call.
@@ -193,9 +178,9 @@ impl Callee {
         name: impl Fn(&T) -> &str,
         right: Right,
     ) -> Result<(Keyspace, CallSession), Status> {
-        let user = self.caller(request).await?;
-        let keyspace = self.keyspace_of(request, &user, name(request.get_ref()), right).await?;
-        let session = CallSession::of(request, &keyspace, &user, &self.handle)?;
+        let user = caller(request);
+        let keyspace = self.keyspace_of(request, user, name(request.get_ref()), right).await?;
+        let session = CallSession::of(request, &keyspace, user, &self.handle)?;
         Ok((keyspace, session))
     }
 
@@ -231,10 +216,10 @@ impl Callee {
 
     /// Checks that the caller may administer the site.
     pub(crate) async fn administrator<T>(&self, request: &tonic::Request<T>) -> Result<(), Status> {
-        let user = self.caller(request).await?;
+        let user = caller(request);
         match user.may_everywhere(Right::Admin) {
             true => Ok(()),
-            false => Err(denied(&user, Right::Admin, "*")),
+            false => Err(denied(user, Right::Admin, "*")),
         }
     }
 
@@ -326,6 +311,11 @@ fn denied(user: &User, right: Right, keyspace: &str) -> Status {
     let (name, right) = (user.name(), right.as_str());
     Reason::Denied
         .status(format!("user {name:?} lacks the right {right:?} on keyspace {keyspace:?}"))
+}
+
+/// The user of a call, whom [`Identified`](super::caller::Identified) has found.
+pub(crate) fn caller<T>(request: &tonic::Request<T>) -> &User {
+    request.extensions().get::<Arc<User>>().expect("every request's caller is identified")
 }
 
 /// The time limit of the call: the caller's, from the header `grpc-timeout`, and at most the site's

@@ -2,7 +2,8 @@
 //!
 //! | module | purpose |
 //! | --- | --- |
-//! | [`call`] | common to all calls: caller, rights, deadline, outcome |
+//! | [`caller`] | who calls, before a message is received |
+//! | [`call`] | common to all calls: rights, deadline, outcome |
 //! | [`kv`] | keys |
 //! | [`session`] | what a call's session has seen of causal keyspaces |
 //! | [`watch`] | changes as a stream |
@@ -15,6 +16,7 @@
 
 mod backup;
 mod call;
+mod caller;
 mod cluster;
 mod deployment;
 mod failovers;
@@ -31,6 +33,7 @@ use crate::connection::{Connection, Terms, welcome};
 use crate::listener::{self, Listener, OpenError, Port, Stop};
 use crate::permits::Permits;
 use call::Callee;
+use caller::Identified;
 use model::limits;
 use server::Node;
 use server::config::TlsConfig;
@@ -96,6 +99,7 @@ impl Grpc {
 
 async fn serve(callee: Callee, connections: mpsc::Receiver<Connection>, mut stop: Stop) {
     let bytes_max = limits::COMMAND_BYTES_MAX;
+    let handle = callee.handle.clone();
     let kv = KvServer::new(callee.clone())
         .max_decoding_message_size(bytes_max)
         .max_encoding_message_size(bytes_max);
@@ -109,9 +113,9 @@ async fn serve(callee: Callee, connections: mpsc::Receiver<Connection>, mut stop
         .initial_connection_window_size(4 << 20)
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
-        .add_service(kv)
-        .add_service(cluster)
-        .add_service(deployment)
+        .add_service(Identified::new(kv, handle.clone()))
+        .add_service(Identified::new(cluster, handle.clone()))
+        .add_service(Identified::new(deployment, handle))
         .serve_with_incoming_shutdown(incoming, async move {
             stop_soon.wait().await;
         });

@@ -1,0 +1,77 @@
+//! Identifies the caller of a request before its message is received.
+//!
+//! A service receives and decodes a whole message, as long as the largest command, before its
+//! method begins. So the credentials, which are in the head of the request, are checked first: of a
+//! caller that is refused, no more is held than what the connection's window admits.
+
+use crate::login::{self, NotLetIn};
+use crate::permits::Permit;
+use server::Handle;
+use server::users::User;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
+use wire::grpc::Reason;
+
+/// A service whose requests carry their caller's [`User`] as an extension.
+#[derive(Clone)]
+pub(super) struct Identified<S> {
+    inner: S,
+    handle: Handle,
+}
+
+impl<S> Identified<S> {
+    pub(super) fn new(inner: S, handle: Handle) -> Identified<S> {
+        Identified { inner, handle }
+    }
+}
+
+impl<S: NamedService> NamedService for Identified<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<http::Request<Body>> for Identified<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        // The present service is the one that is ready; its clone need not be.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let handle = self.handle.clone();
+        Box::pin(async move {
+            let permit = request.extensions().get::<Arc<Permit>>().cloned();
+            let permit = permit.expect("the port gives every connection a permit");
+            let header = request.headers().get(http::header::AUTHORIZATION).cloned();
+            let header = header.as_ref().map(|value| value.as_bytes());
+            match login::caller(&handle, &permit, header).await {
+                Ok(user) => {
+                    request.extensions_mut().insert::<Arc<User>>(user);
+                    inner.call(request).await
+                }
+                Err(not) => Ok(refused(not).into_http()),
+            }
+        })
+    }
+}
+
+fn refused(not: NotLetIn) -> Status {
+    match not {
+        NotLetIn::Busy => Reason::Overloaded.status(not.to_string()),
+        _ => Reason::Unauthenticated.status(not.to_string()),
+    }
+}
