@@ -13,6 +13,7 @@ struct Definitions {
     files: &'static [&'static str],
     code: &'static str,
     with_server: bool,
+    codec: &'static str,
 }
 
 const ALL: [Definitions; 2] = [
@@ -25,12 +26,14 @@ const ALL: [Definitions; 2] = [
         ],
         code: "portolan.v1.rs",
         with_server: true,
+        codec: "crate::grpc::Codec",
     },
     Definitions {
         folder: "crates/server/proto",
         files: &["etcd.proto"],
         code: "etcdserverpb.rs",
         with_server: false,
+        codec: "tonic_prost::ProstCodec",
     },
 ];
 
@@ -68,6 +71,7 @@ impl Definitions {
         }
         let generator = tonic_prost_build::configure()
             .build_server(self.with_server)
+            .codec_path(self.codec)
             .bytes(".")
             .emit_rerun_if_changed(false)
             .out_dir(to);

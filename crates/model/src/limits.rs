@@ -221,6 +221,8 @@ pub const CAUSAL_HINTS_MAX: usize = 65_536;
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
 /// Arguments of one request (keys of an MGET, fields of an HSET …).
 pub const COMMAND_ARGS_MAX: usize = 1 << 20;
+/// Fields of one gRPC message, each element of a list being one.
+pub const MESSAGE_FIELDS_MAX: usize = 65_536;
 /// Steps of one transaction, and keys it may watch.
 pub const TRANSACTION_STEPS_MAX: usize = 10_000;
 /// Concurrent requests of one connection (a deeper pipeline waits in the socket).
@@ -394,6 +396,10 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
 const _: () = {
     assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
+    // A watch's response is sent once it has more than a page's bytes.
+    assert!(SCAN_PAGE_BYTES_MAX + 2 * KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
+    assert!(2 * TRANSACTION_STEPS_MAX < MESSAGE_FIELDS_MAX);
+    assert!(SCAN_PAGE_ITEMS_MAX < MESSAGE_FIELDS_MAX && SITES_MAX < MESSAGE_FIELDS_MAX);
     assert!(VALUE_BYTES_MAX <= ANSWER_BYTES_MAX);
     // Offers and reports of groups with all that belongs to them.
     assert!(

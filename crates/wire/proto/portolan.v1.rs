@@ -523,7 +523,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/portolan.v1.Kv/Get");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("portolan.v1.Kv", "Get"));
@@ -541,7 +541,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/portolan.v1.Kv/Put");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("portolan.v1.Kv", "Put"));
@@ -559,7 +559,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/portolan.v1.Kv/Delete");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("portolan.v1.Kv", "Delete"));
@@ -577,7 +577,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Kv/CompareAndSet",
             );
@@ -598,7 +598,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/portolan.v1.Kv/Batch");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("portolan.v1.Kv", "Batch"));
@@ -619,7 +619,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/portolan.v1.Kv/Scan");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("portolan.v1.Kv", "Scan"));
@@ -640,7 +640,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/portolan.v1.Kv/Watch");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("portolan.v1.Kv", "Watch"));
@@ -806,7 +806,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -849,7 +849,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -892,7 +892,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -935,7 +935,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CompareAndSetSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -978,7 +978,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1022,7 +1022,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ScanSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1068,7 +1068,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1534,7 +1534,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/Status",
             );
@@ -1558,7 +1558,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/AddNode",
             );
@@ -1582,7 +1582,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/RemoveNode",
             );
@@ -1606,7 +1606,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/TransferLeader",
             );
@@ -1630,7 +1630,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/ListJobs",
             );
@@ -1654,7 +1654,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/SwitchJob",
             );
@@ -1675,7 +1675,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/CreateKeyspace",
             );
@@ -1699,7 +1699,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/ListKeyspaces",
             );
@@ -1723,7 +1723,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/ShowKeyspace",
             );
@@ -1744,7 +1744,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/AlterKeyspace",
             );
@@ -1768,7 +1768,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/DropKeyspace",
             );
@@ -1792,7 +1792,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/MakeJoinToken",
             );
@@ -1816,7 +1816,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Cluster/Backup",
             );
@@ -2027,7 +2027,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StatusSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2070,7 +2070,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AddNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2115,7 +2115,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RemoveNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2160,7 +2160,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TransferLeaderSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2203,7 +2203,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListJobsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2246,7 +2246,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SwitchJobSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2291,7 +2291,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CreateKeyspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2336,7 +2336,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListKeyspacesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2381,7 +2381,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowKeyspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2426,7 +2426,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AlterKeyspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2471,7 +2471,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DropKeyspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2516,7 +2516,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MakeJoinTokenSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2562,7 +2562,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3371,7 +3371,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ListSites",
             );
@@ -3395,7 +3395,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ListSlots",
             );
@@ -3419,7 +3419,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/MoveSlots",
             );
@@ -3443,7 +3443,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/PauseMove",
             );
@@ -3467,7 +3467,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/LeaveSite",
             );
@@ -3491,7 +3491,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/SetBackup",
             );
@@ -3515,7 +3515,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/PromoteBackup",
             );
@@ -3539,7 +3539,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ShowRegistry",
             );
@@ -3563,7 +3563,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/RecoverRegistry",
             );
@@ -3587,7 +3587,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ExplainPlacement",
             );
@@ -3611,7 +3611,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ShowPlacementLedger",
             );
@@ -3637,7 +3637,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/PinGroup",
             );
@@ -3661,7 +3661,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/UnpinGroup",
             );
@@ -3685,7 +3685,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ListPins",
             );
@@ -3709,7 +3709,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ListFailovers",
             );
@@ -3733,7 +3733,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ListLostWrites",
             );
@@ -3757,7 +3757,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/ShowRegion",
             );
@@ -3781,7 +3781,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/MoveRoot",
             );
@@ -3805,7 +3805,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/RebuildRegion",
             );
@@ -3829,7 +3829,7 @@ pub mod deployment_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/portolan.v1.Deployment/SetStandby",
             );
@@ -4100,7 +4100,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListSitesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4145,7 +4145,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListSlotsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4190,7 +4190,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MoveSlotsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4235,7 +4235,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PauseMoveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4280,7 +4280,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaveSiteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4325,7 +4325,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4370,7 +4370,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PromoteBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4415,7 +4415,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowRegistrySvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4460,7 +4460,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RecoverRegistrySvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4505,7 +4505,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExplainPlacementSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4551,7 +4551,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowPlacementLedgerSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4596,7 +4596,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PinGroupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4641,7 +4641,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnpinGroupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4686,7 +4686,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListPinsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4731,7 +4731,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListFailoversSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4776,7 +4776,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListLostWritesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4821,7 +4821,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowRegionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4866,7 +4866,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MoveRootSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4911,7 +4911,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RebuildRegionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4956,7 +4956,7 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetStandbySvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -4,10 +4,13 @@
 //! behind the feature `grpc` and the rest of the crate stays free of it. Nothing here does I/O.
 
 mod cluster;
+mod codec;
 mod failure;
 mod kv;
 
 pub use cluster::{alteration, keyspace, keyspace_spec};
+// Named by the generated code.
+pub(crate) use codec::Codec;
 pub use failure::{
     AGAIN_KEY, CLIENT_KEY, FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY,
     status,
