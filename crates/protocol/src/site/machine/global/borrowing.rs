@@ -263,14 +263,16 @@ impl<S: State> Applying<'_, S> {
         Ok(self.done_now())
     }
 
-    /// A decision of a failover takes slots, which other sites own from here on.
+    /// A decision of a failover takes slots, which other sites own from here on. It is learned with
+    /// the registry, or by the epoch of such an owner.
     pub(super) fn loans_taken(&mut self, decided: Ballot, slots: &SlotSet, by: SiteId) {
         for run in slots.runs() {
             let parts = self.modes.loans.parts_of(run);
             let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();
             for (group, part) in parts {
-                // The decision came late: this loan is of an owner since.
-                if part.borrowed.loan.epoch >= Epoch::of_failover(decided) {
+                let Borrowed { loan, confirmed, .. } = part.borrowed;
+                // The decision came late: an owner since has lent the group, or confirmed the loan.
+                if loan.epoch >= Epoch::of_failover(decided) || confirmed >= decided {
                     continue;
                 }
                 let mut borrowed = part.borrowed;

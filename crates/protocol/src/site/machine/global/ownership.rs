@@ -154,18 +154,23 @@ impl<S: State> Applying<'_, S> {
         after != before
     }
 
-    /// A site owns slots at these epochs: what this site has at lower ones it serves no more.
+    /// A site owns slots at these epochs: what this site has at lower ones it serves no more, nor a
+    /// group of an owner before a failover, until this one confirms the loan. The decision itself
+    /// may never come: it is forgotten once all sites have it that are listed.
     pub(in crate::site::machine) fn learn_owner(&mut self, owner: SiteId, slots: &SlotEpochs) {
         let mut away = SlotSet::default();
         for (slots, epoch) in &slots.0 {
+            let mut news = SlotSet::default();
             for run in self.alike(slots) {
                 let was_own = self.modes.holding(run.first).token.is_own();
-                let changed =
-                    self.step(run, |holding, fences| holding.learn(*epoch, owner, fences));
-                if changed && was_own {
-                    away.insert_run(run);
+                if self.step(run, |holding, fences| holding.learn(*epoch, owner, fences)) {
+                    news.insert_run(run);
+                    if was_own {
+                        away.insert_run(run);
+                    }
                 }
             }
+            self.loans_taken(epoch.failover, &news, owner);
         }
         self.pin(&away, false);
     }
