@@ -122,13 +122,14 @@ impl<S: State> Job<S> for Leaving {
         }
         let (own, registry) = (member.own, member.registry.clone());
         if registry.failovers.open.is_some() {
-            *self = Leaving::default();
+            self.begin_anew();
             return effects;
         }
         let now = view.now;
         if !view.machine.arrivals().is_empty() {
             let since = self.awaits_since.unwrap_or(now);
-            *self = Leaving { awaits_since: Some(since), ..Leaving::default() };
+            self.begin_anew();
+            self.awaits_since = Some(since);
             if since + ARRIVALS_HAVE <= now {
                 effects.extend(refuse_arrivals(view.machine));
             }
@@ -222,9 +223,20 @@ impl<S: State> Job<S> for Leaving {
         self.questions.answered(id, outcome);
         Vec::new()
     }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        self.begin_anew();
+        Vec::new()
+    }
 }
 
 impl Leaving {
+    /// Forgets what others have reported. No number is given again: the answer to an earlier
+    /// question may still come.
+    fn begin_anew(&mut self) {
+        *self = Leaving { last_id: self.last_id, ..Leaving::default() };
+    }
+
     fn ask(&mut self, to: SiteId, command: Command, timeout: Duration) -> Effect {
         self.last_id += 1;
         Effect::Ask { id: Some(self.last_id), to, command, timeout }

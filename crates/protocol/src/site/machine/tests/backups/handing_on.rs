@@ -1,7 +1,10 @@
 //! Copies that a leaving site hands on, and how large the chunks of all streams are.
 
+use super::super::loans::{failover, sites};
 use super::*;
-use model::limits;
+use crate::job::Job;
+use crate::site::leaving::Leaving;
+use model::{Inventory, limits};
 
 impl Three {
     /// B hands its copy of a key on to C, chunk by chunk.
@@ -133,4 +136,37 @@ fn chunks_end_between_remembered_answers() {
     for site in [B, C] {
         assert_eq!(three.sites[&site].rows(tables::SLOT_ANSWERS), 10, "{site}");
     }
+}
+
+/// It asked two sites before the failover of one of them, and asks the other one after it.
+#[test]
+fn an_answer_from_before_a_failover_is_not_taken_for_one_after_it() {
+    fn asked(job: &mut Leaving, site: &Site) -> Vec<(u64, SiteId)> {
+        let effects = job.poll(&site.view(Duration::from_secs(1))).into_iter();
+        let asked = effects.map(|effect| match effect {
+            JobEffect::Ask { id: Some(id), to, .. } => (id, to),
+            other => panic!("{other:?}"),
+        });
+        asked.collect()
+    }
+    let (_, mut b, _) = sites();
+    let mut registry = b.newest();
+    registry.change(&RegistryChange::Leave(B)).unwrap();
+    registry.version.round += 1;
+    b.learns(&registry);
+    let mut job = Leaving::default();
+    assert_eq!(asked(&mut job, &b), [(1, A), (2, C)]);
+    let open = failover(&registry, A, None);
+    b.learns(&open);
+    assert_eq!(asked(&mut job, &b), []);
+    b.learns(&failover(&open, A, Some((C, "x{7}", false))));
+    assert_eq!(asked(&mut job, &b), [(3, C)]);
+    let view = b.view(Duration::from_secs(1));
+    assert!(
+        job.answered(1, Ok(Answer::Inventory(Box::new(Inventory::default()))), &view).is_empty()
+    );
+    assert_eq!(job.progress(&view).left, 1);
+    // Another node leads for a while.
+    Job::<MemoryState>::stop(&mut job);
+    assert_eq!(asked(&mut job, &b), [(4, C)]);
 }
