@@ -74,8 +74,9 @@ pub struct Failovers {
     pub open: Option<OpenFailover>,
     /// Decided failovers that some listed site may not have yet, in order of their decisions.
     pub decided: Vec<DecidedFailover>,
-    /// The version that decided the last failover of a site, of each that had one while groups
-    /// could be lent: a loan of before is void, however late it is heard of.
+    /// The version that decided the last failover of a site, of each listed one that had one while
+    /// groups could be lent: a loan of before is void, however late it is heard of. The newest of
+    /// all stays when its site is removed ([`Failovers::decisions`]).
     pub last: Vec<(SiteId, Ballot)>,
 }
 
@@ -100,8 +101,8 @@ impl Failovers {
         self.decided.iter().rfind(|one| one.lost == lost)
     }
 
-    /// The decisions that are recorded, in order: those that some site may not have yet, and the
-    /// last one of each site.
+    /// The decisions that are recorded, in order: those that some site may not have yet, the last
+    /// one of each site, and the newest of all.
     pub fn decisions(&self) -> Vec<Ballot> {
         let decided = self.decided.iter().map(|one| one.decided);
         let all: BTreeSet<Ballot> =
@@ -208,7 +209,13 @@ impl Failovers {
     pub fn site_gone(&mut self, site: SiteId) {
         self.open.take_if(|open| open.lost == site);
         self.all_returned(site);
-        self.last.retain(|(of, _)| *of != site);
+    }
+
+    /// Drops the last decisions of sites that are not listed, but the newest of all: what was asked
+    /// before it is refused after it.
+    pub(crate) fn forget_last(&mut self, is_listed: impl Fn(SiteId) -> bool) {
+        let newest = self.last.iter().map(|(_, decided)| *decided).max();
+        self.last.retain(|(of, decided)| is_listed(*of) || Some(*decided) == newest);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use model::{Promotion, Request};
+use model::{Ballot, Failovers, Promotion, Request, SiteId};
 
 use super::Fault;
 use super::apply::{Begun, all_vote};
@@ -36,7 +36,12 @@ fn is_well<C>(simulation: &Simulation<C>, fault: &Fault) -> bool {
     };
     let is_near = mirror.caught_up_ago.is_some_and(|ago| ago <= LAG_MAX);
     let registry = simulation.registry(leader);
-    let nobody_is_lost = registry.as_ref().is_some_and(|registry| registry.failovers.is_empty());
+    // The newest decision outlasts its site.
+    let nobody_is_lost = registry.as_ref().is_some_and(|registry| {
+        let Failovers { open, decided, last } = &registry.failovers;
+        let is_listed = |(site, _): &(SiteId, Ballot)| registry.site(*site).is_some();
+        open.is_none() && decided.is_empty() && !last.iter().any(is_listed)
+    });
     is_near
         && mirror.complete == mirror.holds
         && mirror.holds > 0

@@ -377,6 +377,7 @@ impl Registry {
         self.pins.retain(|pin| pin.site != id);
         self.backups.forget(id);
         self.failovers.site_gone(id);
+        self.failovers.forget_last(|id| self.sites.iter().any(|site| site.id == id));
         self.forget_next_root(id, version);
         let others = |site: &SiteId| *site != id;
         self.registrars.set = self.registrars.set.sites().iter().copied().filter(others).collect();

@@ -110,12 +110,32 @@ fn a_removal_that_was_asked_for_before_a_failover_is_refused_after_it() {
     registry.change_at(&decide, at(21)).unwrap();
     let refused = Err(RegistryError::FailoverDecided);
     assert_eq!(registry.change(&asked_before), refused);
-    // Also once every site has the decision.
+    // Also once every site has the decision, and the lost one is removed.
+    registry.change(&RegistryChange::Leave(b)).unwrap();
+    assert_eq!(registry.site(b), None);
     registry.change(&RegistryChange::ForgetFailover(at(21))).unwrap();
     assert_eq!(registry.change(&asked_before), refused);
     let asked_after = remove(&registry);
     assert_eq!(registry.change(&asked_after), Ok(Changed::Site(a)));
     assert_eq!(registry.site(a), None);
+}
+
+#[test]
+fn of_the_failovers_of_removed_sites_the_newest_one_stays() {
+    let mut registry = registry();
+    let at = |round| Ballot { round, ..Ballot::FIRST };
+    for (name, incarnation) in [("b", 9), ("c", 10), ("d", 11)] {
+        registry.change(&RegistryChange::Join(entry(name, incarnation))).unwrap();
+    }
+    for (lost, round) in [(SiteId(2), 20), (SiteId(3), 30)] {
+        let open = RegistryChange::OpenFailover { lost, without: Vec::new() };
+        registry.change_at(&open, at(round)).unwrap();
+        let decide = RegistryChange::DecideFailover { opened: at(round), taken: Vec::new() };
+        registry.change_at(&decide, at(round + 1)).unwrap();
+        registry.change(&RegistryChange::Leave(lost)).unwrap();
+        registry.change(&RegistryChange::ForgetFailover(at(round + 1))).unwrap();
+        assert_eq!(registry.failovers.decisions(), [at(round + 1)]);
+    }
 }
 
 #[test]
