@@ -173,6 +173,11 @@ impl Caller {
         })
     }
 
+    /// How long one attempt may take.
+    pub(crate) fn attempt_deadline(&self) -> Duration {
+        self.options.attempt_deadline
+    }
+
     /// The nodes of the site.
     pub(crate) fn nodes(&self) -> &Nodes {
         &self.nodes

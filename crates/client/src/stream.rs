@@ -12,6 +12,8 @@ use crate::{Error, v1};
 use model::{Bytes, ChangeKind, Item, Kind, Revision, Versioned};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 use tonic::{Response, Status, Streaming};
 
 /// The keys of a scan. All of them by default.
@@ -95,7 +97,9 @@ impl Scan {
             // seen since the last one.
             self.open = None;
         }
-        let page = match next_message(&mut self.open, &self.caller).await? {
+        // The session's turn is held meanwhile, and its other calls wait for it.
+        let within = Some(self.caller.attempt_deadline());
+        let page = match next_message(&mut self.open, &self.caller, within).await? {
             Some(page) => page,
             None => {
                 let caller = &self.caller;
@@ -113,7 +117,7 @@ impl Scan {
             }
         };
         if let Some(turn) = &mut turn {
-            turn.read_page(page.session);
+            turn.read_page(page.session.clone());
             self.token = turn.token().clone();
         }
         (self.page, self.done) = take_page(&mut self.request, page);
@@ -180,7 +184,8 @@ impl Watch {
     /// Waits for changes. A connection that breaks is opened again at the last progress, so a
     /// change may be returned twice and none is missed.
     pub async fn next(&mut self) -> Result<WatchUpdate, Error> {
-        let update = match next_message(&mut self.open, &self.caller).await? {
+        // However long nothing changes.
+        let update = match next_message(&mut self.open, &self.caller, None).await? {
             Some(update) => update,
             None => {
                 let caller = &self.caller;
@@ -220,12 +225,20 @@ pub(crate) async fn first_message<T>(
     Ok((messages, first))
 }
 
-/// The next message of a stream. `None`: there is no stream, or it broke; then its node is left, and
-/// the stream can be opened again.
-async fn next_message<T>(open: &mut Option<Open<T>>, caller: &Caller) -> Result<Option<T>, Error> {
+/// The next message of a stream, `within` a time if one is given. `None`: there is no stream, or it
+/// broke, or has brought nothing in time; then its node is left, and the stream can be opened
+/// again.
+async fn next_message<T>(
+    open: &mut Option<Open<T>>,
+    caller: &Caller,
+    within: Option<Duration>,
+) -> Result<Option<T>, Error> {
     let Some(Open { at, messages }) = open else { return Ok(None) };
     let at = *at;
-    let next = messages.message().await;
+    let next = match within {
+        Some(within) => timeout(within, messages.message()).await.unwrap_or(Ok(None)),
+        None => messages.message().await,
+    };
     if let Ok(Some(message)) = next {
         return Ok(Some(message));
     }

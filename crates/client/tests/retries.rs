@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::Server;
@@ -31,6 +32,8 @@ enum Step {
     LoseAnswer,
     /// Answers with a stream that goes on; for other calls as `Do`.
     Stream,
+    /// Answers with a stream that stalls after its first message; for other calls as `Do`.
+    Stall,
     /// Neither applies it nor answers.
     Hang,
 }
@@ -122,7 +125,7 @@ impl Node {
     async fn play(&self, id: Option<v1::RequestId>) -> Result<u64, Status> {
         self.asked.lock().unwrap().extend(id);
         match self.next_step() {
-            Step::Do | Step::Stream => Ok(id.map_or(0, |id| self.done.put(id))),
+            Step::Do | Step::Stream | Step::Stall => Ok(id.map_or(0, |id| self.done.put(id))),
             Step::Refuse(reason) => Err(reason.status(format!("scripted: {reason:?}"))),
             Step::Lack(lack) => Err(lack.mark(Reason::Refused.status("scripted"))),
             Step::LoseAnswer => {
@@ -135,17 +138,24 @@ impl Node {
     }
 
     /// A stream with `rest`, or with `first` and `rest` (`Stream`); or it breaks after `first` where
-    /// the script loses the answer.
+    /// the script loses the answer, or stalls there (`Stall`).
     fn stream<T: Send + 'static>(&self, begin: String, first: T, rest: T) -> Streamed<T> {
         self.begins.lock().unwrap().push(begin);
-        let items = match self.next_step() {
+        let step = self.next_step();
+        let items = match step {
+            Step::Stall => vec![Ok(first)],
             Step::LoseAnswer => vec![Ok(first), Err(Status::unavailable("connection reset"))],
             Step::Stream => vec![Ok(first), Ok(rest)],
             Step::Refuse(reason) => vec![Err(reason.status("scripted"))],
             Step::Lack(lack) => vec![Err(lack.mark(Reason::Refused.status("scripted")))],
             Step::Do | Step::Hang => vec![Ok(rest)],
         };
-        Ok(Response::new(Box::pin(tokio_stream::iter(items))))
+        let items = tokio_stream::iter(items);
+        let items: Stream<T> = match step {
+            Step::Stall => Box::pin(items.chain(tokio_stream::pending())),
+            _ => Box::pin(items),
+        };
+        Ok(Response::new(items))
     }
 }
 
@@ -608,6 +618,21 @@ async fn a_page_that_was_read_ahead_does_not_take_the_session_back() {
     assert_eq!(scan.next().await.unwrap().unwrap().key, "b");
     assert_eq!(session.token().await, " a put b");
     assert_eq!(*node.begins.lock().unwrap(), ["", "", "b"]);
+}
+
+#[tokio::test]
+async fn a_scan_that_stalls_goes_on_elsewhere_and_gives_its_turn_back() {
+    let done = Done::default();
+    let stalls = Node::start(&done, &[Step::Stall]).await;
+    let serves = Node::start(&done, &[Step::Do]).await;
+    let session = Session::begin();
+    let options = Options { attempt_deadline: Duration::from_secs(1), ..patient() };
+    let keys = client(&[&stalls, &serves], options).keyspace("").in_session(&session);
+    let mut scan = keys.scan(ScanRange::default());
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "a");
+    assert_eq!(scan.next().await.unwrap().unwrap().key, "b");
+    assert_eq!(*serves.begins.lock().unwrap(), ["b"]);
+    assert_eq!(keys.put("a", "1").await, Ok(Revision(1)));
 }
 
 /// Two sites of one node each.
