@@ -12,8 +12,8 @@
 //!
 //! What a site has reported stays true: while this one is fenced, no site can become an owner of
 //! its slots but by a failover, which the registry states. So a site that has answered is not asked
-//! again under the same registry. A site that cannot be reached holds the restored one up; if it is
-//! lost for good, its failover takes it off the list.
+//! again under the same registry. A site that cannot be reached holds this one up; if it is lost for
+//! good, it has to be removed after its failover: `site promote`, then `site leave`.
 //!
 //! Other sites have copies that this one fed before it was restored, up to revisions that it does
 //! not have. It goes on above those, and feeds its mirror anew: a stream that went on from the
@@ -161,8 +161,11 @@ impl<S: State> Job<S> for Confirming {
         }
         let name = |site: &SiteId| member.registry.site(*site).map(|one| one.name.to_string());
         let names: Vec<String> = missing.iter().filter_map(name).collect();
-        Some(format!("{why} {} have stated what they own", names.join(", ")))
-            .filter(|_| !names.is_empty())
+        let names = Some(names.join(", ")).filter(|names| !names.is_empty())?;
+        Some(format!(
+            "{why} {names} have stated what they own (if one of them is lost for good: \
+             `portolan site promote` it, then `portolan site leave`)"
+        ))
     }
 }
 

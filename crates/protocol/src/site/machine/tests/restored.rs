@@ -80,6 +80,7 @@ fn it_serves_what_no_other_site_reports_as_its_own() {
     assert_eq!(all.iter().map(|(_, to)| *to).collect::<Vec<_>>(), [B, C]);
     let waits_for = Job::<MemoryState>::waits_for(&job, &a.view(now)).unwrap();
     assert!(waits_for.contains("until b, c have stated"), "{waits_for}");
+    assert!(waits_for.contains("`portolan site leave`"), "{waits_for}");
     let Effect::Ask { command, .. } = &effects[0] else { panic!("{effects:?}") };
     let inventory = b.run(command.clone()).unwrap();
     job.answered(all[0].0, Ok(inventory), &a.view(now));
