@@ -246,7 +246,8 @@ pub struct Cluster {
     /// Other runs have not been looked for since a connection was lost.
     is_new: bool,
     nodes: BTreeMap<NodeId, Node>,
-    /// The master of each server that was a replica when it last reported itself as one.
+    /// The master of each server that was a replica when it last reported itself as one, until both
+    /// are masters.
     masters: BTreeMap<NodeId, NodeId>,
 }
 
@@ -320,6 +321,9 @@ impl Cluster {
             let master = view.peers.get(id).and_then(|me| me.replica_of.clone());
             self.masters.extend(master.map(|master| (id.clone(), master)));
         }
+        // A replica that became a master beside its own takes no place from then on.
+        let is_master = |id: &NodeId| survey.views.get(id).is_some_and(View::is_master);
+        self.masters.retain(|id, of| !(is_master(id) && is_master(of)));
         let owners = survey.silent_owners();
         for gone in survey.silent().difference(&owners) {
             let is_successor = |(id, view): &(&NodeId, &View)| {

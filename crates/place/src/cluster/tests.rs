@@ -189,6 +189,14 @@ fn the_successor_of_a_target_that_is_away_was_its_replica() {
     assert_eq!(surveyed(&mut cluster, away("100-16383"), &["aaaa", "cccc"]), is_third);
     // It has been emptied, not failed over to.
     assert_eq!(surveyed(&mut cluster, away(""), &["aaaa", "cccc"]), [].into());
+    // It has become a master beside its own.
+    let apart = [
+        marked("bbbb"),
+        format!("{target} master {link}"),
+        format!("{third} master {link} 100-16383"),
+    ];
+    assert_eq!(surveyed(&mut cluster, apart, &all), [].into());
+    assert_eq!(surveyed(&mut cluster, away("100-16383"), &["aaaa", "cccc"]), [].into());
     // A program that starts later has not seen it as a replica.
     let mut later = Cluster::new(access);
     assert_eq!(surveyed(&mut later, away("100-16383"), &["aaaa", "cccc"]), [].into());
