@@ -41,12 +41,13 @@ impl LeftSlots {
     }
 
     /// What has come of this window. A slot that is left is tried in the next window, and when it
-    /// is left again, after twice as many each time.
+    /// is left again, after twice as many each time. One that was not tried costs nothing: it goes
+    /// on as soon as its servers answer.
     pub fn take(&mut self, outcome: &Outcome) {
         for slot in outcome.arrived.iter() {
             self.waits.remove(&slot);
         }
-        for slot in outcome.left.keys() {
+        for slot in outcome.left.keys().filter(|slot| !outcome.untried.contains(**slot)) {
             let before = self.waits.get(slot).map_or(0, |wait| wait.windows);
             let windows = (before * 2).clamp(1, WAIT_MAX);
             self.waits.insert(*slot, Wait { windows, until: self.window + windows });

@@ -71,6 +71,9 @@ pub struct Outcome {
     pub arrived: SlotSet,
     /// Slots that are left, and why.
     pub left: BTreeMap<Slot, String>,
+    /// Of those, the ones that nothing was tried with: a server that has a part in them does not
+    /// answer.
+    pub untried: SlotSet,
     /// Keys copied.
     pub keys: u64,
     /// Their bytes in memory. Of moves by the server's own command nothing is known.
@@ -225,9 +228,12 @@ impl<'a> Mover<'a> {
             picture = self.settled().await?;
         }
         for (slot, trouble) in &picture.troubles {
-            if !self.except.contains(*slot) {
-                let why = || trouble.named(|id| picture.survey.shown(id));
-                outcome.left.entry(*slot).or_insert_with(why);
+            // It may be left already: closing it has failed.
+            if !self.except.contains(*slot) && !outcome.left.contains_key(slot) {
+                outcome.left.insert(*slot, trouble.named(|id| picture.survey.shown(id)));
+                if matches!(trouble, Trouble::Silent(_)) {
+                    outcome.untried.insert(*slot);
+                }
             }
         }
         Ok(picture)

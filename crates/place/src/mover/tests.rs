@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::Access;
+use crate::left::LeftSlots;
 use bytes::BytesMut;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -246,4 +247,17 @@ async fn each_run_looks_for_another_one() {
     let (outcome, done) = moved(&mut cluster, &[2]).await;
     assert_eq!(done, Err(ClusterError::Busy("1.1.1.1:5".to_owned())));
     assert!(outcome.arrived.is_empty());
+}
+
+#[tokio::test]
+async fn the_slots_of_a_server_that_is_down_do_not_wait_when_it_is_back() {
+    let (world, mut cluster) = started(&[]).await;
+    assert_eq!(moved(&mut cluster, &[5]).await.1, Ok(()));
+    world.lock().unwrap().is_gone = true;
+    let (outcome, done) = moved(&mut cluster, &[1]).await;
+    assert!(matches!(done, Err(ClusterError::Silent(_))), "{done:?}");
+    assert!(outcome.left.contains_key(&slot(5)), "{outcome:?}");
+    let mut left = LeftSlots::default();
+    left.take(&outcome);
+    assert!(left.waiting().is_empty());
 }

@@ -229,7 +229,7 @@ impl Place {
     }
 
     fn tell(&self, outcome: &Outcome) -> Result<(), Failed> {
-        let Outcome { arrived, left, keys, bytes } = outcome;
+        let Outcome { arrived, left, keys, bytes, untried: _ } = outcome;
         if self.json {
             let left: Vec<_> = left
                 .iter()
