@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use wire::resp::Reply;
 
 /// The names that this program gives its connections begin so.
@@ -245,6 +246,8 @@ pub struct Cluster {
     name: String,
     /// Other runs have not been looked for since a connection was lost.
     is_new: bool,
+    /// When they are looked for once more.
+    look_again: Option<Instant>,
     nodes: BTreeMap<NodeId, Node>,
     /// The master of each server that was a replica when it last reported itself as one, until both
     /// are masters.
@@ -256,7 +259,8 @@ impl Cluster {
     pub fn new(access: Access) -> Cluster {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("{NAME}{}-{:x}", std::process::id(), now.as_nanos());
-        Cluster { access, name, is_new: true, nodes: BTreeMap::new(), masters: BTreeMap::new() }
+        let (nodes, masters) = (BTreeMap::new(), BTreeMap::new());
+        Cluster { access, name, is_new: true, look_again: None, nodes, masters }
     }
 
     /// For looking only: it stops no run that moves slots.
@@ -547,12 +551,13 @@ impl Cluster {
         Ok(room)
     }
 
-    /// [`Cluster::alone`] if a connection was lost since it was last asked.
+    /// [`Cluster::alone`] if a connection was lost since it was last asked, and once more when older
+    /// connections have their names.
     ///
     /// # Errors
     /// The same.
     pub async fn still_alone(&mut self, survey: &Survey) -> Result<(), ClusterError> {
-        match self.is_new {
+        match self.is_new || self.look_again.is_some_and(|at| at <= Instant::now()) {
             true => self.alone(survey).await,
             false => Ok(()),
         }
@@ -560,7 +565,8 @@ impl Cluster {
 
     /// Refuses to go on while another run has an older connection to a master: of two runs one goes
     /// on at most. Nothing is written to the cluster, and a run that is killed leaves nothing
-    /// behind. An older connection may not have its name yet: a later call finds it.
+    /// behind. An older connection may not have its name yet, for as long as a server has to answer:
+    /// [`Cluster::still_alone`] finds it then.
     ///
     /// # Errors
     /// [`ClusterError::Busy`], or a master that does not list its connections.
@@ -582,7 +588,11 @@ impl Cluster {
             };
             return Err(ClusterError::Call { at: at(), error });
         }
-        self.is_new = false;
+        let now = Instant::now();
+        self.look_again = match std::mem::take(&mut self.is_new) {
+            true => Some(now + self.access.deadline),
+            false => self.look_again.filter(|at| *at > now),
+        };
         Ok(())
     }
 }

@@ -308,6 +308,7 @@ impl<'a> Mover<'a> {
             }
         }
         for ((from, to), slots) in groups {
+            self.cluster.still_alone(&picture.survey).await?;
             let kind = atomic::kind(self.cluster, &from, &to).await;
             let Some(kind) = kind else {
                 rest.extend(slots.iter().map(|slot| (slot, to.clone())));

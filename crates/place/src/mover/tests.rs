@@ -12,6 +12,8 @@ use wire::resp::{Encoder, Frame, RequestParser, Version};
 const IDS: [&str; 2] =
     ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"];
 const MIB: u64 = 1 << 20;
+/// A connection of another run.
+const OTHER: &str = "id=1 addr=1.1.1.1:5 name=portolan-place-9-a cmd=client";
 
 /// Two masters; the first owns all slots at first.
 #[derive(Default)]
@@ -28,6 +30,8 @@ struct World {
     is_gone: bool,
     /// A connection of another run, in each list.
     other: String,
+    /// It gets its name with the first order.
+    other_unnamed: Option<String>,
     /// The `MIGRATE` and `SETSLOT` commands.
     orders: Vec<String>,
     /// How often the size of a key was asked for.
@@ -95,6 +99,7 @@ impl World {
             }
             ["CLUSTER", "SETSLOT", text, what @ ..] => {
                 self.orders.push(format!("SETSLOT {text} {}", what[0]));
+                self.other.extend(self.other_unnamed.take());
                 let slot = slot(text);
                 match what {
                     ["IMPORTING", from] => drop(self.importing[me].insert(slot, n(from))),
@@ -163,6 +168,14 @@ async fn serve(world: Arc<Mutex<World>>, me: usize, mut socket: TcpStream) {
 
 /// Starts both servers, with these keys at the first one.
 async fn started(keys: &[(u16, &str, u64)]) -> (Arc<Mutex<World>>, Cluster) {
+    started_with(keys, Duration::from_secs(5)).await
+}
+
+/// The same; each answer is waited for so long.
+async fn started_with(
+    keys: &[(u16, &str, u64)],
+    deadline: Duration,
+) -> (Arc<Mutex<World>>, Cluster) {
     let mut world = World::default();
     for (number, key, bytes) in keys {
         let of_slot = world.keys[0].entry(slot(*number)).or_default();
@@ -180,7 +193,7 @@ async fn started(keys: &[(u16, &str, u64)]) -> (Arc<Mutex<World>>, Cluster) {
         });
     }
     let url = format!("redis://127.0.0.1:{}", world.lock().unwrap().ports[0]);
-    let access = Access::parse(&url, Duration::from_secs(5)).unwrap();
+    let access = Access::parse(&url, deadline).unwrap();
     (world, Cluster::new(access))
 }
 
@@ -243,10 +256,25 @@ async fn each_run_looks_for_another_one() {
     let (world, mut cluster) = started(&[]).await;
     assert_eq!(moved(&mut cluster, &[1]).await.1, Ok(()));
     // Its connection is older and had no name at first.
-    world.lock().unwrap().other = "id=1 addr=1.1.1.1:5 name=portolan-place-9-a cmd=client".into();
+    world.lock().unwrap().other = OTHER.to_owned();
     let (outcome, done) = moved(&mut cluster, &[2]).await;
     assert_eq!(done, Err(ClusterError::Busy("1.1.1.1:5".to_owned())));
     assert!(outcome.arrived.is_empty());
+}
+
+/// Both looked for other runs before the older connection had its name.
+#[tokio::test]
+async fn a_run_looks_once_more_for_one_that_began_with_it() {
+    let deadline = Duration::from_secs(2);
+    let (world, mut cluster) = started_with(&[], deadline).await;
+    world.lock().unwrap().other_unnamed = Some(OTHER.to_owned());
+    let goals = [1, 2].map(|number| (slot(number), IDS[1].into()));
+    let (mut ignored, mut outcome) = (|_: Event<'_>| {}, Outcome::default());
+    // The first slot takes longer than the deadline.
+    let mover = Mover::new(&mut cluster, &mut ignored).pace(deadline / 2);
+    let done = { mover }.run(&goals, &mut outcome).await;
+    assert_eq!(done, Err(ClusterError::Busy("1.1.1.1:5".to_owned())));
+    assert_eq!(outcome.arrived.to_string(), "1");
 }
 
 #[tokio::test]
