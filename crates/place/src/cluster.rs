@@ -551,8 +551,8 @@ impl Cluster {
         Ok(room)
     }
 
-    /// [`Cluster::alone`] if a connection was lost since it was last asked, and once more when older
-    /// connections have their names.
+    /// [`Cluster::alone`] if a connection was lost since it was last asked, and once more when
+    /// older connections have their names.
     ///
     /// # Errors
     /// The same.
@@ -565,8 +565,8 @@ impl Cluster {
 
     /// Refuses to go on while another run has an older connection to a master: of two runs one goes
     /// on at most. Nothing is written to the cluster, and a run that is killed leaves nothing
-    /// behind. An older connection may not have its name yet, for as long as a server has to answer:
-    /// [`Cluster::still_alone`] finds it then.
+    /// behind. An older connection may not have its name yet, for as long as a server has to
+    /// answer: [`Cluster::still_alone`] finds it then.
     ///
     /// # Errors
     /// [`ClusterError::Busy`], or a master that does not list its connections.
