@@ -6,7 +6,7 @@
 //! was not there.
 
 use super::connections::Connections;
-use super::{Event, NodeIndex, Simulation};
+use super::{DRAINS_PERMILLE, Event, NodeIndex, Simulation};
 use crate::link::Link;
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +76,16 @@ impl Between {
         self.connections.holds(from, to, connection)
     }
 
+    /// Nothing arrives any more that one node had sent to another before their connection broke.
+    pub(super) fn drained(&mut self, from: NodeIndex, to: NodeIndex) {
+        self.connections.drained(from, to);
+    }
+
+    /// The same of all that a node had sent or was sent.
+    pub(super) fn drained_at(&mut self, node: NodeIndex) {
+        self.connections.drained_at(node);
+    }
+
     pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
         let alone = |site| self.parted.contains(&site);
         alone(from) || alone(to) || self.cut.contains(&(from, to))
@@ -87,9 +97,12 @@ impl Between {
     }
 
     /// Breaks the connection of two nodes; after how long each of them is notified. `None`: there
-    /// is none.
-    fn break_one(&mut self, a: End, b: End) -> Option<[Duration; 2]> {
-        let was_there = self.connections.break_one(a.0, b.0);
+    /// is none. `drains`: the first one is dead, and whether what it had sent arrives.
+    fn break_one(&mut self, a: End, b: End, drains: Option<bool>) -> Option<[Duration; 2]> {
+        let was_there = match drains {
+            Some(drains) => self.connections.break_dead(a.0, b.0, drains),
+            None => self.connections.break_one(a.0, b.0),
+        };
         was_there.then(|| {
             let extra = self.extra(a.1, b.1);
             let mut delay = |from, to| (self.links)(from, to).latency.draw(&mut self.random);
@@ -221,10 +234,12 @@ impl<C> Simulation<C> {
         taken
     }
 
-    /// Breaks what connects a node to nodes of other sites. Both ends notice.
+    /// Breaks what connects a dead node to nodes of other sites. These notice; what it had sent
+    /// arrives before that, or does not.
     pub(super) fn break_inter_site(&mut self, node: NodeIndex) {
         for other in self.between.connections.of(node) {
-            self.break_connection(node, other);
+            let drains = self.dying.chance(DRAINS_PERMILLE);
+            self.break_connection(node, other, Some(drains));
         }
     }
 
@@ -238,17 +253,23 @@ impl<C> Simulation<C> {
     /// Breaks what connects a site to another one, or to all.
     fn break_connections(&mut self, site: usize, only: Option<usize>) {
         for node in self.sites[site].nodes.clone() {
+            for other in 0..self.nodes.len() {
+                if only.is_none_or(|only| self.nodes[other].site == only) {
+                    self.between.drained(node, other);
+                    self.between.drained(other, node);
+                }
+            }
             for other in self.between.connections.of(node) {
                 if only.is_none_or(|only| self.nodes[other].site == only) {
-                    self.break_connection(node, other);
+                    self.break_connection(node, other, None);
                 }
             }
         }
     }
 
-    fn break_connection(&mut self, a: NodeIndex, b: NodeIndex) {
+    fn break_connection(&mut self, a: NodeIndex, b: NodeIndex, drains: Option<bool>) {
         let end = |node: NodeIndex| (node, self.nodes[node].site);
-        let Some(delays) = self.between.break_one(end(a), end(b)) else { return };
+        let Some(delays) = self.between.break_one(end(a), end(b), drains) else { return };
         for ((node, other), delay) in [(a, b), (b, a)].into_iter().zip(delays) {
             let life = self.nodes[node].life;
             if self.nodes[node].up {
@@ -492,6 +513,7 @@ mod tests {
         sites.send_numbers(A1, B, [1]);
         sites.send_numbers(A2, B, [2]);
         sites.send_numbers(C, A1, [3]);
+        sites.dying = Random::new(crash_that(false));
         sites.crash(A1, &Down::Killed);
         // One that is down receives nothing, and what comes to it is lost.
         sites.send_numbers(B, A1, [4]);
@@ -501,6 +523,45 @@ mod tests {
         sites.start(A1);
         sites.send_numbers(B, A1, [5]);
         assert_eq!(sites.heard(MS * 100), lines(&[(10, "b/n1 ⇒ a/n1  5")]));
+    }
+
+    /// A seed of crashes after which what was sent arrives, or does not.
+    fn crash_that(drains: bool) -> u64 {
+        let is_it = |seed: &u64| {
+            let mut random = Random::new(*seed);
+            (0..8).all(|_| random.chance(DRAINS_PERMILLE) == drains)
+        };
+        (0..).find(is_it).expect("one in 256")
+    }
+
+    #[test]
+    fn what_a_node_sent_before_it_crashed_arrives() {
+        type Then = fn(&mut Simulation);
+        let mut sites = sites(1);
+        sites.send_numbers(A1, B, [1]);
+        sites.send_numbers(C, A1, [3]);
+        sites.dying = Random::new(crash_that(true));
+        sites.crash(A1, &Down::Killed);
+        let reported =
+            [(10, "a/n1 ⇒ b/n1  1"), (10, "b/n1 has lost a/n1"), (20, "c/n1 has lost a/n1")];
+        assert_eq!(sites.heard(MS * 100), lines(&reported));
+        // Not so through a cut that comes behind, nor of a disk that is gone, nor to another life.
+        let thens: [(Then, &[&str]); 3] = [
+            (|sites| sites.part_sites(0, 1), &["b/n1 has lost a/n1"]),
+            (|sites| sites.replace_disk(A1), &["b/n1 has lost a/n1"]),
+            (|sites| sites.bounce(B, &Down::Killed, Duration::ZERO), &[]),
+        ];
+        for (then, expected) in thens {
+            let mut sites = self::sites(1);
+            sites.send_numbers(A1, B, [1]);
+            sites.dying = Random::new(crash_that(true));
+            sites.crash(A1, &Down::Killed);
+            then(&mut sites);
+            let heard = sites.heard(MS * 30);
+            let of_b = heard.iter().map(|(_, line)| line.as_str());
+            let of_b: Vec<&str> = of_b.filter(|line| line.contains("b/n1")).collect();
+            assert_eq!(of_b, expected);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::node::Belongs;
 use super::site_lifecycle::SiteLifecycle;
-use super::{ASK_AGAIN, Down, Event, NodeIndex, Simulation};
+use super::{ASK_AGAIN, DRAINS_PERMILLE, Down, Event, NodeIndex, Simulation};
 use model::{Failure, NodeId};
 use protocol::site::Input;
 use std::time::Duration;
@@ -89,11 +89,21 @@ impl<C> Simulation<C> {
                 self.lost.push(ticket);
             }
         }
+        self.drained_at(index);
         let others = self.sites[site].nodes.len() as u64;
         for other in (1..=others).filter(|other| *other != id) {
-            self.break_link(site, other, id);
+            let drains = self.dying.chance(DRAINS_PERMILLE);
+            self.sites[site].network.break_dead(id, other, drains);
+            self.notice_link(site, other, id);
         }
         self.break_inter_site(index);
+    }
+
+    /// Nothing arrives any more of what a node had sent, or was sent, over connections that broke.
+    pub(super) fn drained_at(&mut self, index: NodeIndex) {
+        let (site, id) = (self.nodes[index].site, self.nodes[index].id);
+        self.sites[site].network.drained_at(id);
+        self.between.drained_at(index);
     }
 
     /// Crashes a node, and starts it again after a while.
@@ -105,12 +115,16 @@ impl<C> Simulation<C> {
 
     /// Puts a new, empty disk into a node that is down, and starts it.
     pub fn replace_disk(&mut self, index: NodeIndex) {
+        // Nothing counts any more that was acknowledged from the old one: it was seen to that the
+        // site can spare it as that was then.
+        self.drained_at(index);
         self.nodes[index].wipe();
         self.start(index);
     }
 
     /// Puts an empty disk into a node that is down, keeps its old one beside it, and starts it.
     pub fn put_disk_aside(&mut self, index: NodeIndex) {
+        self.drained_at(index);
         self.nodes[index].put_aside();
         self.start(index);
     }
@@ -119,6 +133,7 @@ impl<C> Simulation<C> {
     /// has its later disk back with that, throws the other one away.
     pub fn exchange_disks(&mut self, index: NodeIndex) {
         self.crash(index, &Down::Killed);
+        self.drained_at(index);
         let node = &mut self.nodes[index];
         node.exchange();
         let is_old = node.is_on_old_disk();
@@ -210,6 +225,11 @@ impl<C> Simulation<C> {
     /// Breaks the connection of two nodes of a site. Both notice.
     pub fn break_link(&mut self, site: usize, a: u64, b: u64) {
         self.sites[site].network.break_link(a, b);
+        self.notice_link(site, a, b);
+    }
+
+    /// Two nodes of a site notice that their connection is broken.
+    fn notice_link(&mut self, site: usize, a: u64, b: u64) {
         for (one, other) in [(a, b), (b, a)] {
             let node = self.sites[site].nodes[one as usize - 1];
             let delay = self.sites[site].network.delay(&mut self.random);

@@ -72,6 +72,9 @@ use wire::peer::Message;
 
 /// How long a node that was not taken in waits before it tries again; how long a full disk rests.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
+/// Of a thousand connections of a node that crashes, so many bring what it had sent: packets that
+/// have left its machine arrive.
+const DRAINS_PERMILLE: u64 = 500;
 /// The wall clock at the beginning of the world, ms.
 pub const EPOCH_MS: u64 = 1_000_000;
 
@@ -305,6 +308,8 @@ pub struct Simulation<C = ()> {
     now: Duration,
     seed: u64,
     random: Random,
+    /// What of a dead node's messages arrives.
+    dying: Random,
     between: Between,
     admin_tasks: BTreeMap<Ticket, AdminTask>,
     /// Operators' orders that are not answered.
@@ -346,6 +351,7 @@ impl<C> Simulation<C> {
             now: Duration::ZERO,
             seed,
             random: Random::stream(seed, "simulation", 0),
+            dying: Random::stream(seed, "dying", 0),
             between: Between::new(seed),
             admin_tasks: BTreeMap::new(),
             orders: BTreeMap::new(),
@@ -494,6 +500,8 @@ impl<C> Simulation<C> {
                 self.deliver(from, to, connection, *message);
             }
             Event::LinkLost { node, life, other } if self.is_current_life(node, life) => {
+                let (site, id) = (self.nodes[node].site, self.nodes[node].id);
+                self.sites[site].network.drained(other, id);
                 self.input(node, Input::LinkLost(NodeId(other)));
             }
             Event::DeliverInterSite { from, to, connection, message }
@@ -502,6 +510,7 @@ impl<C> Simulation<C> {
                 self.deliver_inter_site(from, to, *message);
             }
             Event::InterSiteLost { node, life, other } if self.is_current_life(node, life) => {
+                self.between.drained(other, node);
                 self.inter_site_lost(node, other);
             }
             Event::Disk { node, life } if self.is_current_life(node, life) => self.disk_done(node),

@@ -62,6 +62,21 @@ impl Network {
         self.connections.break_one(a, b);
     }
 
+    /// The same, as one of the two is dead; `drains`: what that had sent arrives.
+    pub(super) fn break_dead(&mut self, dead: u64, other: u64, drains: bool) {
+        self.connections.break_dead(dead, other, drains);
+    }
+
+    /// Nothing arrives any more that a node had sent to another one before its connection broke.
+    pub(super) fn drained(&mut self, from: u64, to: u64) {
+        self.connections.drained(from, to);
+    }
+
+    /// The same of all that a node had sent or was sent.
+    pub(super) fn drained_at(&mut self, node: u64) {
+        self.connections.drained_at(node);
+    }
+
     /// Nothing passes from one node to another until [`Network::heal`].
     pub(super) fn cut(&mut self, from: u64, to: u64) {
         self.cut.insert((from, to));

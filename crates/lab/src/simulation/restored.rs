@@ -32,6 +32,7 @@ impl<C> Simulation<C> {
     /// When the backup cannot be read.
     pub fn restore(&mut self, index: NodeIndex, backup: Backup) {
         self.crash(index, &Down::Killed);
+        self.drained_at(index);
         let is_planted = self.settings.planted.is(Bug::RestoredUnmarked);
         let log_options = self.settings.log;
         let node = &mut self.nodes[index];
