@@ -13,6 +13,8 @@ use super::Run;
 use super::form::TIMEOUT;
 use crate::simulation::{Held, NodeIndex};
 
+/// How long ago a mirror has had everything, at rest.
+const MIRROR_LAG_MAX: Duration = Duration::from_secs(5);
 /// Slots that are kept to be looked at again.
 const UNSURE_MAX: usize = 2_000;
 
@@ -112,7 +114,8 @@ impl Run<'_> {
         site.map_or_else(|| id.to_string(), |site| self.lab.label(site))
     }
 
-    /// Every site is back: no failover is open any more, and every slot is served, by one site.
+    /// Every site is back: no failover is open any more, every slot is served, by one site, and
+    /// every mirror has what its site has.
     pub(super) fn look_at_slots(&mut self) {
         if !self.is_deployment() || self.failure.is_some() {
             return;
@@ -141,6 +144,9 @@ impl Run<'_> {
                 let lost = self.name_of(open.lost);
                 return Some(format!("{} has the failover of {lost} open", self.lab.label(site)));
             }
+            if let Some(wrong) = self.wrong_mirror(site, leader) {
+                return Some(wrong);
+            }
             for slot in self.lab.held_slots(leader).0 {
                 if self.lab.serves(leader, slot).is_some() && !served.insert(slot) {
                     return Some(format!("slot {slot} is served twice"));
@@ -153,5 +159,45 @@ impl Run<'_> {
             .collect();
         let first = missing.first()?;
         Some(format!("{} slots are served by no site, the first is {first}", missing.len()))
+    }
+
+    /// A mirror that does not have what its site has. A site writes without any client, as keys
+    /// expire: so it is enough that the mirror had everything a moment ago.
+    fn wrong_mirror(&self, site: usize, leader: NodeIndex) -> Option<String> {
+        let mirror = self.lab.status(leader)?.mirror?;
+        let is_near = mirror.caught_up_ago.is_some_and(|ago| ago <= MIRROR_LAG_MAX);
+        if is_near && mirror.complete == mirror.holds {
+            return None;
+        }
+        let (of, at) = (self.lab.label(site), self.name_of(mirror.to));
+        let (complete, holds, behind) = (mirror.complete, mirror.holds, mirror.behind);
+        Some(format!(
+            "the mirror of {of} at {at} has {complete} of {holds} slots and is {behind} writes \
+             behind"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Options;
+    use crate::world::ready;
+
+    #[test]
+    fn a_mirror_that_does_not_catch_up_fails_a_run() {
+        let world = ready::load("global", None).unwrap();
+        let options = Options::default();
+        let mut run = Run::new(&world, &options);
+        run.form().unwrap();
+        run.look_at_slots();
+        assert_eq!(run.failure, None);
+        // A new leader has to ask the backup what that has, and does not reach it.
+        run.lab.part_site(0);
+        let leader = run.lab.leader(0).unwrap();
+        run.lab.bounce(leader, &crate::simulation::Down::Killed, Duration::from_secs(1));
+        run.look_at_slots();
+        let why = run.failure.unwrap_or_default();
+        assert!(why.contains("the mirror of "), "{why}");
     }
 }
