@@ -84,8 +84,9 @@ pub(super) struct Facts<'h> {
     covers: Vec<Vec<usize>>,
     /// By register as assigned: its assignments by position.
     orders: Vec<Vec<Entry>>,
-    /// By register as assigned: whether it may have been deleted by a write that was not answered.
-    loose_delete: Vec<bool>,
+    /// By register as assigned: from when on it may have been deleted by a write that was not
+    /// answered.
+    loose_delete: Vec<Option<u64>>,
     places: HashMap<(&'h str, u64), &'h Position>,
     problem: Option<String>,
 }
@@ -182,7 +183,7 @@ impl<'h> Facts<'h> {
             covers.extend(begins.map(|(_, keyspace)| *keyspace));
         }
         self.orders = vec![Vec::new(); self.registers.len()];
-        self.loose_delete = vec![false; self.registers.len()];
+        self.loose_delete = vec![None; self.registers.len()];
     }
 
     fn number(&mut self, register: &Register) -> usize {
@@ -229,7 +230,8 @@ impl<'h> Facts<'h> {
             }
             for assigned in request.writes.iter().filter(|assigned| may && assigned.deletes) {
                 let register = self.register(&assigned.register);
-                self.loose_delete[register] = true;
+                let since = self.loose_delete[register].get_or_insert(request.call_us);
+                *since = request.call_us.min(*since);
             }
             return Ok(());
         }
@@ -417,9 +419,11 @@ impl<'h> Facts<'h> {
         deletes.map(|entry| entry.rank).min()
     }
 
-    /// Whether a write without an answer may have deleted it.
-    pub(super) fn is_loosely_deleted(&self, register: usize) -> bool {
-        self.covers(register).iter().any(|cover| self.loose_delete[*cover])
+    /// Whether a write without an answer may have deleted it before a read returned.
+    pub(super) fn is_loosely_deleted(&self, register: usize, read: &Request) -> bool {
+        let began = self.covers(register).iter().filter_map(|cover| self.loose_delete[*cover]);
+        let began = began.min();
+        began.is_some_and(|began| read.return_us.is_none_or(|returned| began <= returned))
     }
 
     /// The assignments that assign this register.

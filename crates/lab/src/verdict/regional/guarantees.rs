@@ -137,7 +137,8 @@ impl Judge<'_, '_> {
             (Found::Version(_, rank), Some(need)) => rank >= need,
             (Found::Nothing, Some(need)) => {
                 // One that was not answered may have come before all others.
-                let is_loose = facts.is_loosely_deleted(register);
+                let read = &facts.history.requests[index];
+                let is_loose = facts.is_loosely_deleted(register, read);
                 let delete = facts.delete_from(register, need).filter(|_| !is_loose);
                 self.floors.extend(delete.map(|delete| ((session, register), delete)));
                 delete.is_some() || is_loose
@@ -235,7 +236,7 @@ impl Judge<'_, '_> {
                 Some(rank) => rank >= mark.rank,
                 None => {
                     facts.delete_from(register, mark.rank).is_some()
-                        || facts.is_loosely_deleted(register)
+                        || facts.is_loosely_deleted(register, &facts.history.requests[index])
                 }
             };
             if explained {

@@ -31,7 +31,8 @@
 //!   themselves.
 //! - A *lost* write comes after all that was ordered, in the order of its site.
 //! - Where *nothing* was found and no delete is named, some delete must come after what is in the
-//!   past. The earliest that does is what the session has seen from then on.
+//!   past. The earliest that does is what the session has seen from then on. An unanswered delete
+//!   may be that one for reads that returned after it was called.
 //! - An *unanswered* write that was read, or whose identity is known, happened; it is caused by
 //!   nothing and causes what read it.
 //! - A position or an identity that is missing leaves everything undecided, unless the rest is

@@ -199,7 +199,8 @@ impl<'f, 'h> Past<'f, 'h> {
                 let Some(need) = need else { return Ok(()) };
                 let delete = self.facts.delete_from(register, need);
                 // One that was not answered may have come before it.
-                if self.facts.is_loosely_deleted(register) {
+                let request = &self.facts.history.requests[index];
+                if self.facts.is_loosely_deleted(register, request) {
                     return Ok(());
                 }
                 if let Some(delete) = delete {

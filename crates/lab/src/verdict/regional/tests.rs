@@ -363,6 +363,24 @@ fn a_delete_without_an_answer_may_have_come_at_any_time() {
     }
 }
 
+/// A read that returned before a delete was called did not see it, whatever became of it.
+#[test]
+fn a_delete_without_an_answer_explains_no_read_before_it() {
+    let written = "w@A put x=A1\n A1 @ 1\n r@B get x=A1\n";
+    let missed = format!("{written} r@B get x=none\n d@B del x=?");
+    broken(&missed, &[CAUSAL, MR], "no delete explains it");
+    holds(&format!("{written} d@B del x=?\n r@B get x=none"));
+    // Of several the earliest counts, also of what clears whole keyspaces.
+    holds(&format!("{written} d@B del *=?\n r@B get x=none\n e@B del x=?"));
+    let other = "w@A put y=A2\n A2 @ 2\n r@B get y=A2\n r@B get x=none\n d@B del x=?";
+    broken(&format!("{written} {other}"), &[CAUSAL, MR], "no delete explains it");
+    // It may still run when a read that was called before it returns.
+    let mut history = made::history(&missed);
+    history.requests[2].return_us = Some(history.requests[3].call_us + 1);
+    let verdict = judge(&history, CAUSAL);
+    assert!(matches!(verdict, Verdict::Holds { .. }), "{verdict:?}");
+}
+
 #[test]
 fn a_region_that_is_right_passes_and_one_that_does_not_wait_fails() {
     let mut broken = 0;
