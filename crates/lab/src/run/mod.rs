@@ -17,6 +17,7 @@
 mod ask;
 mod audit;
 mod deployment;
+mod durations;
 mod form;
 mod judge;
 mod loans;
@@ -233,6 +234,8 @@ struct Run<'w> {
     failovers: Vec<Ballot>,
     /// What sites recorded of their backups.
     known: Vec<lost::Observed>,
+    /// How far log times may be.
+    durations: durations::Durations,
     /// What was seen of loans of groups.
     loans: loans::Seen,
     /// The highest term in which a node of each life of a site was seen to lead.
@@ -293,6 +296,7 @@ impl<'w> Run<'w> {
             losing: BTreeMap::new(),
             failovers: vec![Ballot::FIRST],
             known: Vec::new(),
+            durations: durations::Durations::default(),
             loans: loans::Seen::default(),
             terms: BTreeMap::new(),
             unsure: SlotSet::default(),
@@ -414,6 +418,7 @@ impl<'w> Run<'w> {
                     self.note_backups();
                     self.note_loans();
                     self.judge_unsure();
+                    self.judge_durations();
                     self.lab.call_after(TEND, Call::Tend);
                 }
             }

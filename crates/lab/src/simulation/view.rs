@@ -44,6 +44,12 @@ impl<C> Simulation<C> {
         Some(self.nodes.get(node)?.process.as_ref()?.site.standing())
     }
 
+    /// The log time of the last entry that a node has applied, ms; `None`: it is down.
+    #[must_use]
+    pub fn log_time_ms(&self, node: NodeIndex) -> Option<u64> {
+        Some(self.nodes.get(node)?.process.as_ref()?.site.reader().log_time_ms())
+    }
+
     /// Which backup a node's site last recorded as having everything, and how long ago that was, if
     /// the node leads.
     #[must_use]
