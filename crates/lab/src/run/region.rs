@@ -9,8 +9,9 @@ use protocol::site::RegionStanding;
 
 use super::form::TIMEOUT;
 use super::{Run, digest};
-use crate::clients::sessions::{Audit, Ordering, Unresolved, audits, expiring, folded, refuses};
-use crate::faults::Kind;
+use crate::clients::sessions::{
+    Audit, Ordering, RefusedSession, Unresolved, audits, expiring, folded, refuses,
+};
 use crate::history::{History, ReplicaState};
 use crate::simulation::NodeIndex;
 
@@ -162,8 +163,9 @@ impl Run<'_> {
     /// What sessions did goes into the history.
     pub(super) fn report_sessions(&mut self, history: &mut History) {
         let Some(sessions) = &mut self.sessions else { return };
-        if let Some(refused) = sessions.refused.take().filter(|_| !self.loses_sites()) {
-            self.fail(refused);
+        let refused = RefusedSession::unexplained(&sessions.refused, self.lab.losses_since());
+        for wrong in refused.into_iter().chain(sessions.malformed.take()) {
+            self.failure.get_or_insert(wrong);
         }
         if let Some(wrong) = self.sessions.as_mut().and_then(|sessions| sessions.unheld.take()) {
             self.fail(wrong);
@@ -185,11 +187,5 @@ impl Run<'_> {
         if let Some(wrong) = ordering.wrong {
             self.fail(wrong);
         }
-    }
-
-    /// Whether a session may lose what it wrote, with a site.
-    fn loses_sites(&self) -> bool {
-        let loses = |kind: Kind| matches!(kind, Kind::LoseSite | Kind::PromoteSite);
-        self.plan.iter().zip(&self.done).any(|(fault, done)| *done && loses(fault.kind))
     }
 }

@@ -291,6 +291,8 @@ pub struct Simulation<C = ()> {
     /// Whether all faults have ended: none begins anything new.
     pub faults_ended: bool,
     promoted: Vec<Promoted>,
+    /// When a node first had a registry that was recovered.
+    recovered: Option<Duration>,
     /// Until when sites had the operator's order to have no backup; the last time of each.
     without_backup: BTreeMap<SiteId, Duration>,
     chain: chain::Chain,
@@ -341,6 +343,7 @@ impl<C> Simulation<C> {
             groups: BTreeSet::new(),
             faults_ended: false,
             promoted: Vec::new(),
+            recovered: None,
             without_backup: BTreeMap::new(),
             chain: chain::Chain::default(),
             outputs: 0,

@@ -3,7 +3,7 @@
 
 use super::Simulation;
 use super::site_lifecycle::SiteLifecycle;
-use model::{BackupChoice, Ballot, DecidedFailover, Registry, SiteId};
+use model::{BackupChoice, Ballot, DecidedFailover, Registry, SiteId, Term};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ impl Promoted {
 impl<C> Simulation<C> {
     /// A node of this site has this registry now.
     pub(super) fn note_promotions(&mut self, own: SiteId, registry: &Registry) {
+        if registry.version.term != Term::default() {
+            self.recovered.get_or_insert(self.now);
+        }
         for failover in &registry.failovers.decided {
             let is_this = |one: &&mut Promoted| one.failover.decided == failover.decided;
             match self.promoted.iter_mut().find(is_this) {
@@ -81,6 +84,13 @@ impl<C> Simulation<C> {
     /// All decisions, in the order in which they were first seen.
     pub fn promotions(&self) -> &[Promoted] {
         &self.promoted
+    }
+
+    /// When the first failover was decided or the registry first recovered, in true time: from then
+    /// on a session may have lost what it has seen. `None`: neither has happened.
+    pub fn losses_since(&self) -> Option<Duration> {
+        let decided = self.promoted.first().map(|one| one.at);
+        decided.into_iter().chain(self.recovered).min()
     }
 
     /// Decisions about a lost site that were first seen since then.

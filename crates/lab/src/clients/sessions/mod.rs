@@ -99,6 +99,31 @@ struct Session {
     doing: Option<Doing>,
 }
 
+/// A session that was refused for good.
+#[derive(Debug, Clone)]
+pub struct RefusedSession {
+    client: String,
+    site: String,
+    at: Duration,
+    error: String,
+}
+
+impl RefusedSession {
+    /// The first of them that is no consequence of a loss: it came before anything can have been
+    /// lost, or nothing can.
+    #[must_use]
+    pub fn unexplained(all: &[RefusedSession], losses_since: Option<Duration>) -> Option<String> {
+        let is_unexplained =
+            |one: &&RefusedSession| losses_since.is_none_or(|since| one.at < since);
+        let RefusedSession { client, site, at, error } = all.iter().find(is_unexplained)?;
+        let at = at.as_secs_f64();
+        Some(format!(
+            "{client} was refused for good at {site} after {at:.3} s, and nothing can have been \
+             lost by then: {error}"
+        ))
+    }
+}
+
 /// All clients of causal keys of a run.
 pub struct Sessions<'w> {
     world: &'w World,
@@ -110,8 +135,10 @@ pub struct Sessions<'w> {
     busy: usize,
     /// What was asked and what came back.
     unresolved: Vec<Unresolved>,
-    /// A session was refused for good.
-    pub refused: Option<String>,
+    /// Sessions that were refused for good.
+    pub refused: Vec<RefusedSession>,
+    /// An answer that is none to its request, or lacks its token.
+    pub malformed: Option<String>,
     /// A site answered for a keyspace for which it refuses requests.
     pub unheld: Option<String>,
 }
@@ -145,7 +172,8 @@ impl<'w> Sessions<'w> {
             stopped: false,
             busy: 0,
             unresolved: Vec::new(),
-            refused: None,
+            refused: Vec::new(),
+            malformed: None,
             unheld: None,
         }
     }
@@ -371,7 +399,7 @@ impl<'w> Sessions<'w> {
                     let what = if shown.is_none() { "answer" } else { "token" };
                     let why =
                         format!("a session's request was answered without its {what}: {answer:?}");
-                    self.refused.get_or_insert(why.clone());
+                    self.malformed.get_or_insert(why.clone());
                     (Got::Unknown { why }, Vec::new())
                 }
             },
@@ -404,8 +432,9 @@ impl<'w> Sessions<'w> {
                     return self.ask_again(lab, session, measure);
                 }
                 if is_over {
-                    let name = one.name();
-                    self.refused.get_or_insert(format!("{name} was refused for good: {failure}"));
+                    let (client, site) = (one.name(), lab.label(one.client.site));
+                    let error = failure.to_string();
+                    self.refused.push(RefusedSession { client, site, at: now, error });
                 }
                 let why = failure.to_string();
                 let is_unsure = one.doing.as_ref().is_some_and(Doing::is_unsure);
@@ -549,5 +578,30 @@ impl Session {
         let other = *self.client.random.pick(&open);
         self.client.go_to(world, other);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RefusedSession;
+    use std::time::Duration;
+
+    #[test]
+    fn a_session_is_refused_for_good_after_a_loss_only() {
+        let refused = |s: u64| RefusedSession {
+            client: format!("c{s}"),
+            site: "west".to_owned(),
+            at: Duration::from_secs(s),
+            error: "lost".to_owned(),
+        };
+        let since = |s: u64| Some(Duration::from_secs(s));
+        let all = [refused(9), refused(5)];
+        assert_eq!(RefusedSession::unexplained(&all, since(4)), None);
+        assert_eq!(RefusedSession::unexplained(&all, since(5)), None);
+        let early = RefusedSession::unexplained(&all, since(7)).unwrap_or_default();
+        assert!(early.starts_with("c5 was refused for good at west after 5.000 s"), "{early}");
+        let without = RefusedSession::unexplained(&all, None).unwrap_or_default();
+        assert!(without.starts_with("c9 "), "{without}");
+        assert_eq!(RefusedSession::unexplained(&[], None), None);
     }
 }
