@@ -278,10 +278,16 @@ pub struct Simulation<C = ()> {
     pub held: Vec<Held>,
     /// The order of causal keys so far in each region, if it is noted.
     pub order_of: BTreeMap<RegionId, Vec<region::Ordered>>,
+    /// Which site was the root in an epoch, if the order is noted.
+    root_of: BTreeMap<(RegionId, u16), SiteId>,
+    /// The end of the order as each node had it when it was last looked at.
+    looked_at: BTreeMap<NodeIndex, model::Position>,
     /// The causal writes of each site so far as it made them, if the order is noted.
     pub own_writes: BTreeMap<(SiteId, Revision), CausalWrite>,
     /// Sites that were removed while they were lost: what they alone had of causal keys is gone.
     pub removed_lost: BTreeSet<SiteId>,
+    /// Whether a root has given places that its order lacks after a takeover.
+    pub gave_places_up: bool,
     /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
     /// Whether any site's loans of groups have changed since the last look.
@@ -336,8 +342,11 @@ impl<C> Simulation<C> {
             led: Vec::new(),
             held: Vec::new(),
             order_of: BTreeMap::new(),
+            root_of: BTreeMap::new(),
+            looked_at: BTreeMap::new(),
             own_writes: BTreeMap::new(),
             removed_lost: BTreeSet::new(),
+            gave_places_up: false,
             ring_changed: false,
             loans_changed: false,
             groups: BTreeSet::new(),

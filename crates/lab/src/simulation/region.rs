@@ -2,7 +2,9 @@
 //! and the order of the region as its root gives it.
 //!
 //! The order is noted here as soon as any node of the root has applied a part of it, since the root
-//! drops what all sites have. Histories take positions from it.
+//! drops what all sites have. Histories take positions from it. What every node of the root has of
+//! the last places is compared with it; and where a takeover makes places void, no site but the
+//! root before may have shown them.
 //!
 //! Of several regions, which take each other's writes into their orders, the one order that all
 //! agree on is that of the stamps.
@@ -10,8 +12,8 @@
 use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{
-    Answer, CausalToken, CausalWrite, Failure, KeyspaceId, NO_SITE, Position, Query, Revision,
-    SessionToken, SiteId,
+    Answer, CausalToken, CausalWrite, Effect, Failure, KeyspaceId, NO_SITE, Position, Query,
+    RegionId, Revision, SessionToken, SiteId,
 };
 use protocol::bugs::Bug;
 use protocol::site::machine::causal::session::SessionRead;
@@ -29,6 +31,21 @@ pub fn position_of_none(revision: Revision) -> u64 {
 
 /// A place of the order: the site of the write, and the write.
 pub type Ordered = (Position, SiteId, CausalWrite);
+
+/// So many of the last places that are noted are compared with those of each node of the root.
+const PLACES_COMPARED: usize = 16;
+
+fn last(order: &[Ordered]) -> Position {
+    order.last().map_or(Position(0), |last| last.0)
+}
+
+/// The first of these places that is another one than is noted of the same count.
+fn unlike<'a>(order: &[Ordered], mut found: impl Iterator<Item = &'a Ordered>) -> Option<Position> {
+    let noted = &order[order.len().saturating_sub(PLACES_COMPARED)..];
+    let noted_as = |one: &Ordered| noted.iter().find(|noted| noted.0.count() == one.0.count());
+    let unlike = found.find(|one| noted_as(one).is_some_and(|noted| noted != *one));
+    unlike.map(|one| one.0)
+}
 
 impl Process {
     /// Answers a query of a session as a front does on its own thread, if this node covers the
@@ -87,12 +104,10 @@ impl<C> Simulation<C> {
         self.own_writes.extend(own.into_iter().map(|write| ((site, write.revision), write)));
     }
 
-    /// Notes what a node of the root has of the order, beyond what is noted.
+    /// Notes what a node of the root has of the order, beyond what is noted, and looks at what is.
     pub(super) fn note_order(&mut self, node: NodeIndex) {
         let Some(standing) = self.region_standing(node).filter(|one| one.is_root) else { return };
-        let Some(process) = self.nodes[node].process.as_ref() else { return };
         let order = self.order_of.entry(standing.region).or_default();
-        let last = |order: &[Ordered]| order.last().map_or(Position(0), |last| last.0);
         let mut after = last(order);
         if standing.epoch < after.epoch() {
             // It does not know yet that another one is the root.
@@ -102,18 +117,108 @@ impl<C> Simulation<C> {
         if after.epoch() < begun.epoch() && begun.count() < after.count() {
             // A standby has taken over: what lies behind that was not released.
             order.retain(|(position, ..)| position.count() <= begun.count());
-            after = last(order);
+            self.gave_places_up = true;
+            self.judge_takeover(node, after.epoch(), &standing);
         }
+        let site = self.sites[self.nodes[node].site].id;
+        self.root_of.extend(site.map(|site| ((standing.region, standing.epoch), site)));
+        let order = self.order_of.entry(standing.region).or_default();
+        after = last(order);
+        let is_looked_at =
+            self.looked_at.insert(node, standing.order_last) == Some(standing.order_last);
         // Another root begins where the one before ended, in an epoch of its own.
-        if standing.order_last.count() <= after.count() {
+        let has_more = standing.order_last.count() > after.count();
+        if is_looked_at && !has_more {
             return;
         }
-        let more = process.site.region_order(after);
-        if more.first().is_none_or(|first| first.0.count() != after.count() + 1) {
-            let name = self.name(node).to_owned();
-            return self.fail(format!("{name} has dropped the order after {after} at once"));
+        let Some(process) = self.nodes[node].process.as_ref() else { return };
+        let from = order.iter().rev().nth(PLACES_COMPARED).map_or(Position(0), |one| one.0);
+        let found = process.site.region_order(from);
+        let unlike = unlike(order, found.iter().filter(|one| one.0 > begun));
+        let more: Vec<Ordered> = found.into_iter().filter(|one| one.0 > after).collect();
+        let is_gap = has_more && more.first().is_none_or(|one| one.0.count() != after.count() + 1);
+        if unlike.is_some() || is_gap {
+            let name = self.name(node);
+            let what = match unlike {
+                Some(place) => format!("{name} has another write at {place} than was noted"),
+                None => format!("{name} has dropped the order after {after} at once"),
+            };
+            return self.fail(what);
         }
-        order.extend(more);
+        if has_more {
+            self.judge_expiries(node, &standing, &more);
+            self.order_of.entry(standing.region).or_default().extend(more);
+        }
+    }
+
+    /// Another site goes on with the order, and lacks places that the root before had given: no
+    /// site but that root may have shown them. Not so after a rebuild, which goes on with what most
+    /// sites have, and after a recovery of the registry, which may have forgotten epochs.
+    fn judge_takeover(&mut self, node: NodeIndex, before: u16, standing: &RegionStanding) {
+        let registry = self.registry(node);
+        let region = registry.as_ref().and_then(|registry| registry.region(standing.region));
+        let begun = standing.begun;
+        let is_rebuilt = region
+            .and_then(|region| region.rebuilt)
+            .is_some_and(|rebuilt| before < rebuilt.until && rebuilt.until <= begun.epoch());
+        if region.is_none() || is_rebuilt || self.recovered.is_some() {
+            return;
+        }
+        let Some(root) = self.root_of.get(&(standing.region, before)).copied() else { return };
+        for other in 0..self.nodes.len() {
+            let Some(shows) = self.region_standing(other) else { continue };
+            let is_of_region = shows.region == standing.region && !shows.is_resyncing;
+            let is_root = self.sites[self.nodes[other].site].id == Some(root);
+            let is_void = shows.applied.epoch() == before && shows.applied.count() > begun.count();
+            if is_of_region && is_void && !is_root {
+                let (name, shown) = (self.name(other).to_owned(), shows.applied);
+                let what = format!(
+                    "a place that was shown is void: {name} has the order up to {shown}, and the next \
+                     root goes on behind {begun}"
+                );
+                return self.fail(what);
+            }
+        }
+    }
+
+    /// The root lets no key expire before its moment, by its log time. Of several regions moments
+    /// are by the clock of all orders, and are not looked at.
+    fn judge_expiries(&mut self, node: NodeIndex, standing: &RegionStanding, more: &[Ordered]) {
+        if self.order_of.len() > 1 || more.iter().any(|one| one.0.epoch() != standing.epoch) {
+            return;
+        }
+        let log_time_ms = standing.log_time_ms;
+        let effects = more.iter().flat_map(|one| one.2.effects.iter().map(move |it| (one, it)));
+        let early = effects.into_iter().find_map(|(one, effect)| {
+            let Effect::Expire { key, site, revision } = effect else { return None };
+            let of = self.write_of((*site, *revision), standing.region, more)?;
+            let of = (of.keyspace == one.2.keyspace).then_some(of)?;
+            let mut moments = of.effects.iter().rev().filter_map(|effect| match effect {
+                Effect::SetExpiry { key: of, at_ms: Some(ms) } if of == key => Some(*ms),
+                _ => None,
+            });
+            let ms = moments.next().filter(|ms| *ms > log_time_ms)?;
+            Some((String::from_utf8_lossy(key).into_owned(), ms))
+        });
+        if let Some((key, ms)) = early {
+            let name = self.name(node).to_owned();
+            self.fail(format!(
+                "{name} lets {key} expire at {log_time_ms} ms, its moment is {ms} ms"
+            ));
+        }
+    }
+
+    /// A write by its identity, of what is noted and what is about to be.
+    fn write_of<'a>(
+        &'a self,
+        (site, revision): (SiteId, Revision),
+        region: RegionId,
+        more: &'a [Ordered],
+    ) -> Option<&'a CausalWrite> {
+        let is_it = |one: &&Ordered| one.1 == site && one.2.revision == revision;
+        let ordered = || self.order_of.get(&region).into_iter().flatten().chain(more).find(is_it);
+        let own = self.own_writes.get(&(site, revision));
+        own.or_else(|| ordered().map(|one| &one.2))
     }
 
     /// The order of a region that is the only one, as far as it was given.
