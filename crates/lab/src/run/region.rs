@@ -58,7 +58,7 @@ impl Run<'_> {
                 return self.fail(format!("{site} answers an audit by {:?}", one.answer));
             };
             found.entry((keyspace, site)).or_default().extend(marks);
-            self.unresolved.push(line);
+            self.unresolved.extend(Some(line).filter(|_| one.about.is_judged()));
         }
         let at_us = self.now_us();
         let folded = folded(&self.lab.order());
@@ -182,6 +182,7 @@ impl Run<'_> {
             sessions.take_unresolved().into_iter().chain(std::mem::take(&mut self.unresolved));
         let unresolved: Vec<Unresolved> = unresolved.collect();
         ordering.note_lost(&unresolved, &self.lab.removed_lost);
+        ordering.is_whole = self.lab.removed_lost.is_empty() && !self.lab.gave_places_up;
         history.requests = unresolved.into_iter().map(|one| ordering.request(one)).collect();
         history.positions = ordering.positions;
         if let Some(wrong) = ordering.wrong {

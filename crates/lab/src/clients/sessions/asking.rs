@@ -150,9 +150,7 @@ impl Making<'_> {
                 let (body, mark) = (Body::Write(command), Some(self.mark.to_owned()));
                 Asked { body, reads: Vec::new(), writes: vec![assigned], mark }
             }
-            Act::Expiry(key) => {
-                self.read(Query::Expiry { key: self.bytes(&key) }, vec![self.expiry(&key)])
-            }
+            Act::Expiry(key) => self.read_expiry(&key),
             Act::Clear => {
                 let assigned = self.assigned(Register::Keyspace(self.prefix.to_owned()), true);
                 Asked { mark: None, ..self.write(Write::Clear, vec![assigned]) }
@@ -203,6 +201,11 @@ impl Making<'_> {
     pub(super) fn read_strings(&self, keys: &[String]) -> Asked {
         let reads = keys.iter().map(|key| self.string(key)).collect();
         self.read(Query::GetMany { keys: keys.iter().map(|key| self.bytes(key)).collect() }, reads)
+    }
+
+    /// A read of when a key expires.
+    pub(super) fn read_expiry(&self, key: &str) -> Asked {
+        self.read(Query::Expiry { key: self.bytes(key) }, vec![self.expiry(key)])
     }
 
     /// A read of a whole hash.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use model::{Answer, Body, KeyspaceId};
 
 use super::asking::{Asked, Making};
-use super::unresolved::Unresolved;
+use super::unresolved::{EXPIRES, Unresolved};
 use crate::clients::Ids;
-use crate::history::{Got, Request, Seen};
+use crate::history::{Got, Register, Request, Seen};
 use crate::workload::Spec;
 use crate::world::World;
 
@@ -28,6 +28,7 @@ pub fn audits(world: &World, ids: &Ids) -> Vec<Audit> {
         let making = Making { causal, keyspace, prefix: &prefix, mark: "" };
         let keys: Vec<String> = causal.strings().collect();
         audits.push(Audit { keyspace, asked: making.read_strings(&keys) });
+        audits.extend(keys.iter().map(|key| Audit { keyspace, asked: making.read_expiry(key) }));
         for hash in causal.all_hashes() {
             audits.push(Audit { keyspace, asked: making.read_hash(&hash) });
         }
@@ -48,6 +49,12 @@ impl Audit {
         self.keyspace
     }
 
+    /// Whether its answer is a line of the history. What expires is only compared with the order.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        !self.asked.reads.iter().any(|register| matches!(register, Register::Expiry(_)))
+    }
+
     /// A site's answer, as a line of the history, and the marks that were found by register.
     #[must_use]
     pub fn answered(
@@ -57,8 +64,13 @@ impl Audit {
         answer: &Answer,
     ) -> Option<(Unresolved, BTreeMap<String, String>)> {
         let shown = self.asked.shown(answer)?;
-        let found =
-            shown.iter().filter_map(|(register, mark)| Some((register.to_string(), mark.clone()?)));
+        let mark_of = |register: &Register, mark: &String| match register {
+            Register::Expiry(_) => EXPIRES.to_owned(),
+            _ => mark.clone(),
+        };
+        let found = shown.iter().filter_map(|(register, mark)| {
+            Some((register.to_string(), mark_of(register, mark.as_ref()?)))
+        });
         let found = found.collect();
         let (mut reads, mut marks) = (Vec::new(), Vec::new());
         for (register, mark) in shown {

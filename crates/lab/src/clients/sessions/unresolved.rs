@@ -30,6 +30,8 @@ pub struct Ordering {
     by_moment: HashMap<String, Option<WriteId>>,
     /// The places of all writes.
     pub positions: Vec<Position>,
+    /// Whether every write that any site has taken is in it: none was lost.
+    pub is_whole: bool,
     /// What must never happen, and did.
     pub wrong: Option<String>,
 }
@@ -158,6 +160,10 @@ impl Ordering {
             }
             Got::Done => line.write = mark.map(id),
             Got::Unknown { .. } if is_ordered => line.write = mark.map(id),
+            // What is in no order was not done, and explains no read that found nothing.
+            Got::Unknown { .. } if self.is_whole && mark.is_some() => {
+                line.writes.retain(|assigned| !assigned.deletes);
+            }
             _ => {}
         }
         line
@@ -215,12 +221,20 @@ pub fn expiring(order: &[Ordered]) -> Option<(String, u64)> {
     Some((String::from_utf8_lossy(&first.0.1).into_owned(), first.1.2))
 }
 
-/// What all sites must hold in the end: by keyspace and register, the mark of the last write.
+/// The mark of a key that is to expire, in what sites hold in the end: the moment itself cannot
+/// always be seen.
+pub(super) const EXPIRES: &str = "a moment";
+
+/// What all sites must hold in the end: by keyspace and register, the mark of the last write; and
+/// which strings are to expire.
 #[must_use]
 pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String>> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut all: BTreeMap<KeyspaceId, BTreeMap<String, String>> = BTreeMap::new();
-    for (_, _, write) in order {
+    let mut expiries = Expiries::default();
+    for (_, site, write) in order {
+        // What is wrong is reported with the places.
+        let _ = expiries.take(write, &site.to_string());
         let keys = all.entry(write.keyspace).or_default();
         for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
             let Some(key) = effect.key().map(|key| text(key)) else {
@@ -248,6 +262,13 @@ pub fn folded(order: &[Ordered]) -> BTreeMap<KeyspaceId, BTreeMap<String, String
             }
         }
     }
+    for (keyspace, key) in expiries.0.into_keys() {
+        let (key, keys) = (text(&key), all.entry(keyspace).or_default());
+        // An expiry outlives its key, and hashes are read without it.
+        if keys.contains_key(&key) {
+            keys.insert(Register::Expiry(key).to_string(), EXPIRES.to_owned());
+        }
+    }
     all
 }
 
@@ -255,4 +276,72 @@ fn clear(keys: &mut BTreeMap<String, String>, key: &str) {
     keys.remove(key);
     let of_hash = format!("{key}.");
     keys.retain(|register, _| !register.starts_with(&of_hash));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Assigned;
+
+    fn unanswered(mark: Option<&str>) -> Unresolved {
+        let line = Request {
+            client: "c".to_owned(),
+            site: "west".to_owned(),
+            call_us: 5,
+            return_us: Some(9),
+            reads: Vec::new(),
+            writes: vec![Assigned { register: Register::Key("k".to_owned()), deletes: true }],
+            write: None,
+            got: Got::Unknown { why: "no answer in time".to_owned() },
+        };
+        let mark = mark.map(str::to_owned);
+        Unresolved { line, marks: Vec::new(), mark, written: None }
+    }
+
+    #[test]
+    fn what_sites_hold_in_the_end_has_the_expiries_of_strings() {
+        let (keyspace, site) = (KeyspaceId(3), SiteId(1));
+        let key = |name: &str| Bytes::from(name.to_owned());
+        let put = |name: &str| Effect::Put { key: key(name), value: key("c.1") };
+        let expires = |name: &str, at_ms| Effect::SetExpiry { key: key(name), at_ms };
+        let fields =
+            |name: &str| Effect::SetFields { key: key(name), fields: vec![(key("f"), key("c.2"))] };
+        let all = [
+            vec![put("stays"), expires("stays", Some(9))],
+            vec![put("ended"), expires("ended", Some(9)), expires("ended", None)],
+            vec![put("anew"), expires("anew", Some(9)), put("anew")],
+            vec![expires("absent", Some(9))],
+            vec![fields("hash"), expires("hash", Some(9))],
+            vec![put("gone"), expires("gone", Some(9))],
+            vec![Effect::Expire { key: key("gone"), site, revision: Revision(6) }],
+        ];
+        let order: Vec<Ordered> = (1..)
+            .zip(all)
+            .map(|(number, effects)| {
+                let (revision, seen) = (Revision(number), model::Position(0));
+                let write = CausalWrite { revision, seen, keyspace, effects };
+                (model::Position::new(1, number), site, write)
+            })
+            .collect();
+        let folded = folded(&order).remove(&keyspace).unwrap_or_default();
+        let found: Vec<&str> = folded.keys().map(String::as_str).collect();
+        assert_eq!(found, ["anew", "ended", "hash.f", "stays", "the expiry of stays"]);
+        assert_eq!(folded["the expiry of stays"], EXPIRES);
+    }
+
+    #[test]
+    fn an_unanswered_delete_that_is_in_no_order_was_not_done() {
+        let mut ordering = Ordering::default();
+        let assigned = |ordering: &mut Ordering, mark| ordering.request(unanswered(mark)).writes;
+        // With a lost site it may have been done.
+        assert_eq!(assigned(&mut ordering, Some("c.1")).len(), 1);
+        ordering.is_whole = true;
+        assert_eq!(assigned(&mut ordering, Some("c.1")), []);
+        // A clear without an answer has no mark.
+        assert_eq!(assigned(&mut ordering, None).len(), 1);
+        let id = WriteId { site: "2".to_owned(), revision: 7 };
+        ordering.by_mark.insert("c.1".to_owned(), id.clone());
+        let ordered = ordering.request(unanswered(Some("c.1")));
+        assert_eq!((ordered.writes.len(), ordered.write), (1, Some(id)));
+    }
 }
