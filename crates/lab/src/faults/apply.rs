@@ -112,7 +112,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             let mut any = false;
             for one in sites_nodes {
                 // Each machine keeps what its own disk kept.
-                let down = Down::PowerLost(Survival::Bytes(random.below(4_096)));
+                let down = Down::draw_power_loss(&mut random);
                 any |= crash(simulation, one, &down, fault) != Begun::Skipped;
             }
             return if any { Begun::Over } else { Begun::Skipped };
@@ -272,7 +272,7 @@ fn lose_sites<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     let mut any = false;
     for site in sites {
         for node in simulation.sites[site].nodes.clone() {
-            let down = Down::PowerLost(Survival::Bytes(random.below(4_096)));
+            let down = Down::draw_power_loss(random);
             // They do not all come back at once.
             let rest = fault.span + Duration::from_millis(random.below(200));
             if simulation.nodes[node].up {

@@ -12,7 +12,6 @@ use super::Fault;
 use super::apply::{Begun, all_vote};
 use crate::random::Random;
 use crate::simulation::{Down, Simulation};
-use storage::disk::memory::Survival;
 
 /// How soon the operator notices, and asks.
 const NOTICED: Duration = Duration::from_secs(2);
@@ -62,7 +61,7 @@ pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     if loses_power(fault) {
         let mut random = Random::new(fault.draw);
         for node in simulation.sites[fault.site].nodes.clone() {
-            simulation.crash(node, &Down::PowerLost(Survival::Bytes(random.below(4_096))));
+            simulation.crash(node, &Down::draw_power_loss(&mut random));
         }
     } else {
         simulation.part_site(fault.site);

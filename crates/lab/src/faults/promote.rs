@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use model::{AcceptedLoss, Body, Promotion, RegistryChange, Request, SiteId};
-use storage::disk::memory::Survival;
 
 use super::Fault;
 use super::apply::Begun;
@@ -126,7 +125,7 @@ fn lose<C>(simulation: &mut Simulation<C>, fault: &Fault) {
         }
         if one.with_power {
             for node in simulation.sites[one.site].nodes.clone() {
-                simulation.crash(node, &Down::PowerLost(Survival::Bytes(random.below(4_096))));
+                simulation.crash(node, &Down::draw_power_loss(&mut random));
             }
         } else {
             simulation.part_site(one.site);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use model::{Body, RegistryChange, StandbyChoice, StandbyRule};
-use storage::disk::memory::Survival;
 
 use super::apply::Begun;
 use super::{Fault, promote};
@@ -74,7 +73,7 @@ pub(super) fn lose_root<C>(
         return Begun::For(fault.span);
     }
     for node in simulation.sites[fault.site].nodes.clone() {
-        let down = Down::PowerLost(Survival::Bytes(random.below(4_096)));
+        let down = Down::draw_power_loss(random);
         let rest = fault.span + Duration::from_millis(random.below(200));
         if simulation.nodes[node].up {
             simulation.bounce(node, &down, rest);

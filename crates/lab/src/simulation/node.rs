@@ -36,14 +36,23 @@ impl Down {
     pub fn draw(random: &mut Random) -> Down {
         match random.below(5) {
             0 => Down::Killed,
-            1 => Down::PowerLost(Survival::Everything),
-            2 => Down::PowerLost(Survival::Nothing),
-            3 => Down::PowerLost(Survival::Bytes(random.below(4_096))),
-            _ => {
-                let sectors = (0..8).map(|_| random.chance(500)).collect();
-                Down::PowerLost(Survival::Sectors(sectors))
-            }
+            way => Down::PowerLost(survival(way, random)),
         }
+    }
+
+    /// The power goes, and of what was not synced anything may survive.
+    pub fn draw_power_loss(random: &mut Random) -> Down {
+        let way = 1 + random.below(4);
+        Down::PowerLost(survival(way, random))
+    }
+}
+
+fn survival(way: u64, random: &mut Random) -> Survival {
+    match way {
+        1 => Survival::Everything,
+        2 => Survival::Nothing,
+        3 => Survival::Bytes(random.below(4_096)),
+        _ => Survival::Sectors((0..8).map(|_| random.chance(500)).collect()),
     }
 }
 
@@ -336,5 +345,26 @@ impl Node {
         (self.refused, self.aside) = (None, None);
         self.doomed = false;
         self.lies = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_loss_leaves_any_part_of_what_was_not_synced() {
+        let mut random = Random::new(1);
+        let mut seen = BTreeSet::new();
+        for _ in 0..100 {
+            seen.insert(match Down::draw_power_loss(&mut random) {
+                Down::PowerLost(Survival::Everything) => "everything",
+                Down::PowerLost(Survival::Nothing) => "nothing",
+                Down::PowerLost(Survival::Bytes(_)) => "bytes",
+                Down::PowerLost(Survival::Sectors(_)) => "sectors",
+                Down::Killed => "killed",
+            });
+        }
+        assert_eq!(seen, BTreeSet::from(["bytes", "everything", "nothing", "sectors"]));
     }
 }
