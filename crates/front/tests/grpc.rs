@@ -114,6 +114,26 @@ fn keys_are_put_got_compared_and_deleted() {
 }
 
 #[test]
+fn a_scan_for_more_than_a_key_can_be_harms_nothing() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("");
+        keys.put("a", "1").await.unwrap();
+        let long = Bytes::from(vec![b'a'; 70_000]);
+        let mut scan = keys.scan(ScanRange { glob: long.clone(), ..ScanRange::default() });
+        assert!(scan.next().await.unwrap().is_none());
+        for range in [
+            ScanRange { from: long.clone(), ..ScanRange::default() },
+            ScanRange { until: long.clone(), ..ScanRange::default() },
+            ScanRange { prefix: long, ..ScanRange::default() },
+        ] {
+            assert!(keys.scan(range).next().await.is_err());
+        }
+        keys.put("a", "2").await.unwrap();
+    });
+}
+
+#[test]
 fn a_batch_is_done_at_one_moment_or_not_at_all() {
     let site = site(|_| {}, None);
     run(async {

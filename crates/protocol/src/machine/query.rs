@@ -195,6 +195,7 @@ pub(crate) fn scan_slots<R: Read>(
             Refusal::NotGlobal("be scanned up to a key, as its keys are ordered by slot").into()
         );
     }
+    check_key(from)?;
     let (first, first_tag) = (Slot::of_key(from), model::tag(from));
     let mut left = (*examine_max).clamp(1, limits::SCAN_PAGE_ITEMS_MAX);
     let (mut all, mut answer_bytes, point) = (Vec::new(), 0, ReadPoint::default());
@@ -297,15 +298,22 @@ impl<R: Read> ReadContext<'_, R> {
     /// returned or not, so that no filter makes it long.
     /// Returns how many keys it looked at, too.
     fn scan(&self, page: &Page<'_>, answer_bytes: &mut usize) -> Result<(usize, Answer), Stopped> {
+        let empty = (0, Answer::Page { items: Vec::new(), next: None });
+        check_key(page.from)?;
+        page.until.map_or(Ok(()), check_key)?;
         let glob = page.filter.glob.as_deref();
         let prefix = glob.map(literal_prefix).unwrap_or_default();
+        if check_key(&prefix).is_err() {
+            // No key is so long.
+            return Ok(empty);
+        }
         let first = page.from.max(&prefix[..]);
         let from = tables::record(self.generation, first);
         let (_, end) = tables::records(self.generation);
         let until = page.until.map(|until| tables::record(self.generation, until));
         let until = until.as_deref().unwrap_or(&end);
         if until <= &from[..] {
-            return Ok((0, Answer::Page { items: Vec::new(), next: None }));
+            return Ok(empty);
         }
         let prefix_bytes = tables::record_prefix_bytes(self.generation);
 

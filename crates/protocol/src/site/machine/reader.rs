@@ -79,6 +79,7 @@ pub(super) fn answer_at(
             };
         }
     };
+    query.keys().iter().try_for_each(|key| check_key(key))?;
     let (generation, epoch) = look(read, (keyspace, slot), query, holds_all)?;
     let point = ReadPoint { revision, epoch };
     let context = ReadContext { read, generation, log_time_ms, count: None, point, due_by };

@@ -1,7 +1,8 @@
 //! Questions.
 
+use super::loans::{CARS, sites};
 use super::*;
-use model::{Item, Kind, ScanFilter, limits};
+use model::{Item, Kind, ScanFilter, Step, limits};
 
 fn site() -> Site {
     let mut site = Site::new();
@@ -133,6 +134,38 @@ fn answers_and_keys_have_a_limit() {
     let key = Bytes::from(vec![0; limits::KEY_BYTES_MAX + 1]);
     let refusal = Refusal::KeyTooLong(limits::KEY_BYTES_MAX + 1);
     assert_eq!(site.ask(Query::Get { key }), Err(refusal));
+}
+
+fn page(from: &Bytes, until: Option<&Bytes>, glob: Option<&Bytes>) -> Query {
+    let filter = ScanFilter { glob: glob.cloned(), kind: None };
+    let (from, until) = (from.clone(), until.cloned());
+    Query::Scan { from, until, examine_max: 9, filter, with_values: false }
+}
+
+#[test]
+fn a_scan_takes_no_bound_longer_than_a_key() {
+    let mut site = site();
+    let (none, long) = (Bytes::new(), Bytes::from(vec![b'b'; 70_000]));
+    let refusal = || Err(Refusal::KeyTooLong(70_000));
+    assert_eq!(site.ask(page(&long, None, None)), refusal());
+    assert_eq!(site.ask(page(&none, Some(&long), None)), refusal());
+    // A glob is no key: none matches it.
+    let empty = Answer::Page { items: Vec::new(), next: None };
+    assert_eq!(site.ask(page(&none, None, Some(&long))), Ok(empty.clone()));
+    // The same in a transaction, which every replica applies.
+    let read_in = |query| Step::ReadIn { keyspace: SPACE, query };
+    let steps = vec![read_in(page(&long, None, None)), read_in(page(&none, None, Some(&long)))];
+    let both = Command::Transaction { keyspace: SPACE, guards: vec![], steps, request: None };
+    assert_eq!(site.run(both), Ok(Answer::Steps(vec![refusal(), Ok(empty)])));
+}
+
+#[test]
+fn a_long_key_is_refused_before_its_group_is_looked_for() {
+    let (_, b, _) = sites();
+    let keys = vec![Bytes::from(vec![b'x'; 70_000]); 2];
+    let refusal = || Err(Refusal::KeyTooLong(70_000));
+    assert_eq!(b.ask_in(CARS, Query::GetMany { keys: keys.clone() }), refusal());
+    assert_eq!(b.ask_in(CARS, Query::Watch { keys }), refusal());
 }
 
 #[test]
