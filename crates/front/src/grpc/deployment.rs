@@ -22,6 +22,12 @@ impl v1::deployment_server::Deployment for Callee {
     ) -> Result<Response<v1::ListSitesResponse>, Status> {
         self.measured(Method::ListSites, async {
             self.administrator(&request).await?;
+            if self.handle.status().deployment.is_none() {
+                // A witness has none, and a node that has just started has not read it yet: another
+                // node is asked.
+                self.know_keyspaces(&request).await?;
+                self.publish().await;
+            }
             let Some(deployment) = self.handle.status().deployment.clone() else {
                 return Ok(v1::ListSitesResponse::default());
             };

@@ -46,13 +46,21 @@ impl Callee {
         self.handle.status().deployment.as_ref().is_some_and(|member| member.own == site)
     }
 
+    /// Has this node publish its status anew: what it published last may be of before it read its
+    /// state.
+    pub(super) async fn publish(&self) {
+        self.handle.slot_map().await;
+    }
+
     /// The registry that this node has.
     pub(super) async fn registry(&self) -> Result<Arc<Registry>, Status> {
         if self.handle.status().deployment.is_none() {
-            // What was published last may be of before the state was read: this publishes anew.
-            self.handle.slot_map().await;
+            self.publish().await;
         }
         let status_now = self.handle.status();
+        if status_now.witness {
+            return Err(status(&Failure::NotServing("it is a witness and holds no data")));
+        }
         let registry = status_now.deployment.as_ref().map(|member| member.registry.clone());
         registry.ok_or_else(|| status(&Failure::Refused(Refusal::NoDeployment)))
     }

@@ -161,17 +161,25 @@ impl Leave {
             if self.no_wait {
                 return Ok(());
             }
-            let held = find(&client, &self.name).await?.map_or(0, |site| site.slots);
             let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} slots handed over")
                 .expect("a template by indicatif's rules");
-            let bar = ProgressBar::new(u64::from(held)).with_style(style);
+            let bar = ProgressBar::new(0).with_style(style);
             // Also where there is no terminal.
             let say = |line: String| match bar.is_hidden() {
                 true => eprintln!("{line}"),
                 false => bar.println(line),
             };
             let (mut looked_at_nothing, mut silent) = (0, 0);
-            while let Some(site) = find(&client, &self.name).await? {
+            loop {
+                let site = match found(client.deployment().sites().await?, &self.name) {
+                    Ok(None) => break,
+                    Ok(Some(site)) => site,
+                    // It may be there still.
+                    Err(_) => {
+                        tokio::time::sleep(LOOK_AGAIN).await;
+                        continue;
+                    }
+                };
                 looked_at_nothing = if site.slots == 0 { looked_at_nothing + 1 } else { 0 };
                 silent = if site.liveness == "unreachable" { silent + 1 } else { 0 };
                 if silent == STUCK_AFTER {
@@ -206,7 +214,18 @@ impl Leave {
 }
 
 async fn find(client: &Client, name: &str) -> Result<Option<v1::Site>, Failed> {
-    let listed = client.deployment().sites().await?;
+    found(client.deployment().sites().await?, name)
+}
+
+/// The site of a name in a list of them. A list of no deployment shows nothing of any site: the node
+/// is a witness, or has no state yet.
+fn found(listed: v1::ListSitesResponse, name: &str) -> Result<Option<v1::Site>, Failed> {
+    if listed.deployment == 0 {
+        return Err(Failed::unavailable(
+            "the asked node lists no sites: it is a witness, has just started, or its site is in no \
+             deployment; ask another node",
+        ));
+    }
     Ok(listed.sites.into_iter().find(|site| site.name == name))
 }
 
@@ -263,4 +282,19 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
             "revision": mirror.revision,
         })),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_no_deployment_does_not_show_that_a_site_has_left() {
+        assert!(found(v1::ListSitesResponse::default(), "east").is_err());
+        let site = v1::Site { name: "east".to_owned(), ..Default::default() };
+        let listed =
+            v1::ListSitesResponse { deployment: 7, sites: vec![site], ..Default::default() };
+        assert!(matches!(found(listed.clone(), "east"), Ok(Some(site)) if site.name == "east"));
+        assert!(matches!(found(listed, "west"), Ok(None)));
+    }
 }
