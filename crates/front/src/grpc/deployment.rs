@@ -232,15 +232,17 @@ impl v1::deployment_server::Deployment for Callee {
             let asked = request.into_inner();
             let registry = self.registry().await?;
             let id = request_id(asked.request)?;
-            let discard = asked.discard.iter().map(|name| site_named(&registry, name));
-            let discard = discard.collect::<Result<Vec<_>, _>>()?;
             if asked.discard.contains(&asked.site) {
                 return Err(Reason::Invalid.status("a site keeps no mirror of itself to discard"));
             }
             let known = id.and_then(|id| outcome_of(&registry, id));
-            if let Some(outcome) = known.filter(|outcome| outcome.is_err() || discard.is_empty()) {
+            // What it is to discard may not have reached it, unless it has left by now.
+            let is_over = asked.discard.is_empty() || registry.site_named(&asked.site).is_none();
+            if let Some(outcome) = known.filter(|outcome| outcome.is_err() || is_over) {
                 return outcome.map(|()| v1::LeaveSiteResponse {});
             }
+            let discard = asked.discard.iter().map(|name| site_named(&registry, name));
+            let discard = discard.collect::<Result<Vec<_>, _>>()?;
             let site = site_named(&registry, &asked.site)?;
             let change = RegistryChange::Leave(site);
             self.ask(Body::Registry { change, id }, deadline_ms).await?;
@@ -474,6 +476,11 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
+            let id = request_id(asked.request)?;
+            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+                // The region has another root by now.
+                return outcome.map(|()| v1::RebuildRegionResponse::default());
+            }
             let region = regions::asked(&registry, self.handle.site(), &asked.region)?;
             let lost = name_of(&registry, region.root);
             let own = self.handle.site().to_string();
@@ -493,8 +500,7 @@ impl v1::deployment_server::Deployment for Callee {
                 let to = site_named(&registry, &to)?;
                 Ok(RegistryChange::Rebuild { region: region.id, epoch: region.epoch, to })
             };
-            self.change_registry(&registry, request_id(asked.request)?, deadline_ms, change)
-                .await?;
+            self.change_registry(&registry, id, deadline_ms, change).await?;
             Ok(v1::RebuildRegionResponse { lost })
         })
         .await

@@ -137,6 +137,7 @@ impl Rebuild {
             let to = self.to.unwrap_or_default();
             let region = self.region.unwrap_or_default();
             let lost = client.deployment().rebuild_region(&to, self.force, &region).await?;
+            let lost = if lost.is_empty() { "its former root".to_owned() } else { lost };
             Ok(show::print(format!(
                 "the order goes on without {lost}: `portolan region show` shows where, and what is lost. \
                  It takes some ten seconds if a site does not answer"
