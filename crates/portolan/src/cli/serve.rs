@@ -82,13 +82,14 @@ pub(crate) fn serve(flags: Flags) -> Result<(), Failed> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    let mut signals = Signals::listen().map_err(Failed::cannot_serve)?;
     // A site in etcd may go to another process and come back to this one.
     loop {
-        let Some(node) = start(&config)? else { return Ok(()) };
+        let Some(node) = start(&config, &mut signals)? else { return Ok(()) };
         let fronts = Fronts::open(&node, &config)?;
         let (site, peer) = (&config.site, node.peer_address());
         tracing::info!("{} of site {site} serves: {fronts}, peer {peer}", config.node);
-        let end = until_stopped(&node)?;
+        let end = until_stopped(&node, &mut signals);
         drop(fronts);
         node.stop();
         match end {
@@ -107,20 +108,12 @@ fn deposed(why: &str) {
 
 /// Starts the node; `None`: it was asked to stop meanwhile. That can take as long as another
 /// process serves the site.
-fn start(config: &Config) -> Result<Option<Node>, Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Failed::cannot_serve)?;
+fn start(config: &Config, signals: &mut Signals) -> Result<Option<Node>, Failed> {
     loop {
         let (sender, started) = tokio::sync::oneshot::channel();
         let config = config.clone();
         std::thread::spawn(move || drop(sender.send(Node::start(&config))));
-        let started = runtime.block_on(async {
-            tokio::select! {
-                started = started => Some(started),
-                _ = asked_to_stop() => None,
-            }
-        });
-        match started {
+        match signals.unless_stopped(started) {
             None => return Ok(None),
             Some(Ok(Ok(node))) => return Ok(Some(node)),
             Some(Ok(Err(StartError::Deposed(why)))) => deposed(&why),
@@ -173,33 +166,59 @@ impl std::fmt::Display for Fronts {
     }
 }
 
-fn until_stopped(node: &Node) -> Result<Stopped, Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(Failed::cannot_serve)?.block_on(async {
-        tokio::select! {
-            stopped = node.stopped() => Ok(stopped),
-            asked = asked_to_stop() => {
-                asked.map_err(Failed::cannot_serve)?;
-                tracing::info!("stopping");
-                Ok(Stopped::Asked)
-            }
-        }
+fn until_stopped(node: &Node, signals: &mut Signals) -> Stopped {
+    signals.unless_stopped(node.stopped()).unwrap_or_else(|| {
+        tracing::info!("stopping");
+        Stopped::Asked
     })
 }
 
-/// Ends when the process is interrupted, or terminated.
-async fn asked_to_stop() -> io::Result<()> {
+/// The signals that ask the process to stop: interrupt and terminate. They are listened for from the
+/// start on, so that none is lost that arrives between two waits.
+struct Signals {
+    runtime: tokio::runtime::Runtime,
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted,
-            _ = terminate.recv() => Ok(()),
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let on_runtime = runtime.enter();
+            let interrupt = signal(SignalKind::interrupt())?;
+            let terminate = signal(SignalKind::terminate())?;
+            drop(on_runtime);
+            Ok(Signals { runtime, interrupt, terminate })
         }
+        #[cfg(not(unix))]
+        Ok(Signals { runtime })
     }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
+
+    /// Waits for something; `None`: the process was asked to stop before.
+    fn unless_stopped<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
+        #[cfg(unix)]
+        let (interrupt, terminate) = (&mut self.interrupt, &mut self.terminate);
+        self.runtime.block_on(async {
+            #[cfg(unix)]
+            let asked = async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            };
+            #[cfg(not(unix))]
+            let asked = tokio::signal::ctrl_c();
+            tokio::select! {
+                done = awaited => Some(done),
+                _ = asked => None,
+            }
+        })
+    }
 }
 
 fn begin_log(level: &str) -> Result<(), Failed> {
@@ -211,4 +230,18 @@ fn begin_log(level: &str) -> Result<(), Failed> {
         .with_target(false);
     tracing_subscriber::registry().with(targets).with(lines).init();
     Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_between_two_waits_is_not_lost() {
+        let mut signals = Signals::listen().unwrap();
+        assert_eq!(signals.unless_stopped(async { 1 }), Some(1));
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(signals.unless_stopped(std::future::pending::<()>()), None);
+    }
 }
