@@ -237,29 +237,6 @@ fn a_watch_sends_every_change_and_resumes_from_a_revision() {
 }
 
 #[test]
-fn a_site_is_administered() {
-    let site = site(|_| {}, None);
-    run(async {
-        let client = client(&site);
-        let cluster = client.cluster();
-        let cars = KeyspaceSpec::linearizable_site("cars", "car:");
-        let made = cluster.create_keyspace(&cars).await.unwrap();
-        assert_eq!(made.spec, cars);
-        client.keyspace("cars").put("car:1", "x").await.unwrap();
-        assert_eq!(cluster.keyspace("cars").await.unwrap().1, Some(1));
-        assert_eq!(cluster.keyspaces().await.unwrap().len(), 2);
-        let reason = |error| match error {
-            Error::Refused { reason, .. } => reason,
-            other => panic!("{other:?}"),
-        };
-        let again = cluster.create_keyspace(&cars).await.unwrap_err();
-        assert_eq!(reason(again), Reason::KeyspaceExists);
-        cluster.drop_keyspace("cars").await.unwrap();
-        let gone = client.keyspace("cars").get("car:1").await.unwrap_err();
-        assert_eq!(reason(gone), Reason::NoKeyspace);
-
-        let status = cluster.status().await.unwrap();
-#[test]
 fn a_watch_with_long_values_goes_on() {
     let site = site(|_| {}, None);
     run(async {
@@ -288,6 +265,29 @@ fn a_watch_with_long_values_goes_on() {
     });
 }
 
+#[test]
+fn a_site_is_administered() {
+    let site = site(|_| {}, None);
+    run(async {
+        let client = client(&site);
+        let cluster = client.cluster();
+        let cars = KeyspaceSpec::linearizable_site("cars", "car:");
+        let made = cluster.create_keyspace(&cars).await.unwrap();
+        assert_eq!(made.spec, cars);
+        client.keyspace("cars").put("car:1", "x").await.unwrap();
+        assert_eq!(cluster.keyspace("cars").await.unwrap().1, Some(1));
+        assert_eq!(cluster.keyspaces().await.unwrap().len(), 2);
+        let reason = |error| match error {
+            Error::Refused { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        };
+        let again = cluster.create_keyspace(&cars).await.unwrap_err();
+        assert_eq!(reason(again), Reason::KeyspaceExists);
+        cluster.drop_keyspace("cars").await.unwrap();
+        let gone = client.keyspace("cars").get("car:1").await.unwrap_err();
+        assert_eq!(reason(gone), Reason::NoKeyspace);
+
+        let status = cluster.status().await.unwrap();
         assert_eq!((status.node, status.leader, status.members.len()), (1, 1, 1));
         let last = cluster.remove_node(NodeId(1), false).await.unwrap_err();
         assert_eq!(reason(last), Reason::Membership);
@@ -359,6 +359,11 @@ fn users_do_what_they_have_the_right_to() {
         assert!(reader.keyspace("").get("a").await.unwrap().is_some());
         let write = reader.keyspace("").put("a", "2").await;
         assert!(matches!(write, Err(Error::Denied(_))), "{write:?}");
+        let secret = KeyspaceSpec::linearizable_site("secret", "secret:");
+        as_user("root", "secret").cluster().create_keyspace(&secret).await.unwrap();
+        assert_eq!(as_user("root", "secret").cluster().keyspaces().await.unwrap().len(), 2);
+        let listed = reader.cluster().keyspaces().await.unwrap();
+        assert_eq!(listed.iter().map(|one| &one.spec.name[..]).collect::<Vec<_>>(), ["default"]);
         let hidden = reader.keyspace("absent").get("a").await;
         assert!(matches!(hidden, Err(Error::Denied(_))), "absence is not revealed: {hidden:?}");
         let admin = reader.cluster().status().await;
@@ -369,6 +374,32 @@ fn users_do_what_they_have_the_right_to() {
     assert_eq!(http(&site, "/status", &basic("cmVhZGVyOnNlY3JldA==")).0, 403);
     assert_eq!(http(&site, "/metrics", &basic("cm9vdDpzZWNyZXQ=")).0, 200);
     assert_eq!(http(&site, "/healthz", "").0, 200, "an orchestrator has no password");
+}
+
+#[test]
+fn what_is_not_logged_in_sends_no_long_requests() {
+    let site = site(with_users, None);
+    run(async {
+        let endpoint = Channel::from_shared(format!("http://{}", site.grpc.address())).unwrap();
+        let mut channel = endpoint.connect().await.unwrap();
+        let (body, rest) = tokio::sync::mpsc::channel(1);
+        let body_stream = axum::body::Body::from_stream(ReceiverStream::new(rest));
+        let request = http::Request::post("/portolan.v1.Kv/Put")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(tonic::body::Body::new(body_stream))
+            .unwrap();
+        // The head states 80 MiB, of which one comes, and the stream stays open.
+        let mut part = vec![0; 5 + (1 << 20)];
+        part[1..5].copy_from_slice(&(80_u32 << 20).to_be_bytes());
+        body.send(Ok::<_, std::convert::Infallible>(Bytes::from(part))).await.unwrap();
+        std::future::poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(5), channel.call(request));
+        let answer = answer.await.expect("it is refused before its message is there").unwrap();
+        let status = tonic::Status::from_header_map(answer.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::Unauthenticated, "{status:?}");
+        drop(body);
+    });
 }
 
 #[test]
@@ -396,32 +427,6 @@ fn accesses_count_for_the_client_that_the_metadata_names() {
                 cars.get("car:7").await.unwrap();
                 let explained = requester.deployment().explain_placement(b"car:7").await;
                 let found = explained.map(|one| one.key_clients.len()).unwrap_or_default();
-#[test]
-fn what_is_not_logged_in_sends_no_long_requests() {
-    let site = site(with_users, None);
-    run(async {
-        let endpoint = Channel::from_shared(format!("http://{}", site.grpc.address())).unwrap();
-        let mut channel = endpoint.connect().await.unwrap();
-        let (body, rest) = tokio::sync::mpsc::channel(1);
-        let body_stream = axum::body::Body::from_stream(ReceiverStream::new(rest));
-        let request = http::Request::post("/portolan.v1.Kv/Put")
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(tonic::body::Body::new(body_stream))
-            .unwrap();
-        // The head states 80 MiB, of which one comes, and the stream stays open.
-        let mut part = vec![0; 5 + (1 << 20)];
-        part[1..5].copy_from_slice(&(80_u32 << 20).to_be_bytes());
-        body.send(Ok::<_, std::convert::Infallible>(Bytes::from(part))).await.unwrap();
-        std::future::poll_fn(|context| channel.poll_ready(context)).await.unwrap();
-        let answer = tokio::time::timeout(Duration::from_secs(5), channel.call(request));
-        let answer = answer.await.expect("it is refused before its message is there").unwrap();
-        let status = tonic::Status::from_header_map(answer.headers()).unwrap();
-        assert_eq!(status.code(), tonic::Code::Unauthenticated, "{status:?}");
-        drop(body);
-    });
-}
-
                 if found > seen.last().copied().unwrap_or_default()
                     || name == Some("car-7") && found == 1
                 {

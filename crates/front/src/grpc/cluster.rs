@@ -1,6 +1,6 @@
 //! The service `Cluster`: members, keyspaces, status.
 
-use super::call::{Callee, Method, deadline_ms};
+use super::call::{Callee, Method, caller, deadline_ms};
 use model::{
     Alteration, Answer, Body, Command, DeploymentCommand, JobName, JobStatus, KeyspaceSpec, NodeId,
     OperatorCommand, Query, ReadConsistency, Refusal, RegistryChange, RequestId, limits,
@@ -138,10 +138,13 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::ListKeyspacesRequest>,
     ) -> Result<Response<v1::ListKeyspacesResponse>, Status> {
         self.measured(Method::ListKeyspaces, async {
+            let user = caller(&request);
             self.know_keyspaces(&request).await?;
             let catalog = self.handle.catalog();
-            let keyspaces = catalog.all().into_iter().map(convert::keyspace).collect();
-            Ok(v1::ListKeyspacesResponse { keyspaces })
+            let is_shown =
+                |name: &str| user.may(name, Right::Read) || user.may_everywhere(Right::Admin);
+            let all = catalog.all().into_iter().filter(|one| is_shown(&one.spec.name));
+            Ok(v1::ListKeyspacesResponse { keyspaces: all.map(convert::keyspace).collect() })
         })
         .await
     }
