@@ -201,7 +201,8 @@ impl Deployment {
 
     /// Has the order of causal keys go on without its root, which is lost. `to`: the site that is
     /// to look after it; empty: the asked one. `region`: its name, or `none`; empty: that of the
-    /// asked site. Returns the lost root's name; empty: not known, as the answer came to a repetition.
+    /// asked site. Returns the lost root's name; empty: not known, as the answer came to a
+    /// repetition.
     pub async fn rebuild_region(
         &self,
         to: &str,

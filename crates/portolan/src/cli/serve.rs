@@ -173,8 +173,8 @@ fn until_stopped(node: &Node, signals: &mut Signals) -> Stopped {
     })
 }
 
-/// The signals that ask the process to stop: interrupt and terminate. They are listened for from the
-/// start on, so that none is lost that arrives between two waits.
+/// The signals that ask the process to stop: interrupt and terminate. They are listened for from
+/// the start on, so that none is lost that arrives between two waits.
 struct Signals {
     runtime: tokio::runtime::Runtime,
     #[cfg(unix)]

@@ -217,8 +217,8 @@ async fn find(client: &Client, name: &str) -> Result<Option<v1::Site>, Failed> {
     found(client.deployment().sites().await?, name)
 }
 
-/// The site of a name in a list of them. A list of no deployment shows nothing of any site: the node
-/// is a witness, or has no state yet.
+/// The site of a name in a list of them. A list of no deployment shows nothing of any site: the
+/// node is a witness, or has no state yet.
 fn found(listed: v1::ListSitesResponse, name: &str) -> Result<Option<v1::Site>, Failed> {
     if listed.deployment == 0 {
         return Err(Failed::unavailable(

@@ -39,8 +39,8 @@ const PROBES_MAX: u32 = 3;
 #[cfg(target_os = "linux")]
 const NOT_TAKEN_MAX: Duration = Duration::from_secs(10);
 
-/// Sets up a connection to a node: what is sent goes at once, and the connection ends when the other
-/// end is gone without closing it.
+/// Sets up a connection to a node: what is sent goes at once, and the connection ends when the
+/// other end is gone without closing it.
 pub(super) fn tuned(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

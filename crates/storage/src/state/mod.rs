@@ -15,8 +15,8 @@ use model::Bytes;
 pub use over::scan_over;
 
 /// The longest key of any engine (a key has at least one byte). Committing a longer one panics:
-/// callers have a lower limit of their own. Reads take a longer one: it is absent, and bounds a scan
-/// like any other.
+/// callers have a lower limit of their own. Reads take a longer one: it is absent, and bounds a
+/// scan like any other.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 fn check_keys(batch: &Batch) {

@@ -211,9 +211,9 @@ impl Engine {
     }
 }
 
-/// The keys from `from` (inclusive) to `until` (exclusive), by bounds that fjall takes: it panics at
-/// one that is longer than a key may be. As no key is, those after such a bound are those after its
-/// beginning. `None`: there are none.
+/// The keys from `from` (inclusive) to `until` (exclusive), by bounds that fjall takes: it panics
+/// at one that is longer than a key may be. As no key is, those after such a bound are those after
+/// its beginning. `None`: there are none.
 fn range<'a>(
     from: &'a [u8],
     until: Option<&'a [u8]>,
