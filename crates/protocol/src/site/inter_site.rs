@@ -344,10 +344,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 leads,
                 token: answer.token,
             };
-            let Err(HeldAnswer { outcome, token, .. }) = self.global.routing.hold(answer.id, held)
-            else {
-                continue;
-            };
+            let held = self.global.routing.hold(answer.id, held, now);
+            let Err(HeldAnswer { outcome, token, .. }) = held else { continue };
             if let Some(one) = self.global.routing.answered(answer.id, outcome, hint, now) {
                 let is_unmerged = self.options.planted.is(Bug::ForwardedUnmerged);
                 let token = if is_unmerged { self.session_asked(one.0) } else { token };

@@ -76,12 +76,20 @@ impl Routing {
     /// Takes another site's answer in, if it is one that waits for an index. Gives it back
     /// otherwise.
     #[expect(clippy::result_large_err, reason = "an answer, moved once to its next place")]
-    pub(crate) fn hold(&mut self, wire_id: u64, held: HeldAnswer) -> Result<(), HeldAnswer> {
+    pub(crate) fn hold(
+        &mut self,
+        wire_id: u64,
+        held: HeldAnswer,
+        now: Duration,
+    ) -> Result<(), HeldAnswer> {
         let id = self.id_here(wire_id);
         let is_definite = matches!(&held.outcome, Ok(_) | Err(Failure::Refused(_)) if !is_not_held(&held.outcome));
         match self.routed.get_mut(&id) {
             Some(one) if is_definite && matches!(one.target, Target::Slot(_)) => {
-                let At::Sent(site, node, _) = one.at else { return Ok(()) };
+                let At::Sent(site, node, since) = one.at else { return Ok(()) };
+                if let Body::Read { .. } = one.body {
+                    self.routes.round_trips().measured(site, now.saturating_sub(since), now);
+                }
                 one.at = At::Held(site, node);
                 one.held = Some(held);
                 self.held.insert((one.index, id));

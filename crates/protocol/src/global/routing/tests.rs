@@ -103,6 +103,26 @@ fn a_late_answer_of_another_site_does_not_count() {
     assert!(routing.is_with(wire_id, SiteId(3)) && !routing.is_with(wire_id, AT.0));
 }
 
+#[test]
+fn an_answer_that_is_held_measures_its_way() {
+    let mut routing = Routing::new(ClientId(7));
+    let slot = Slot::of_key(b"k");
+    let query = model::Query::Get { key: "k".into() };
+    let consistency = model::ReadConsistency::Linearizable;
+    let body = Body::Read { keyspace: KeyspaceId::DEFAULT, query, consistency };
+    let origin = Origin::client(Ticket(1));
+    let id = routing.push(origin, body, Target::Slot(slot), DEADLINE).unwrap();
+    assert_eq!(routing.take_due(Duration::ZERO), [id]);
+    assert!(routing.go_away(id, AT.0, AT.1, Duration::ZERO).is_some());
+    let (outcome, served) = (Ok(model::Answer::Value(None)), Default::default());
+    let held = held_answers::HeldAnswer { outcome, served, leads: true, token: None };
+    let [came, handed_out] = [40, 90].map(Duration::from_millis);
+    assert!(routing.hold(routing.id_there(id), held, came).is_ok());
+    assert!(routing.hand_out(id, handed_out).is_some());
+    // Without the time for which it was held, and once.
+    assert_eq!(routing.round_trips().known()[&AT.0].ms, 40.0);
+}
+
 /// What becomes of a request about a lent group, whose borrower does not answer, at its deadline.
 fn late_at_borrower(body: Body, is_sent_again: bool) -> Failure {
     let mut routing = Routing::new(ClientId(7));
