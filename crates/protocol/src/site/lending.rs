@@ -4,9 +4,10 @@
 //! Everything that it does is a question that may be asked again. At the owner of slots it offers
 //! groups with a row to their borrowers until these have answered; at a borrower it reports the
 //! parts that the owners do not have yet: with writes since the last report, frozen ones, and those
-//! whose row the owner has to confirm. What comes back is a command of this site. At most
-//! [`limits::LOANS_INFLIGHT_MAX`] commands are on their way to a site, each for up to
-//! [`limits::LOANS_PER_COMMAND_MAX`] groups.
+//! whose row the owner has to confirm. Every group gets its turn: those that are not held, which
+//! are served nowhere, before the others, and either in the order of their slots, round and round.
+//! What comes back is a command of this site. At most [`limits::LOANS_INFLIGHT_MAX`] commands are
+//! on their way to a site, each for up to [`limits::LOANS_PER_COMMAND_MAX`] groups.
 //!
 //! Groups of a keyspace that is not adaptive any more go home, so do those that this site may not
 //! have by the rules of their keyspace or their home's failure domain
@@ -22,7 +23,7 @@ use crate::job::{Effect, Job, Progress, View};
 use crate::stream::sender::TIMEOUT;
 use model::{
     Answer, Ballot, Command, Epoch, Failure, GlobalCommand, Group, Lending, LoanOffer, LoanPart,
-    LoanReport, SiteId, SlotEpochs, StagedItem, limits,
+    LoanReport, SiteId, Slot, SlotEpochs, StagedItem, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -64,6 +65,9 @@ pub(super) struct Loans {
     asked: BTreeMap<u64, Asked>,
     /// No group is asked about again before.
     not_before: BTreeMap<(Side, Group), Duration>,
+    /// The last group that a site was asked about, of each side, among those that can wait and
+    /// among those that cannot.
+    last: BTreeMap<(SiteId, Side, bool), (Slot, Group)>,
     sent_bytes: u64,
     /// When it looked for something to do, and whether it was to look again too soon after that.
     looked: Option<Duration>,
@@ -76,27 +80,40 @@ pub(super) struct Loans {
 }
 
 impl Loans {
-    /// Those of these groups to ask a site about now.
+    /// Those of these groups to ask a site about now: first those that cannot wait, and of either
+    /// kind first those behind the last one that was asked about. Groups that are written all the
+    /// time are due all the time, and would keep all behind them from their turn.
     fn next<'a>(
         &self,
         now: Duration,
         side: Side,
-        groups: impl Iterator<Item = (SiteId, &'a Group)>,
+        groups: impl Iterator<Item = (SiteId, bool, &'a Group)>,
     ) -> BTreeMap<SiteId, Vec<Group>> {
-        let mut by_site: BTreeMap<SiteId, Vec<Group>> = BTreeMap::new();
+        let mut by_site: BTreeMap<SiteId, [Vec<Group>; 4]> = BTreeMap::new();
         let mut has_room: BTreeMap<SiteId, bool> = BTreeMap::new();
-        for (to, group) in groups {
+        for (to, can_wait, group) in groups {
             if !*has_room.entry(to).or_insert_with(|| self.has_room(to, side)) {
                 continue;
             }
+            let last = self.last.get(&(to, side, can_wait));
+            let had_turn = last.is_some_and(|(slot, last)| (group.slot(), group) <= (*slot, last));
+            let lists = by_site.entry(to).or_default();
+            let list = &mut lists[2 * usize::from(can_wait) + usize::from(had_turn)];
             let waits = self.not_before.get(&(side, group.clone()));
-            let of_site = by_site.entry(to).or_default();
-            if waits.is_none_or(|at| *at <= now) && of_site.len() < limits::LOANS_PER_COMMAND_MAX {
-                of_site.push(group.clone());
+            if list.len() < limits::LOANS_PER_COMMAND_MAX && waits.is_none_or(|at| *at <= now) {
+                list.push(group.clone());
             }
         }
-        by_site.retain(|_, groups| !groups.is_empty());
-        by_site
+        let first = |lists: [Vec<Group>; 4]| {
+            lists.into_iter().flatten().take(limits::LOANS_PER_COMMAND_MAX).collect()
+        };
+        let groups = by_site.into_iter().map(|(to, lists)| (to, first(lists)));
+        groups.filter(|(_, groups): &(_, Vec<Group>)| !groups.is_empty()).collect()
+    }
+
+    /// A site is asked about a group: the next one is behind it.
+    fn takes(&mut self, to: SiteId, side: Side, can_wait: bool, group: &Group) {
+        self.last.insert((to, side, can_wait), (group.slot(), group.clone()));
     }
 
     fn has_room(&self, to: SiteId, side: Side) -> bool {
@@ -130,6 +147,7 @@ impl Loans {
         for group in groups {
             match view.machine.offer(&group) {
                 Ok(Some(offer)) => {
+                    self.takes(to, Side::Owner, false, &group);
                     bytes += offer_bytes(&offer);
                     offers.push(offer);
                     taken.push(group);
@@ -160,6 +178,7 @@ impl Loans {
         for group in groups {
             match view.machine.loan_report(&group) {
                 Ok(Some(report)) => {
+                    self.takes(to, Side::Borrower, report.part == LoanPart::Held, &group);
                     bytes += report_bytes(&report);
                     parts.push(report);
                     taken.push(group);
@@ -348,6 +367,7 @@ impl<S: State> Job<S> for Loans {
         self.not_before.retain(|_, at| *at > view.now);
         let is_there = |to: SiteId| to == own || member.registry.site(to).is_some();
         let offered = machine.offered().filter(|(to, _)| is_there(*to));
+        let offered = offered.map(|(to, group)| (to, false, group));
         let offered = self.next(view.now, Side::Owner, offered);
         // Of a slot whose owner has left, any site may know the next one.
         let others = member.registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
@@ -359,6 +379,10 @@ impl<S: State> Job<S> for Loans {
             true => Some((to, group)),
             false => Some((any?, group)),
         });
+        // A part that is not held is served nowhere until its owner has it.
+        let can_wait =
+            |group| machine.part(group).is_some_and(|part| part.borrowed.part == LoanPart::Held);
+        let due = due.map(|(to, group)| (to, can_wait(group), group));
         let due = self.next(view.now, Side::Borrower, due);
         let mut effects = Vec::new();
         let leaves = member.registry.site(own).is_some_and(|site| site.leaving);

@@ -10,10 +10,12 @@ use super::*;
 use crate::global::ownership::lending::Part;
 use crate::job::{Effect, Job};
 use crate::site::confirming::Confirming;
+use crate::site::lending::Loans;
 use crate::site::release::Release;
 use model::{
     Ballot, ClientId, Epoch, Group, Lending, Loan, LoanClaim, MoveError, Slot, SlotEpochs, limits,
 };
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The owner's mirror has all.
@@ -402,4 +404,48 @@ fn a_restored_owner_adopts_many_claims_and_offers_each() {
     let part = model::LoanTaken { group: of_one.clone(), loan, part: Part::Never };
     a.run(lending(Lending::Answered { by: B, parts: vec![part] })).unwrap();
     assert_eq!(a.machine.borrower_of(&of_one), None, "it is home");
+}
+
+/// More is written all the time than goes home in a round trip, and the last group is given back.
+#[test]
+fn every_part_gets_its_turn() {
+    const WAY: Duration = Duration::from_millis(100);
+    let (mut a, mut b, _) = sites();
+    let large: &'static str = "v".repeat(100 << 10).leak();
+    let mut tags: Vec<u64> = (0..60).collect();
+    tags.sort_by_key(|tag| Slot::of_key(tag.to_string().as_bytes()));
+    let key = |tag: &u64| -> &'static str { format!("k{{{tag}}}").leak() };
+    for tag in &tags {
+        a.run(set(key(tag), large)).unwrap();
+        lent(&mut a, &mut b, key(tag));
+    }
+    let (last, written) = tags.split_last().unwrap();
+    let write = |tag: &u64| set(format!("w{{{tag}}}").leak(), "1");
+    let writes: Vec<Command> = written.iter().map(write).collect();
+    b.give_back(key(last));
+    let mut job = Loans::default();
+    let mut under_way: VecDeque<(Duration, u64, Answer)> = VecDeque::new();
+    for step in 1..=400 {
+        let now = Duration::from_millis(10 * step);
+        b.entry_unchecked(writes.clone()).into_iter().for_each(|answer| drop(answer.unwrap()));
+        while under_way.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, id, answer) = under_way.pop_front().unwrap();
+            for effect in job.answered(id, Ok(answer), &b.view(now)) {
+                let Effect::Propose(command) = effect else { panic!("{effect:?}") };
+                b.entry_unchecked(vec![command]).pop().unwrap().unwrap();
+            }
+        }
+        for effect in job.poll(&b.view(now)) {
+            let Effect::Ask { id: Some(id), to: A, command, .. } = effect else {
+                panic!("{effect:?}")
+            };
+            let answer = a.entry_unchecked(vec![command]).pop().unwrap().unwrap();
+            under_way.push_back((now + WAY, id, answer));
+        }
+    }
+    assert_eq!(b.part_of(key(last)), Part::Retained);
+    for tag in written {
+        let part = b.machine.part(&group(key(tag))).unwrap();
+        assert!(part.fed > part.since, "{tag} has not been reported: {part:?}");
+    }
 }
