@@ -193,7 +193,7 @@ impl ModeState for Modes {
         let Whose::Borrowed(generation) = whose else { return own() };
         let mut parts = self.loans.parts_of(SlotRun::one(slot));
         let part = parts.find(|(_, part)| part.generation == generation);
-        part.map_or_else(own, |(_, part)| (part.borrowed.loan.epoch, Revision(part.since)))
+        part.map_or_else(own, |(_, part)| (part.served_under(), Revision(part.since)))
     }
 
     fn follow_records<S: State>(

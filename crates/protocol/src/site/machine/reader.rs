@@ -102,7 +102,7 @@ fn look(
         if let Some(part) = loans::find_part(read, slot, &group)?
             && part.borrowed.part == Part::Held
         {
-            return Ok((part.generation, part.borrowed.loan.epoch));
+            return Ok((part.generation, part.served_under()));
         }
         if loans::find_lent(read, slot, &group)?.is_some() {
             return Err(Refusal::NotHeld(slot).into());

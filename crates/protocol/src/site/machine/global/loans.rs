@@ -22,7 +22,7 @@ use super::lineage::Whose;
 use super::stores::EMPTY;
 use super::{MachineError, tables};
 use crate::global::ownership::lending::{Borrowed, Lent, Part, Row};
-use model::{Bytes, ChangeKind, Group, KeyspaceId, SiteId, Slot, SlotRun, StagedItem};
+use model::{Bytes, ChangeKind, Epoch, Group, KeyspaceId, Loan, SiteId, Slot, SlotRun, StagedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::row;
@@ -76,7 +76,17 @@ impl PartRow {
             Part::Retained => self.back.is_none(),
         }
     }
+
+    /// The epoch of what is seen here. It is the loan's own, as no owner of the slot counts so far:
+    /// what was seen at the slot's records, or in another loan of the group, holds here no more.
+    pub(in crate::site::machine) fn served_under(&self) -> Epoch {
+        let Loan { epoch, count } = self.borrowed.loan;
+        Epoch { count: count | OF_LOAN, ..epoch }
+    }
 }
+
+/// Sets the epochs of loans apart from those of slots.
+const OF_LOAN: u64 = 1 << 63;
 
 row!(Borrowed { loan, part, known, confirmed });
 row!(PartRow { borrowed, owner, since, changed, fed, back, generation, keys, bytes });
@@ -574,8 +584,7 @@ impl<S: State> Applying<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::global::ownership::lending::Loan;
-    use model::{Ballot, Epoch};
+    use model::Ballot;
 
     #[test]
     fn format_1_stays_as_it_is() {

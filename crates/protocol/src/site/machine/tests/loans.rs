@@ -6,8 +6,8 @@ use super::*;
 use crate::global::ownership::lending::Part;
 use model::{
     Ballot, ClientId, DeploymentId, DestinationStep, Epoch, Group, Keyspace, KeyspaceSpec, Lending,
-    Loan, LoanOffer, LoanState, LoanTaken, MoveError, MoveId, Placement, Registry, RegistryChange,
-    ScanFilter, SiteEntry, Slot,
+    Loan, LoanOffer, LoanState, LoanTaken, MoveError, MoveId, Placement, ReadPoint, Registry,
+    RegistryChange, ScanFilter, SiteEntry, Slot,
 };
 
 pub(super) const CARS: KeyspaceId = KeyspaceId(1);
@@ -268,20 +268,25 @@ fn a_repeated_write_is_applied_once_wherever_the_group_is() {
     assert_eq!(a.run(add("n{7}", 3)), Ok(Answer::Integer(3)));
 }
 
+/// What WATCH finds of an absent key: its version, and the moment.
+fn watch(site: &Site) -> (Revision, ReadPoint) {
+    match site.ask_in(CARS, Query::Watch { keys: vec!["q{7}".into()] }) {
+        Ok(Answer::Watched { versions, point }) => (versions[0], point),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What EXEC does with it.
+fn put_if(site: &mut Site, (version, point): (Revision, ReadPoint)) -> Answer {
+    let key = Bytes::from("q{7}");
+    let guards = vec![model::Guard { key, version, absent_since: Some(point) }];
+    let steps = vec![model::Step::Write(put("q{7}", "v"))];
+    site.run(Command::Transaction { keyspace: CARS, guards, steps, request: None }).unwrap()
+}
+
 #[test]
 fn versions_go_on_and_what_was_watched_does_not_outlive_a_loan() {
     let (mut a, mut b, _) = sites();
-    let watch = |site: &Site| match site.ask_in(CARS, Query::Watch { keys: vec!["q{7}".into()] }) {
-        Ok(Answer::Watched { versions, point }) => (versions[0], point),
-        other => panic!("{other:?}"),
-    };
-    let put_if = |site: &mut Site, (version, point)| {
-        let key = Bytes::from("q{7}");
-        let guards = vec![model::Guard { key, version, absent_since: Some(point) }];
-        let steps = vec![model::Step::Write(put("q{7}", "v"))];
-        let request = None;
-        site.run(Command::Transaction { keyspace: CARS, guards, steps, request }).unwrap()
-    };
     let at_home = watch(&a);
     let version = a.machine.revision();
     lent(&mut a, &mut b, "x{7}");
@@ -298,6 +303,32 @@ fn versions_go_on_and_what_was_watched_does_not_outlive_a_loan() {
     let versions = a.ask_in(CARS, Query::Versions { keys: vec!["x{7}".into()] });
     let Ok(Answer::Versions(versions)) = versions else { panic!("{versions:?}") };
     assert!(versions[0] > version && a.machine.revision() > versions[0]);
+}
+
+/// The owner may have lost what it was given of the loan, and is given all of it again; what is
+/// watched at the borrower holds meanwhile.
+#[test]
+fn what_was_watched_before_a_loan_does_not_hold_after_a_repeated_offer() {
+    let (mut a, mut b, _) = sites();
+    let write_and_remove = |site: &mut Site| {
+        site.run(set("q{7}", "1")).unwrap();
+        site.write_in(CARS, Write::Delete { keys: vec!["q{7}".into()] }).unwrap();
+    };
+    let at_home = watch(&a);
+    write_and_remove(&mut a);
+    let offer = lent(&mut a, &mut b, "x{7}");
+    let in_loan = watch(&b);
+    assert_eq!(taken(b.run(a.offered_by(A, &offer)))[0].part, Part::Held);
+    assert_eq!(put_if(&mut b, at_home), Answer::Aborted, "it was there in between");
+    assert!(matches!(put_if(&mut b, in_loan), Answer::Steps(_)));
+    b.write_in(CARS, Write::Delete { keys: vec!["q{7}".into()] }).unwrap();
+    let in_loan = watch(&b);
+    b.give_back("x{7}");
+    settle(&mut a, A, &mut b, B, "x{7}");
+    write_and_remove(&mut a);
+    let offer = lent(&mut a, &mut b, "x{7}");
+    assert_eq!(taken(b.run(a.offered_by(A, &offer)))[0].part, Part::Held);
+    assert_eq!(put_if(&mut b, in_loan), Answer::Aborted, "it was watched in another loan");
 }
 
 #[test]
