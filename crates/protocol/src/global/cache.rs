@@ -266,6 +266,13 @@ impl Cache {
         }
     }
 
+    /// An answer came that is not to be copied: what is copied may be older.
+    pub(crate) fn forget(&mut self, place: &Place) {
+        if let Some(space) = self.spaces.get_mut(&place.keyspace) {
+            space.remove(place);
+        }
+    }
+
     /// A write goes to its owner through this node, or was answered there.
     pub(crate) fn written(&mut self, keyspace: KeyspaceId, write: &Write) {
         let turn = self.turn();
@@ -289,7 +296,7 @@ impl Cache {
         }
     }
 
-    /// A slot is held here from now on.
+    /// A slot is held here from now on, or a group of it.
     pub(crate) fn drop_slot(&mut self, slot: Slot) {
         // Writes here are not noted one by one: an answer that was asked for before is older.
         if !self.spaces.is_empty() {

@@ -74,8 +74,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let outcome = entry::decode_reply(answer.outcome.clone()).ok()?;
         if let (Some(asked), Ok(_)) = (asked, &outcome) {
             self.global.cache.missed();
-            if let Some(validator) = validator {
-                self.global.cache.keep(asked, validator, &answer.outcome);
+            match validator {
+                Some(validator) => self.global.cache.keep(asked, validator, &answer.outcome),
+                // A borrower sends none.
+                None => self.global.cache.forget(&asked.place),
             }
         }
         self.note_write_there(answer.id);

@@ -94,6 +94,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.outputs.push_back(Output::Holds(held));
             }
         }
+        let borrowed = self.machine.take_borrowed_slots();
+        borrowed.iter().for_each(|slot| self.global.cache.drop_slot(slot));
         if self.machine.take_changed_loans() {
             self.jobs.lend.changes += 1;
             self.global.routing.wake();

@@ -1,7 +1,11 @@
 //! Copies of remote keys.
 
-use super::pair::{EAST, MS, Sites, WAY, WEST, bytes, some, value};
-use model::{Cache, Command, Query, ReadConsistency, Slot, Write};
+use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some, value};
+use lab::simulation::{Settings, Simulation};
+use model::{
+    Body, Cache, Command, GlobalCommand, Group, JobName, KeyspaceSpec, Lending, LoanPart,
+    Placement, Query, ReadConsistency, SiteId, Slot, Write,
+};
 use std::time::Duration;
 
 impl Sites {
@@ -108,4 +112,57 @@ fn a_copy_that_went_meanwhile_is_asked_for_again() {
     assert_eq!(took, 2 * WAY);
     assert_eq!(sites.counted(EAST), (0, 0, 3));
     assert_eq!(sites.status(EAST).copies.evictions, 2);
+}
+
+/// West, east and north with copies of keys whose groups are lent: the group of a key at west that
+/// has a value, of which east and north have copies, is lent to east.
+fn lent_to_east() -> (Sites, String) {
+    let cache = Cache::of("stale", None, Some(60_000)).unwrap();
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    let spec = KeyspaceSpec { placement: Placement::Adaptive, cache, ..spec };
+    let mut sites = Sites::of_sites(3, Settings::default(), spec);
+    for site in [WEST, EAST, NORTH] {
+        sites.ask(site, Body::SwitchJob { job: JobName::Place, paused: true });
+    }
+    let key = sites.key_at(WEST, "a");
+    sites.put(WEST, &key, "first");
+    for site in [EAST, NORTH] {
+        assert_eq!(sites.get_stale(site, &key), (some("first"), WAY));
+        assert_eq!(sites.get_stale(site, &key), (some("first"), Duration::ZERO));
+    }
+    let groups = vec![Group::of_key(sites.keyspace, &bytes(&key))];
+    let is_held = {
+        let group = groups[0].clone();
+        move |lab: &Simulation| {
+            lab.part(EAST, &group).is_some_and(|part| part.borrowed.part == LoanPart::Held)
+        }
+    };
+    let lend = Lending::Lend { to: SiteId(2), groups };
+    sites.write(WEST, Command::Global(GlobalCommand::Lending(lend)));
+    assert!(sites.lab.run_until(MS * 1_000, is_held));
+    sites.lab.run(MS * 50);
+    (sites, key)
+}
+
+#[test]
+fn what_was_written_at_a_borrower_shows_there_when_its_group_is_home_again() {
+    let (mut sites, key) = lent_to_east();
+    sites.put(EAST, &key, "second");
+    let group = Group::of_key(sites.keyspace, &bytes(&key));
+    let loan = sites.lab.part(EAST, &group).unwrap().borrowed.loan;
+    let give_back = Lending::GiveBack { loans: vec![(group.clone(), loan)] };
+    sites.write(EAST, Command::Global(GlobalCommand::Lending(give_back)));
+    assert!(sites.lab.run_until(MS * 1_000, |lab| {
+        lab.part(EAST, &group).is_some_and(|part| part.borrowed.part == LoanPart::Retained)
+    }));
+    assert_eq!(sites.get_stale(EAST, &key).0, some("second"));
+}
+
+/// A borrower's answer is not copied.
+#[test]
+fn what_was_read_at_a_borrower_is_not_followed_by_an_older_copy() {
+    let (mut sites, key) = lent_to_east();
+    sites.put(EAST, &key, "second");
+    assert_eq!(sites.get(NORTH, &key).0, some("second"));
+    assert_eq!(sites.get_stale(NORTH, &key).0, some("second"));
 }

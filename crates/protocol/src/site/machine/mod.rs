@@ -141,6 +141,11 @@ impl<S: State> Machine<S> {
         std::mem::take(&mut self.modes.changed_tokens)
     }
 
+    /// The slots with groups that came here on loan since this was asked last.
+    pub(crate) fn take_borrowed_slots(&mut self) -> SlotSet {
+        std::mem::take(&mut self.modes.borrowed_slots)
+    }
+
     /// The slots in which something lies here, whether this site may serve them or not.
     pub fn used_slots(&self) -> BTreeSet<Slot> {
         let stores = self.modes.slots.stores().filter(|(_, store)| store.count > 0);

@@ -48,6 +48,8 @@ pub struct Modes {
     pub(super) owners: BTreeMap<u64, Owner>,
     /// The slots with a changed token since [`Machine::take_changed_tokens`].
     pub(super) changed_tokens: SlotSet,
+    /// The slots with groups that came here on loan since [`Machine::take_borrowed_slots`].
+    pub(super) borrowed_slots: SlotSet,
     pub(super) planted: Planted,
 }
 
@@ -70,6 +72,8 @@ impl ModeState for Modes {
         owners.extend(arrivals.owners().chain(mirrors.owners()).chain(copies.owners()));
         let loans = Loans::load(state)?;
         owners.extend(loans.owners());
+        let held = loans.parts().filter(|(_, part)| part.borrowed.part == Part::Held);
+        let borrowed_slots = held.map(|(group, _)| group.slot()).collect();
         Ok(Modes {
             deployment,
             slots,
@@ -85,6 +89,7 @@ impl ModeState for Modes {
             given_up: GivenUp::load(state)?,
             owners,
             changed_tokens: SlotSet::default(),
+            borrowed_slots,
             planted: Planted::default(),
         })
     }

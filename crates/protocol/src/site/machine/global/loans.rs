@@ -455,7 +455,12 @@ impl<S: State> Applying<'_, S> {
     /// Gives this site a part in a group, or none.
     pub(super) fn set_part(&mut self, group: &Group, part: Option<PartRow>) {
         self.mark_lent(group.keyspace);
-        self.modes.loans.put_part((group.slot(), group.clone()), part);
+        let slot = group.slot();
+        let is_held = |part: PartRow| part.borrowed.part == Part::Held;
+        if part.is_some_and(is_held) && !self.modes.loans.part(group).is_some_and(is_held) {
+            self.modes.borrowed_slots.insert_run(SlotRun::one(slot));
+        }
+        self.modes.loans.put_part((slot, group.clone()), part);
     }
 
     /// Takes in what another site has reported of the loans of a slot's records.
