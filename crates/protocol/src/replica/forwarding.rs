@@ -74,7 +74,8 @@ impl Forwarding {
         self.outstanding.len()
     }
 
-    /// The requests to send to `leader` now.
+    /// The requests to send to `leader` now: no more at a time than its link takes, as what the link
+    /// drops would count as sent. The rest follows in the next round.
     pub(crate) fn take_unsent(
         &mut self,
         leader: NodeId,
@@ -89,10 +90,13 @@ impl Forwarding {
         // A write that came back from this node's own log bears an older number than its id here.
         let numbers = self.outstanding.values_mut().filter_map(|one| own_number(one, client));
         let acknowledged_below = numbers.chain(self.taken_from).min().unwrap_or(self.last_id + 1);
-        let mut requests = Vec::new();
+        let (mut requests, mut bytes) = (Vec::new(), 0);
         for (id, one) in &mut self.outstanding {
             if one.sent.is_some() || one.not_before > now {
                 continue;
+            }
+            if bytes > limits::PEER_FRAME_BYTES_MAX {
+                break;
             }
             one.sent = Some((leader, term));
             self.unsent -= 1;
@@ -106,6 +110,7 @@ impl Forwarding {
                 Request { deadline_ms: Some(deadline_ms), ..Request::new(one.body.clone()) };
             let request = entry::encode_request(&request);
             let (id, token) = (id.wrapping_add(client.0), token_of(one.origin));
+            bytes += request.len() + token.as_ref().map_or(0, Bytes::len);
             requests.push(peer::ForwardedRequest { id, request, token, ..Default::default() });
         }
         requests
@@ -215,7 +220,7 @@ fn own_number(one: &mut Outstanding, client: ClientId) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::origin::Ticket;
-    use model::{Command, KeyspaceId, Refusal, Write};
+    use model::{Command, Condition, Expiry, KeyspaceId, Refusal, Write};
 
     const CLIENT: ClientId = ClientId(7);
     const DEADLINE: Duration = Duration::from_secs(1);
@@ -266,6 +271,29 @@ mod tests {
         let request = RequestId { client: ClientId(8), sequence: 1, acknowledged_below: 0 };
         let reported = Err(Failure::Refused(Refusal::RequestForgotten));
         assert_eq!(outcome(Some(request)), reported, "the client that numbered it can judge it");
+    }
+
+    #[test]
+    fn no_more_is_taken_than_a_link_takes() {
+        let value = Bytes::from(vec![0; limits::PEER_FRAME_BYTES_MAX / 2]);
+        let put = || {
+            let (key, condition) = ("k".into(), Condition::Always);
+            let value = value.clone();
+            let write =
+                Write::Put { key, value, condition, expiry: Expiry::Never, return_old: false };
+            Body::Write(Command::Write { keyspace: KeyspaceId::DEFAULT, write, request: None })
+        };
+        let mut forwarding = Forwarding::new(CLIENT);
+        for ticket in 1..=3 {
+            forwarding.push(Origin::client(Ticket(ticket)), put(), DEADLINE).unwrap();
+        }
+        let rounds = [(); 3].map(|()| {
+            let taken = forwarding.take_unsent(LEADER, 1, Duration::ZERO, |_| None);
+            let bytes: usize = taken.iter().map(|one| one.request.len()).sum();
+            assert!(bytes <= limits::PEER_BACKLOG_BYTES_MAX);
+            taken.len()
+        });
+        assert_eq!(rounds, [2, 1, 0]);
     }
 
     #[test]
