@@ -17,13 +17,29 @@ pub(crate) struct Asked {
     pub(crate) deadline: Duration,
 }
 
-/// The requests that wait for the end of a transfer.
+/// The requests that wait for the end of a transfer, and where the last one of its own accord went.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderTransfer {
     asked: Vec<Asked>,
+    /// The term, and the node that this one tried to hand over to in it.
+    last_tried: Option<(u64, NodeId)>,
 }
 
 impl LeaderTransfer {
+    /// The node to hand over to, of those that are able, with how much of the log each has: the one
+    /// with most of it. One that did not take over when it was tried comes last: it may load a
+    /// snapshot, or its disk may be full, which this node cannot see.
+    pub(crate) fn choose(
+        &mut self,
+        term: u64,
+        able: impl Iterator<Item = (u64, NodeId)>,
+    ) -> Option<NodeId> {
+        let is_other = |node| self.last_tried != Some((term, node));
+        let (.., node) = able.map(|(matched, node)| (is_other(node), matched, node)).max()?;
+        self.last_tried = Some((term, node));
+        Some(node)
+    }
+
     pub(crate) fn want(&mut self, asked: Asked) {
         self.asked.push(asked);
     }
@@ -86,6 +102,20 @@ mod tests {
         let failed = Failure::Membership(MembershipError::NotHandedOver(N2));
         assert_eq!(outcome(Some(1), false), Some(Err(failed.clone())), "given up");
         assert_eq!(outcome(Some(3), false), Some(Err(failed)), "another was elected");
+    }
+
+    #[test]
+    fn a_node_that_did_not_take_over_is_tried_last() {
+        let mut transfer = LeaderTransfer::default();
+        let able = || [(9, NodeId(2)), (9, NodeId(3)), (7, NodeId(4))].into_iter();
+        assert_eq!(
+            [(); 3].map(|()| transfer.choose(5, able())),
+            [3, 2, 3].map(|n| Some(NodeId(n)))
+        );
+        assert_eq!(transfer.choose(6, able()), Some(NodeId(3)), "a new term");
+        assert_eq!(transfer.choose(6, able().skip(1).take(1)), Some(NodeId(3)), "the only one");
+        assert_eq!(transfer.choose(6, able().skip(1)), Some(NodeId(4)));
+        assert_eq!(transfer.choose(6, [].into_iter()), None);
     }
 
     #[test]

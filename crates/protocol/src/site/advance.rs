@@ -57,7 +57,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// A witness that had to lead, or a leader that is to be removed, has no room or loads a
-    /// snapshot, hands over to the data node that holds most of the log.
+    /// snapshot, hands over to the data node that holds most of the log, or to the next one where
+    /// that one did not take over.
     pub(super) fn hand_over(&mut self) {
         if self.replica.raft.is_transferring() {
             return;
@@ -68,10 +69,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let able = able.filter(|member| self.replica.members.voters.contains(&member.node));
         let reached = able.filter_map(|member| {
             let (matched, active) = self.replica.raft.progress(NodeId(member.node))?;
-            active.then_some((matched, member.node))
+            active.then_some((matched, NodeId(member.node)))
         });
-        if let Some((_, node)) = reached.max() {
-            self.transfer_to(NodeId(node));
+        let term = self.replica.raft.term();
+        if let Some(node) = self.replica.leader_transfer.choose(term, reached) {
+            self.transfer_to(node);
         }
     }
 
