@@ -234,6 +234,7 @@ impl SiteLoop {
             Output::InstallSnapshot { index } => {
                 drop(self.background.send(BackgroundTask::InstallSnapshot { index }));
             }
+            Output::Warn(what) => tracing::warn!("{what}"),
             Output::Fatal(why) => return Some(Stopped::Failed(why)),
         }
         None

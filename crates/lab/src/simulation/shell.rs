@@ -177,6 +177,7 @@ impl<C> Simulation<C> {
                 self.note_of(node, || format!("installs the snapshot of {index}"));
                 self.in_background(node, BackgroundTask::Finish { index });
             }
+            Output::Warn(what) => self.note_of(node, || format!("warns: {what}")),
             Output::Fatal(why) if self.is_replaced(node) && self.is_refusal(node, &why) => {
                 self.note_of(node, || format!("stops: {why}"));
                 self.crash(node, &Down::Killed);

@@ -222,6 +222,8 @@ pub enum Output<V> {
         /// Which.
         index: u64,
     },
+    /// The operator of this node should see this. The node goes on.
+    Warn(String),
     /// This node cannot go on. The process must end, loudly; its disk is left as it is.
     Fatal(String),
 }
@@ -326,6 +328,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         message.life = self.replica.own_life(&self.options);
         self.outputs.push_back(Output::Send { to, message: Box::new(message) });
+    }
+
+    fn warn(&mut self, what: String) {
+        self.outputs.push_back(Output::Warn(what));
     }
 
     fn fail(&mut self, why: impl std::fmt::Display) {

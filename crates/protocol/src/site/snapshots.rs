@@ -1,5 +1,8 @@
 //! Snapshots: made when the log is long, served to nodes that lag, taken in when this node does.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Output, Site, machine};
 use crate::replica::changing::LastChange;
 use crate::replica::snapshots::{Incoming, NotInstalled, Taking};
@@ -91,7 +94,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A follower asks for a chunk of a snapshot of ours.
     pub(super) fn serve_chunk(&mut self, from: NodeId, wanted: peer::SnapshotWanted) {
         if wanted.is_damaged {
-            return self.replace_damaged(from, wanted.index);
+            return self.replace_damaged(from, &wanted, "it arrives damaged");
         }
         self.snapshots.last_chunk_served = Some(self.now.monotonic);
         if let Some(since) = self.snapshots.offered.get_mut(&from) {
@@ -100,26 +103,34 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let bytes_max = if self.rare.happens() { 200 } else { limits::SNAPSHOT_CHUNK_BYTES_MAX };
         let chunk = match self.snapshots.store.read_chunk(wanted.index, wanted.offset, bytes_max) {
             Ok(chunk) => chunk,
-            Err(SnapshotError::Absent { .. }) => return self.refuse_chunk(from, wanted.index),
-            Err(error) => return self.fail(error),
+            Err(SnapshotError::Absent { .. }) => return self.refuse_chunk(from, &wanted),
+            Err(error) => return self.replace_damaged(from, &wanted, &error.to_string()),
         };
         let Chunk { offset, bytes, total_bytes } = chunk;
         let chunk = peer::SnapshotChunk { index: wanted.index, offset, total_bytes, bytes };
         self.send(from, Content::SnapshotChunk(chunk));
     }
 
-    /// A snapshot of ours that was sent whole has arrived damaged: it is offered no more. Raft asks
-    /// for another, which is written from the state.
-    fn replace_damaged(&mut self, from: NodeId, index: u64) {
+    /// A snapshot of ours that cannot be read, or was sent whole and has arrived damaged, is offered
+    /// no more. The state is as good: another is written from it at once, as this node may have to
+    /// start from its snapshot too.
+    fn replace_damaged(&mut self, to: NodeId, wanted: &peer::SnapshotWanted, why: &str) {
+        let index = wanted.index;
+        self.warn(format!("the snapshot of entry {index} cannot be sent to node {}: {why}", to.0));
         if self.snapshots.latest.as_ref().is_some_and(|head| head.index == index) {
             self.replica.raft.offer_snapshot_no_more();
+            if !self.snapshots.is_loading() && !self.snapshots.is_writing {
+                self.write_snapshot();
+            }
         }
-        self.refuse_chunk(from, index);
+        self.refuse_chunk(to, wanted);
     }
 
-    fn refuse_chunk(&mut self, to: NodeId, index: u64) {
+    /// The receiver takes this only in answer to what it asked for last.
+    fn refuse_chunk(&mut self, to: NodeId, wanted: &peer::SnapshotWanted) {
         self.replica.raft.snapshot_sent(to, false);
-        let chunk = peer::SnapshotChunk { index, ..peer::SnapshotChunk::default() };
+        let (index, offset) = (wanted.index, wanted.offset);
+        let chunk = peer::SnapshotChunk { index, offset, ..peer::SnapshotChunk::default() };
         self.send(to, Content::SnapshotChunk(chunk));
     }
 

@@ -46,10 +46,15 @@ fn at_every_output(nodes: u64, step: usize) {
     }
 }
 
-/// The leader never reads its own snapshot, and the node that asks for it has a whole disk: neither
-/// stops.
+/// The leader reads its own snapshot only to send it, and the node that asks for it has a whole
+/// disk: neither stops, whether a block or the head has decayed.
 #[test]
 fn a_snapshot_that_decays_at_its_leader_is_made_anew() {
+    decays_at_its_leader(|len_bytes| len_bytes / 2);
+    decays_at_its_leader(|_| 0);
+}
+
+fn decays_at_its_leader(place: impl Fn(u64) -> u64) {
     let mut world = World::new(5);
     world.set_snapshots((2_000, 3));
     for _ in 0..3 {
@@ -66,8 +71,8 @@ fn a_snapshot_that_decays_at_its_leader_is_made_anew() {
         let folder = Path::new("snapshots");
         for name in disk.list(folder).expect("snapshots") {
             let path = folder.join(name);
-            let middle = disk.read(&path).expect("a file").len() as u64 / 2;
-            decayed += u32::from(disk.flip(&path, middle, 1));
+            let len_bytes = disk.read(&path).expect("a file").len() as u64;
+            decayed += u32::from(disk.flip(&path, place(len_bytes), 1));
         }
     }
     assert_eq!(decayed, 2);

@@ -108,6 +108,7 @@ impl<V> OutputBuffer<V> {
         match output {
             // The log is no more than the core's memory, and no other node needs a snapshot.
             Output::Persist(_) | Output::CutLog(_) | Output::Fatal(_) => Some(output),
+            Output::Warn(_) => Some(output),
             Output::WriteSnapshot { .. } | Output::InstallSnapshot { .. } => Some(output),
             // Only the loop may answer: what is in the state may not be in etcd yet.
             Output::Gate(ReadGate::Closed) => Some(output),
