@@ -60,10 +60,21 @@ fn send(
     index: u64,
     bytes_max: usize,
 ) -> Result<SnapshotHead, SnapshotError> {
+    send_over(from, to, index, bytes_max, 0)
+}
+
+/// The same, to a node with a state of `state_bytes`.
+fn send_over(
+    from: &Folder,
+    to: &Folder,
+    index: u64,
+    bytes_max: usize,
+    state_bytes: u64,
+) -> Result<SnapshotHead, SnapshotError> {
     let mut offset = 0;
     loop {
         let chunk = from.read_chunk(index, offset, bytes_max)?;
-        offset = to.receive(index, &chunk)?;
+        offset = to.receive(index, &chunk, state_bytes)?;
         if offset == chunk.total_bytes {
             return to.finish(index);
         }
@@ -115,14 +126,14 @@ fn pieces_out_of_order_are_refused_with_the_right_place() {
         Err(SnapshotError::OutOfOrder { expected, .. }) => expected,
         other => panic!("{other:?}"),
     };
-    assert_eq!(expected(to.receive(7, &chunk(1000))), 0);
-    assert_eq!(to.receive(7, &chunk(0)).expect("first"), 1000);
-    assert_eq!(expected(to.receive(7, &chunk(2000))), 1000);
-    assert_eq!(expected(to.receive(8, &chunk(1000))), 0);
+    assert_eq!(expected(to.receive(7, &chunk(1000), 0)), 0);
+    assert_eq!(to.receive(7, &chunk(0), 0).expect("first"), 1000);
+    assert_eq!(expected(to.receive(7, &chunk(2000), 0)), 1000);
+    assert_eq!(expected(to.receive(8, &chunk(1000), 0)), 0);
     assert!(matches!(to.finish(7), Err(SnapshotError::Absent { index: 7 })));
-    assert_eq!(to.receive(7, &chunk(1000)).expect("second"), 2000);
+    assert_eq!(to.receive(7, &chunk(1000), 0).expect("second"), 2000);
     // From the front again: another leader sends.
-    assert_eq!(to.receive(7, &chunk(0)).expect("first"), 1000);
+    assert_eq!(to.receive(7, &chunk(0), 0).expect("first"), 1000);
     assert_eq!(send(&from, &to, 7, 5000).expect("send"), head(7));
 }
 
@@ -134,11 +145,11 @@ fn a_transfer_outlives_its_snapshot() {
         let source = state(500, 50);
         from.write(&head(7), &source.view()).expect("write");
         let first = from.read_chunk(7, 0, 1000).expect("chunk");
-        let mut offset = to.receive(7, &first).expect("receive");
+        let mut offset = to.receive(7, &first, 0).expect("receive");
         from.write(&head(8), &state(1, 1).view()).expect("write");
         while offset < first.total_bytes {
             let chunk = from.read_chunk(7, offset, 1000).expect("chunk");
-            offset = to.receive(7, &chunk).expect("receive");
+            offset = to.receive(7, &chunk, 0).expect("receive");
         }
         to.finish(7).expect("finish");
         assert_eq!(loaded(&to, 7), content(&source));
@@ -159,7 +170,7 @@ fn a_damaged_transfer_is_refused_and_leaves_the_old_snapshot() {
         let mut bytes = whole.bytes.to_vec();
         bytes[place] ^= 0x10;
         let chunk = Chunk { bytes: bytes.into(), ..whole.clone() };
-        to.receive(7, &chunk).expect("receive");
+        to.receive(7, &chunk, 0).expect("receive");
         let error = to.finish(7).expect_err("a flipped bit");
         assert!(
             matches!(error, SnapshotError::Damaged { .. } | SnapshotError::Version { .. }),
@@ -168,7 +179,7 @@ fn a_damaged_transfer_is_refused_and_leaves_the_old_snapshot() {
         assert_eq!(to.latest().expect("latest"), Some(head(3)));
     }
     // A snapshot of another index than announced.
-    to.receive(8, &whole).expect("receive");
+    to.receive(8, &whole, 0).expect("receive");
     assert!(matches!(to.finish(8), Err(SnapshotError::Damaged { .. })));
     assert_eq!(send(&from, &to, 7, 100).expect("send"), head(7));
 }
@@ -314,24 +325,29 @@ fn a_snapshot_is_received_where_its_state_has_room_too() {
     let from = open(&MemoryDisk::new().shared(), Path::new("/from"));
     from.write(&head(9), &state(60, 3000).view()).expect("write");
     let total_bytes = from.read_chunk(9, 0, 1).expect("a chunk").total_bytes;
-    let receive = |capacity, old: &MemoryState| {
+    let receive = |capacity, old: &MemoryState, state_bytes| {
         let memory = MemoryDisk::new();
         let folder = Folder::open(&memory.shared(), Path::new("/s"), RESERVE_BYTES).expect("open");
         folder.write(&head(5), &old.view()).expect("write");
         memory.set_capacity(Some(capacity));
-        let received = send(&from, &folder, 9, 10_000);
+        let received = send_over(&from, &folder, 9, 10_000, state_bytes);
         if received.is_err() {
             assert_eq!(folder.latest().expect("latest"), Some(head(5)));
         }
         received
     };
     let (small, large) = (state(1, 1), state(60, 3000));
-    let refused = receive(total_bytes * 3 / 2 + RESERVE_BYTES, &small);
+    let refused = receive(total_bytes * 3 / 2 + RESERVE_BYTES, &small, 0);
     assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
-    receive(total_bytes * 2 + RESERVE_BYTES + 1_000, &small).expect("room for both");
+    receive(total_bytes * 2 + RESERVE_BYTES + 1_000, &small, 0).expect("room for both");
     // The older snapshot's room is the state's later.
-    receive(total_bytes * 2 + RESERVE_BYTES + 1_000, &large).expect("room for both");
-    let refused = receive(total_bytes * 2 + RESERVE_BYTES - 1_000, &large);
+    receive(total_bytes * 2 + RESERVE_BYTES + 1_000, &large, 0).expect("room for both");
+    let refused = receive(total_bytes * 2 + RESERVE_BYTES - 1_000, &large, 0);
+    assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
+    // So is that of the state that it replaces, but not before the whole file is here.
+    let capacity = total_bytes * 3 / 2 + RESERVE_BYTES + 1_000;
+    receive(capacity, &small, total_bytes / 2).expect("room for the file");
+    let refused = receive(total_bytes + RESERVE_BYTES - 1_000, &small, total_bytes * 2);
     assert!(matches!(refused, Err(SnapshotError::Full { .. })), "{refused:?}");
 }
 
@@ -349,18 +365,6 @@ fn an_older_snapshot_that_has_decayed_does_not_keep_a_newer_one_out() {
 }
 
 #[test]
-fn another_format_is_named() {
-    let memory = MemoryDisk::new();
-    let disk = memory.shared();
-    let path = Path::new("/s");
-    write_file(&disk, path, &head(1), &state(1, 1).view(), 0).expect("write");
-    let mut bytes = memory.read(path).expect("the file");
-    bytes[8] = 2;
-    memory.plant(path, bytes);
-    let error = SnapshotFile::open(&disk, path).expect_err("format 2");
-    assert!(matches!(error, SnapshotError::Version { found: 2, known: 1, .. }), "{error}");
-}
-#[test]
 fn a_file_that_is_no_longer_wanted_is_not_written_to_its_end() {
     let memory = MemoryDisk::new();
     let (disk, path) = (memory.shared(), Path::new("/b"));
@@ -376,3 +380,15 @@ fn a_file_that_is_no_longer_wanted_is_not_written_to_its_end() {
     assert!(SnapshotFile::open(&disk, path).and_then(|file| file.verify()).is_err());
 }
 
+#[test]
+fn another_format_is_named() {
+    let memory = MemoryDisk::new();
+    let disk = memory.shared();
+    let path = Path::new("/s");
+    write_file(&disk, path, &head(1), &state(1, 1).view(), 0).expect("write");
+    let mut bytes = memory.read(path).expect("the file");
+    bytes[8] = 2;
+    memory.plant(path, bytes);
+    let error = SnapshotFile::open(&disk, path).expect_err("format 2");
+    assert!(matches!(error, SnapshotError::Version { found: 2, known: 1, .. }), "{error}");
+}

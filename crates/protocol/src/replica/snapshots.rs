@@ -26,6 +26,8 @@ pub(crate) struct OwnSnapshots<N> {
     /// The next one is made at this growth.
     pub(crate) due_at_bytes: u64,
     pub(crate) incoming: Option<Incoming>,
+    /// The last chunk that came had no room.
+    pub(crate) lacks_room: bool,
     pub(crate) last_chunk_served: Option<Duration>,
     /// For a leader: since when a node that needs a snapshot has not asked for a chunk of it.
     pub(crate) offered: BTreeMap<NodeId, Duration>,
@@ -46,6 +48,7 @@ impl<N: Snapshots> OwnSnapshots<N> {
             log_bytes,
             due_at_bytes: options.log_bytes_before_snapshot,
             incoming: None,
+            lacks_room: false,
             last_chunk_served: None,
             offered: BTreeMap::new(),
         }

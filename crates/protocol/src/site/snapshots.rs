@@ -202,12 +202,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let received =
             Chunk { offset: chunk.offset, bytes: chunk.bytes, total_bytes: chunk.total_bytes };
-        match self.snapshots.store.receive(chunk.index, &received) {
-            Ok(next) => incoming.took(next, chunk.total_bytes),
+        // A whole snapshot is loaded over the state.
+        let state_bytes = if chunk.offset == 0 { self.state.size_bytes() } else { 0 };
+        match self.snapshots.store.receive(chunk.index, &received, state_bytes) {
+            Ok(next) => {
+                incoming.took(next, chunk.total_bytes);
+                self.snapshots.lacks_room = false;
+            }
             // What was received is gone: all of it is asked for again after a while, perhaps with
             // room.
-            Err(SnapshotError::Full { .. } | SnapshotError::OutOfOrder { .. }) => {
-                return incoming.begin_anew(self.now.monotonic + timeout);
+            Err(error @ (SnapshotError::Full { .. } | SnapshotError::OutOfOrder { .. })) => {
+                incoming.begin_anew(self.now.monotonic + timeout);
+                let lacks_room = matches!(error, SnapshotError::Full { .. });
+                if lacks_room && !std::mem::replace(&mut self.snapshots.lacks_room, true) {
+                    self.warn(format!("this node lags until it has room for a snapshot: {error}"));
+                }
+                return;
             }
             Err(error) => return self.fail(error),
         }

@@ -89,7 +89,7 @@ impl Folder {
         while offset < source.total_bytes() {
             let chunk = chunk_of(source, offset, SNAPSHOT_CHUNK_BYTES_MAX)
                 .map_err(|error| SnapshotError::disk(&self.0.folder, error))?;
-            offset = self.receive(index, &chunk)?;
+            offset = self.receive(index, &chunk, 0)?;
         }
         self.finish(index)
     }
@@ -134,8 +134,8 @@ impl Folder {
     }
 
     /// The room that taking in a snapshot of this length needs: for its file, and then for the
-    /// state that is made of it. The older snapshots are removed in between.
-    fn bytes_to_take_in(&self, total_bytes: u64) -> Result<u64, SnapshotError> {
+    /// state that is made of it. The older snapshots and the present state are removed in between.
+    fn bytes_to_take_in(&self, total_bytes: u64, state_bytes: u64) -> Result<u64, SnapshotError> {
         // Their content does not matter. One that was removed in between, or cannot be opened, has
         // no room to give.
         let len_bytes = |index| {
@@ -143,7 +143,8 @@ impl Folder {
             file.and_then(|file| file.len_bytes()).unwrap_or(0)
         };
         let older_bytes: u64 = self.indexes()?.into_iter().map(len_bytes).sum();
-        Ok(total_bytes.max(total_bytes.saturating_mul(2).saturating_sub(older_bytes)))
+        let freed_bytes = older_bytes.saturating_add(state_bytes);
+        Ok(total_bytes.max(total_bytes.saturating_mul(2).saturating_sub(freed_bytes)))
     }
 
     fn remove(&self, path: &Path) -> Result<(), SnapshotError> {
@@ -240,7 +241,7 @@ impl Snapshots for Folder {
         Ok(chunk)
     }
 
-    fn receive(&self, index: u64, chunk: &Chunk) -> Result<u64, SnapshotError> {
+    fn receive(&self, index: u64, chunk: &Chunk, state_bytes: u64) -> Result<u64, SnapshotError> {
         let path = self.0.folder.join(RECEIVING);
         let fail = |error| SnapshotError::disk(&path, error);
         let mut slot = lock(&self.0.receiving);
@@ -264,7 +265,7 @@ impl Snapshots for Folder {
             return Err(out_of_order(receiving.next));
         }
         let bytes = match offset {
-            0 => self.bytes_to_take_in(chunk.total_bytes)?,
+            0 => self.bytes_to_take_in(chunk.total_bytes, state_bytes)?,
             _ => chunk.bytes.len() as u64,
         };
         let written = check_room(&self.0.disk, &self.0.folder, bytes, self.0.reserve_bytes)

@@ -134,8 +134,10 @@ pub trait Snapshots: Clone + Send + Sync + 'static {
     -> Result<Chunk, SnapshotError>;
 
     /// Receives a chunk of another node's snapshot of `index`, in order from offset 0 (which begins
-    /// anew). Not durable, and not a snapshot yet. Returns the offset of the next chunk.
-    fn receive(&self, index: u64, chunk: &Chunk) -> Result<u64, SnapshotError>;
+    /// anew). The state that it will replace gives `state_bytes` back when it is loaded; only the
+    /// first chunk looks for the room of all. Not durable, and not a snapshot yet. Returns the
+    /// offset of the next chunk.
+    fn receive(&self, index: u64, chunk: &Chunk, state_bytes: u64) -> Result<u64, SnapshotError>;
 
     /// Checks every block of the chunks received for `index`, makes the file durable and makes it
     /// the latest snapshot. Slow.
