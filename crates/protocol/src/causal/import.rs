@@ -9,7 +9,7 @@
 //! gathers.
 //!
 //! A write that is missing for a while when its place is here is asked for: the root has all writes
-//! of its order. The root's own site takes both from its state.
+//! of its order. The root's own site takes both from its state, and nothing that others send.
 
 use super::hints::fetched_for;
 use super::interest::coverage;
@@ -59,6 +59,8 @@ struct Place {
 pub(crate) struct Import {
     planted: Planted,
     epoch: u16,
+    /// Whether this site is the root of that epoch.
+    is_root: bool,
     /// What follows the imported part of the order, up to `taken`.
     places: VecDeque<Place>,
     taken: Position,
@@ -92,6 +94,7 @@ impl Import {
         if self.epoch != region.epoch {
             *self = Import { epoch: region.epoch, ..Import::new(self.planted) };
         }
+        self.is_root = region.is_root();
         self.follow(state.applied(), now);
         if state.is_resyncing() {
             // What was on its way before lies behind the order that comes with the keys.
@@ -322,6 +325,10 @@ impl Import {
 
     /// Writes of another site have come.
     pub(crate) fn take_writes(&mut self, site: SiteId, writes: Vec<CausalWrite>) {
+        if self.is_root {
+            // Sites that have the root before in their registry send them here, too.
+            return;
+        }
         let imported = self.imported.get(&site).copied().unwrap_or_default();
         // What another region orders a second time, as its root was lost, has two places.
         let has_place = |revision| {
@@ -593,5 +600,21 @@ mod tests {
         assert_eq!(proposed(&import.poll(RETRY_AFTER, &store, &region)), Some((2, 2)), "once more");
         store.applied = Position::new(1, 2);
         assert!(import.poll(RETRY_AFTER, &store, &region).is_empty());
+    }
+
+    /// They have the root before in their registry.
+    #[test]
+    fn what_others_send_a_root_does_not_keep_it_from_importing() {
+        let (mut import, region, mut store) = (Import::default(), region(1), Store::of(1));
+        import.poll(AT(0), &store, &region);
+        let mut one = write(7);
+        let value = vec![0; limits::CAUSAL_IMPORT_BYTES_MAX + 1].into();
+        one.effects = vec![Effect::Put { key: "k".into(), value }];
+        import.take_writes(SiteId(2), vec![one.clone()]);
+        store.order(SiteId(2), one);
+        assert_eq!(proposed(&import.poll(AT(10), &store, &region)), Some((1, 1)));
+        store.applied = Position::new(1, 1);
+        import.poll(AT(20), &store, &region);
+        assert_eq!(import.payload_bytes, 0);
     }
 }
