@@ -10,6 +10,10 @@
 //!
 //! A write that is missing for a while when its place is here is asked for: the root has all writes
 //! of its order. The root's own site takes both from its state, and nothing that others send.
+//!
+//! A write that another region ordered a second time, as its root was lost, has two places, and may
+//! have other content at the second one ([`Mark::Keeps`]). So a batch ends between the two, and the
+//! content of the second one is waited for once the first one is imported.
 
 use super::hints::fetched_for;
 use super::interest::coverage;
@@ -19,7 +23,7 @@ use model::{
     CausalCommand, CausalWrite, Effect, Import as Entry, KeyspaceId, Mark, NO_KEYSPACE, Position,
     Revision, SiteId, limits,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use wire::causal::{PlaceOf, Places, Pull, Reached};
 
@@ -146,9 +150,13 @@ impl Import {
         let all = state.ordered(self.taken, limits::CAUSAL_IMPORT_BYTES_MAX);
         for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
             let revision = write.revision;
-            self.taken = position;
             // What a fetch brings is for another site.
             let covers = fetched_for(site, &write).map(|_| NO_KEYSPACE);
+            if covers.is_none() && self.payloads.contains_key(&(site, revision)) {
+                // Its second place.
+                break;
+            }
+            self.taken = position;
             let (on_demand, since) = (None, now);
             self.places.push_back(Place { position, site, revision, covers, on_demand, since });
             if covers.is_some() {
@@ -171,6 +179,7 @@ impl Import {
             return Some((CausalCommand::Import { from, upto: from, entries: vec![early] }, from));
         }
         let (mut entries, mut bytes, mut upto) = (Vec::new(), 0, None);
+        let mut given = BTreeSet::new();
         for place in self.places.iter().take(limits::CAUSAL_OFFER_WRITES_MAX) {
             let Place { position, site, revision, .. } = *place;
             let mut is_last = false;
@@ -183,6 +192,10 @@ impl Import {
                 let write = coverage(keyspace, revision);
                 entries.push(Entry::Other { position, site, write });
             } else if let Some(write) = self.payloads.get(&(site, revision)) {
+                if !given.insert((site, revision)) {
+                    // Its second place.
+                    break;
+                }
                 bytes += write.payload_bytes();
                 // Whether what comes behind is needed shows in the state then.
                 is_last = fetched_for(site, write) == Some(region.own);
@@ -358,7 +371,7 @@ impl Import {
         if !self.places.iter().any(|place| named(place) == key) {
             return false;
         }
-        let wanted: std::collections::BTreeSet<_> = self.places.iter().map(named).collect();
+        let wanted: BTreeSet<_> = self.places.iter().map(named).collect();
         self.payloads.retain(|key, _| wanted.contains(key));
         self.payload_bytes = self.payloads.values().map(CausalWrite::payload_bytes).sum();
         let needed = self.places.iter().filter(|place| place.covers.is_none());
@@ -478,6 +491,23 @@ mod tests {
         import.poll(AT(70), &store, &region);
         import.take_writes(SiteId(9), vec![write(6)]);
         assert_eq!(import.payloads.len(), 0, "it is as far as the last one");
+    }
+
+    /// Its content may be another one there.
+    #[test]
+    fn the_second_place_of_a_write_is_not_given_the_content_of_the_first() {
+        let (mut import, region) = (Import::default(), region(3));
+        let mut store = Store::of(3);
+        import.poll(AT(0), &store, &region);
+        import.take_places(&places(0, &[(9, 5), (9, 5)]), AT(10), &region);
+        import.take_writes(SiteId(9), vec![write(5)]);
+        assert_eq!(proposed(&import.poll(AT(20), &store, &region)), Some((1, 1)));
+        store.applied = Position::new(1, 1);
+        assert_eq!(proposed(&import.poll(AT(30), &store, &region)), None);
+        let pulls = import.poll(AT(110), &store, &region);
+        assert_eq!(pulls, [Step::Pull(Pull { positions: vec![Position::new(1, 2).0] })]);
+        import.take_writes(SiteId(9), vec![write(5)]);
+        assert_eq!(proposed(&import.poll(AT(120), &store, &region)), Some((2, 1)));
     }
 
     #[test]
@@ -600,6 +630,18 @@ mod tests {
         assert_eq!(proposed(&import.poll(RETRY_AFTER, &store, &region)), Some((2, 2)), "once more");
         store.applied = Position::new(1, 2);
         assert!(import.poll(RETRY_AFTER, &store, &region).is_empty());
+    }
+
+    #[test]
+    fn a_root_imports_the_second_place_of_a_write_by_itself() {
+        let (mut import, region, mut store) = (Import::default(), region(1), Store::of(1));
+        [4, 5, 5].into_iter().for_each(|revision| store.order(SiteId(9), write(revision)));
+        assert_eq!(proposed(&import.poll(AT(0), &store, &region)), Some((2, 2)));
+        store.applied = Position::new(1, 2);
+        assert_eq!(proposed(&import.poll(AT(10), &store, &region)), Some((3, 1)));
+        store.applied = Position::new(1, 3);
+        import.poll(AT(20), &store, &region);
+        assert_eq!((import.payload_bytes, import.left()), (0, 0));
     }
 
     /// They have the root before in their registry.
