@@ -17,6 +17,11 @@
 //! sent again. Either is shown ([`Notice`]), as the keys of the two regions may differ from there
 //! on.
 //!
+//! A third region may have taken what was cut. Its order cannot be taken before that place of this
+//! one is, and this order may go on with what comes from it. So the beginning of an epoch, which is
+//! above all places of the epochs before, is sent by itself, before its first place: what was cut is
+//! waited for no more.
+//!
 //! While nothing is ordered, a message a second shows that the clock of the region goes on: keys
 //! expire once the clocks of all regions have passed the moment.
 //!
@@ -247,13 +252,18 @@ impl Cursor {
         }
         let mut all = state.ordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
         all.retain(|(position, ..)| *position <= last);
+        let first = all.first().map(|(first, ..)| *first);
         // Where nothing lies between, another epoch has begun.
-        let begin = all.first().map_or(last.count(), |(first, ..)| first.count() - 1);
+        let begin = first.map_or(last.count(), |first| first.count() - 1);
         if begin != after.count() {
             self.notice = Some(Notice::HasLost(after));
             self.taken = Position::new(after.epoch(), begin.min(after.count()));
         }
-        all.truncate(limits::CAUSAL_OFFER_WRITES_MAX);
+        if let Some(first) = first.filter(|first| first.epoch() != after.epoch()) {
+            return Some((Position(first.0 - 1), Vec::new()));
+        }
+        let of_epoch = all.partition_point(|(position, ..)| position.epoch() == after.epoch());
+        all.truncate(of_epoch.min(limits::CAUSAL_OFFER_WRITES_MAX));
         let upto = all.last().map_or(last, |(position, ..)| *position);
         let places = all.into_iter();
         let places =
@@ -323,8 +333,9 @@ mod tests {
         let now = now + GAP_PAUSE;
         assert_eq!(bridge.next_due(Duration::ZERO), Some(now));
         let steps = bridge.poll(now, &store, &region);
-        assert_eq!(sent(&steps), [(Position(0), at(3), 2)]);
-        let CausalCommand::Bridge { bridge: places, .. } = &steps[0].command else { panic!() };
+        assert_eq!(sent(&steps), [(Position(0), at(0), 0), (at(0), at(3), 2)]);
+        bridge.answered(steps[0].id, &took(at(0)), now);
+        let CausalCommand::Bridge { bridge: places, .. } = &steps[1].command else { panic!() };
         let (position, seen) = (at(1), Position(0));
         let Bridged::Entry { stamp, site, write, .. } = &places.places[0] else { panic!() };
         assert_eq!((stamp.count, *site, write.seen), (7, SiteId(3), seen));
@@ -335,7 +346,7 @@ mod tests {
         assert_eq!(places.places[1], taken);
 
         // It lacks what a third region has.
-        bridge.answered(steps[0].id, &took(at(1)), now);
+        bridge.answered(steps[1].id, &took(at(1)), now);
         assert_eq!((bridge.notice(), bridge.left(&store)), (None, 2));
         let now = now + GAP_PAUSE;
         let steps = bridge.poll(now, &store, &region);
@@ -374,9 +385,26 @@ mod tests {
         assert_eq!(sent(&asks), [(at(1), at(1), 0)]);
         bridge.answered(asks[0].id, &took(Position(0)), Duration::ZERO);
         let steps = bridge.poll(GAP_PAUSE, &store, &region);
-        assert_eq!(sent(&steps), [(Position(0), at(1), 1)]);
-        let CausalCommand::Bridge { bridge: places, .. } = &steps[0].command else { panic!() };
+        assert_eq!(sent(&steps), [(Position(0), at(0), 0), (at(0), at(1), 1)]);
+        let CausalCommand::Bridge { bridge: places, .. } = &steps[1].command else { panic!() };
         assert_eq!(places.clock_ms, 0, "what is behind it may have a lower stamp");
+    }
+
+    #[test]
+    fn where_an_epoch_begins_is_sent_before_its_first_place() {
+        let (mut bridge, region, mut store) = (Bridge::default(), beside_another(), Store::of(1));
+        store.order(SiteId(3), stamped(7, None));
+        store.order_in(65, SiteId(3), stamped(8, None));
+        let (begin, first) = (Position::new(65, 1), Position::new(65, 2));
+        for (has, wanted) in [
+            (at(1), vec![(at(1), begin, 0), (begin, first, 1)]),
+            (at(0), vec![(at(0), at(1), 1), (at(1), begin, 0), (begin, first, 1)]),
+        ] {
+            let asks = bridge.poll(Duration::ZERO, &store, &region);
+            bridge.answered(asks[0].id, &took(has), Duration::ZERO);
+            assert_eq!(sent(&bridge.poll(GAP_PAUSE, &store, &region)), wanted);
+            bridge.stop();
+        }
     }
 
     /// The order was cut at its second place, and goes on in epoch 9; the other region has taken

@@ -353,7 +353,8 @@ impl<S: State> Applying<'_, S> {
             true => before.min(start),
             false => self.modes.causal.head.applied,
         };
-        self.modes.causal.head.trimmed_upto = self.modes.causal.head.trimmed_upto.max(after);
+        // What was kept before it is gone, whatever was trimmed of that.
+        self.modes.causal.head.trimmed_upto = after;
         self.set_whole_after(after);
         self.reload_kept()
     }

@@ -12,8 +12,8 @@ use crate::causal::bridge::{Bridge, Notice};
 use crate::causal::layout::Layout;
 use crate::site::causal::Shown;
 use model::{
-    Ballot, CausalCommand, Failure, Position, RegionId, Registry, RegistryChange, StandbyChoice,
-    StandbyRule, Term,
+    Ballot, CausalCommand, Failure, Position, RegionId, Registry, RegistryChange, Resync,
+    ResyncItem, StandbyChoice, StandbyRule, Term,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,21 +58,65 @@ impl Site {
         }
     }
 
-    /// What its bridge brings to the roots of the other regions, and what is shown of that.
+    /// What its bridge brings to the roots of the other regions, and what is shown of that. A root
+    /// that is not among them cannot be reached.
     fn bridge_to(&self, others: &mut [&mut Site]) -> Option<(RegionId, Notice)> {
         let (mut bridge, region) = (Bridge::default(), self.seen_by_jobs());
         let shown = Shown::of(&self.machine);
         let mut now = Duration::ZERO;
         for _ in 0..20 {
             for step in bridge.poll(now, &shown, &region) {
-                let other = others.iter_mut().find(|site| site.own() == step.to).unwrap();
-                let outcome = other.causal(step.command).map_err(Failure::Refused);
+                let outcome = match others.iter_mut().find(|site| site.own() == step.to) {
+                    Some(other) => other.causal(step.command).map_err(Failure::Refused),
+                    None => Err(Failure::NoLeader),
+                };
                 bridge.answered(step.id, &outcome, now);
             }
             now += Duration::from_millis(100);
         }
         bridge.notice()
     }
+}
+
+/// The second site of the second region is the standby of its root.
+fn regions_with_standby() -> [Site; 4] {
+    let [mut a, mut b, mut c, mut d] = regions();
+    let rule = StandbyRule { choice: StandbyChoice::At(d.own()), by_hand: false };
+    a.run(change(RegistryChange::SetStandby(rule))).unwrap();
+    let registry = a.copy_of_registry();
+    [&mut b, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+    [a, b, c, d]
+}
+
+/// The first one of three roots writes, and all of them take that.
+fn write_and_take(roots: [&mut Site; 3]) {
+    let [first, second, third] = roots;
+    first.put_cart("v", "5");
+    for site in [&mut *first, &mut *second, &mut *third] {
+        site.now_ms += 20;
+        site.order_own();
+    }
+    first.bridge_to(&mut [&mut *second, &mut *third]);
+    second.bridge_to(&mut [&mut *first, &mut *third]);
+    third.bridge_to(&mut [&mut *first, &mut *second]);
+}
+
+/// A site gets its keys anew from a root, with what that keeps of the order.
+fn resync(root: &Site, to: &mut Site) {
+    let (causal, epoch) = (root.machine.causal(), root.epoch());
+    let (start, resume) = (causal.order_last(), Bytes::new());
+    let ordered = causal.ordered_of(to.own()).unwrap_or_default().0;
+    let begin = Resync::Begin { epoch, floor: start, start, ordered, resume: resume.clone() };
+    let staged = to.causal(CausalCommand::Resync(begin));
+    let Ok(Answer::Staged { chunks: sequence, .. }) = staged else { panic!("{staged:?}") };
+    let kept = root.machine.ordered(causal.kept_after(), usize::MAX).unwrap().into_iter();
+    let kept = kept.map(|(position, site, write)| ResyncItem::Earlier { position, site, write });
+    let records = root.machine.causal_records(None, usize::MAX, &|_| true).unwrap().items;
+    let items = kept.chain(records).collect();
+    let chunk = Resync::Chunk { start, sequence, resume, items };
+    to.causal(CausalCommand::Resync(chunk)).unwrap();
+    let switch = Resync::Switch { start, chunks: sequence + 1, upto: start };
+    assert_eq!(to.causal(CausalCommand::Resync(switch)), Ok(Answer::Installed));
 }
 
 /// The registry is recovered without a site of the second region, whose order goes on where `by`
@@ -96,11 +140,7 @@ fn recovered(of: &Registry, by: &Site) -> Registry {
 #[test]
 fn a_region_that_has_more_of_an_order_than_is_left_gets_all_from_the_cut_on() {
     for more in ["", "1", "12", "123", "1234", "12345678"] {
-        let [mut a, mut b, mut c, mut d] = regions();
-        let rule = StandbyRule { choice: StandbyChoice::At(d.own()), by_hand: false };
-        a.run(change(RegistryChange::SetStandby(rule))).unwrap();
-        let registry = a.copy_of_registry();
-        [&mut b, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+        let [mut a, mut b, mut c, mut d] = regions_with_standby();
         d.put_cart("x", "1");
         b.order_for(&d);
         let order = whole_order(&b);
@@ -145,21 +185,10 @@ fn a_region_that_has_more_of_an_order_than_is_left_gets_all_from_the_cut_on() {
 
 #[test]
 fn what_a_region_has_lost_and_no_other_one_keeps_is_shown() {
-    let [mut a, mut b, mut c, mut d] = regions();
-    let rule = StandbyRule { choice: StandbyChoice::At(d.own()), by_hand: false };
-    a.run(change(RegistryChange::SetStandby(rule))).unwrap();
-    let registry = a.copy_of_registry();
-    [&mut b, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+    let [mut a, mut b, mut c, mut d] = regions_with_standby();
     // All regions have it but the site that goes on, so that the first one drops it.
     for _ in 0..4 {
-        a.put_cart("v", "5");
-        for site in [&mut a, &mut b, &mut c] {
-            site.now_ms += 20;
-            site.order_own();
-        }
-        a.bridge_to(&mut [&mut b, &mut c]);
-        b.bridge_to(&mut [&mut a, &mut c]);
-        c.bridge_to(&mut [&mut a, &mut b]);
+        write_and_take([&mut a, &mut b, &mut c]);
         import(&mut a);
     }
     let upto = a.machine.causal().order_last();
@@ -171,4 +200,46 @@ fn what_a_region_has_lost_and_no_other_one_keeps_is_shown() {
     let region = d.machine.causal().region();
     assert_eq!(a.bridge_to(&mut [&mut d, &mut c]), Some((region, Notice::MayLack(dropped))));
     assert!(d.is_at_end_of(&a));
+}
+
+/// The first region has taken it, so that the third one cannot take the first one's order before
+/// it; and what is ordered behind the cut comes from the first region.
+#[test]
+fn what_one_region_has_of_a_lost_order_stops_no_other_one() {
+    let [mut a, mut b, mut c, mut d] = regions_with_standby();
+    b.put_cart("y", "2");
+    b.order_own();
+    b.bridge_to(&mut [&mut a]);
+    a.put_cart("v", "5");
+    a.order_own();
+    let registry = recovered(&a.copy_of_registry(), &d);
+    [&mut a, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+    a.bridge_to(&mut [&mut d]);
+    assert!(d.is_at_end_of(&a) && !c.is_at_end_of(&a));
+    for _ in 0..2 {
+        d.bridge_to(&mut [&mut a, &mut c]);
+        a.bridge_to(&mut [&mut d, &mut c]);
+    }
+    assert!(c.is_at_end_of(&a) && c.is_at_end_of(&d));
+}
+
+/// It had dropped more of the order than the site that goes on, which lacks the clock that allowed
+/// that.
+#[test]
+fn a_root_that_is_one_no_more_keeps_all_that_a_resync_brings() {
+    let [mut a, mut b, mut c, mut d] = regions_with_standby();
+    (0..4).for_each(|_| write_and_take([&mut b, &mut a, &mut c]));
+    d.import_upto(&whole_order(&b), b.machine.causal().order_last());
+    let kept_after = d.machine.causal().kept_after();
+    (0..4).for_each(|_| write_and_take([&mut b, &mut a, &mut c]));
+    let upto = b.machine.causal().order_last();
+    b.causal(CausalCommand::Trim { upto }).unwrap();
+    assert!(b.machine.causal().trimmed_upto() > kept_after);
+    let registry = recovered(&a.copy_of_registry(), &d);
+    [&mut b, &mut d].into_iter().for_each(|site| site.learn(&registry));
+    resync(&d, &mut b);
+    b.reopen();
+    assert!(b.machine.causal().keeps_behind(kept_after));
+    assert_eq!(b.machine.causal().order_bytes(), d.machine.causal().order_bytes());
+    assert_eq!(b.machine.causal().of_order(), d.machine.causal().of_order());
 }
