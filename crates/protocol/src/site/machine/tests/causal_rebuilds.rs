@@ -17,16 +17,21 @@ impl Site {
     }
 }
 
-/// Of three writes of C the root has ordered all, and C has imported all; B has imported the first.
-fn lost_root() -> [Site; 3] {
+/// Of three writes of C the root has ordered all, and B has imported the first.
+fn three_ordered() -> [Site; 3] {
     let [mut a, mut b, mut c] = three_sites();
     for (key, value) in [("x", "1"), ("x", "2"), ("y", "3")] {
         c.put_cart(key, value);
     }
     a.order_of(c.all_for(&a), 1).unwrap();
-    let order = whole_order(&a);
-    b.import_upto(&order, at(1, 1));
-    c.import_upto(&order, at(1, 3));
+    b.import_upto(&whole_order(&a), at(1, 1));
+    [a, b, c]
+}
+
+/// The same, and C has imported all.
+fn lost_root() -> [Site; 3] {
+    let [a, b, mut c] = three_ordered();
+    c.import_upto(&whole_order(&a), at(1, 3));
     [a, b, c]
 }
 
@@ -165,13 +170,7 @@ fn a_new_session_reads_what_was_written_between_two_rebuilds() {
 #[test]
 fn own_writes_outlast_a_resync_from_a_root_that_is_lost() {
     for is_shown in [true, false] {
-        let [mut a, mut b, mut c] = three_sites();
-        for (key, value) in [("x", "1"), ("x", "2"), ("y", "3")] {
-            c.put_cart(key, value);
-        }
-        a.order_of(c.all_for(&a), 1).unwrap();
-        let order = whole_order(&a);
-        b.import_upto(&order, at(1, 1));
+        let [mut a, mut b, mut c] = three_ordered();
         import(&mut a);
         a.causal(CausalCommand::Trim { upto: at(1, 3) }).unwrap();
         let chunks = resync(&a, &mut c, at(1, 3), at(1, 3)).unwrap();
