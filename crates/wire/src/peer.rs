@@ -27,10 +27,12 @@ pub const PROTOCOL_OLDEST: u32 = 1;
 /// follow rules that the other one has. 2: a site that has handed its join in and left has left;
 /// nodes of one site that decide this differently apply the same log to different states. 3: so do
 /// those that differ in whether an earlier owner's report frees a copy. 4: the registry, keyspaces
-/// and guards have one form each. 5: a lost site stays parted until the registry has its return.
-pub const RULES: u32 = 5;
+/// and guards have one form each. 5: a lost site stays parted until the registry has its return. 6:
+/// the epoch of a later failover frees a borrowed group wherever it is learned, and the newest
+/// decision outlasts its site.
+pub const RULES: u32 = 6;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
-pub const RULES_OLDEST: u32 = 5;
+pub const RULES_OLDEST: u32 = 6;
 
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]
