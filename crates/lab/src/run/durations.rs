@@ -81,6 +81,8 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use model::{Command, KeyspaceId, Request, Write};
+
     use super::*;
     use crate::run::Options;
     use crate::world::ready;
@@ -108,6 +110,10 @@ mod tests {
         run.form().unwrap();
         run.judge_durations();
         run.lab.run(s(5));
+        let write = Write::Delete { keys: vec!["key".into()] };
+        let write = Command::Write { keyspace: KeyspaceId::DEFAULT, write, request: None };
+        run.lab.ask(run.lab.leader(0).unwrap(), Request::write(write));
+        run.lab.run(s(1));
         run.judge_durations();
         assert_eq!(run.failure, None);
         let first = run.durations.0.values_mut().find_map(|bound| bound.first_ms.as_mut());

@@ -141,6 +141,7 @@ mod tests {
         let step = SourceStep::Begin { slots, to, pinned: false };
         let body = Body::Write(Command::Global(GlobalCommand::Source { number: 0, step }));
         run.lab.ask(source, Request::new(body));
+        run.lab.run(STEP);
         run.look_at_maps();
         let why = run.failure.unwrap_or_default();
         assert!(why.starts_with("slots do not come to rest: "), "{why}");

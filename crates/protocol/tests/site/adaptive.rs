@@ -3,9 +3,9 @@
 use super::pair::{EAST, MS, NORTH, Sites, WAY, WEST, bytes, some};
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, ClientName, Command, Failure, Group, GroupExplained, JobName, KeyspaceSpec,
-    LoanPart, LoansLedger, Placement, PlacementReason, Query, ReadConsistency, RegistryChange,
-    Request, SiteId, Slot, Write, limits,
+    Answer, Body, ClientName, Command, Condition, Expiry, Failure, Group, GroupExplained, JobName,
+    KeyspaceSpec, LoanPart, LoansLedger, Placement, PlacementReason, Query, ReadConsistency,
+    RegistryChange, Request, SiteId, Slot, Write, limits,
 };
 use std::time::Duration;
 
@@ -513,8 +513,14 @@ fn nothing_goes_to_a_site_with_a_full_disk() {
     read_for(&mut sites, EAST, &lent, 8);
     assert_eq!(part(&sites.lab, EAST, &of_lent), LoanPart::Held);
     sites.lab.nodes[WEST].disk.set_capacity(Some(0));
-    // What it writes next is refused.
-    let write = Write::Delete { keys: vec![bytes(&sites.key_at(WEST, "c"))] };
+    // What it writes next has no room in the part of the log that is there already.
+    let write = Write::Put {
+        key: bytes(&sites.key_at(WEST, "c")),
+        value: vec![0; 2 << 20].into(),
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        return_old: false,
+    };
     let write = Command::Write { keyspace: sites.keyspace, write, request: None };
     sites.lab.ask(WEST, Request::write(write)).unwrap();
     sites.lab.run(MS * 2_000);
