@@ -211,13 +211,13 @@ impl Engine {
     }
 }
 
+/// Where keys begin and end.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// The keys from `from` (inclusive) to `until` (exclusive), by bounds that fjall takes: it panics
 /// at one that is longer than a key may be. As no key is, those after such a bound are those after
 /// its beginning. `None`: there are none.
-fn range<'a>(
-    from: &'a [u8],
-    until: Option<&'a [u8]>,
-) -> Option<(Bound<&'a [u8]>, Bound<&'a [u8]>)> {
+fn range<'a>(from: &'a [u8], until: Option<&'a [u8]>) -> Option<Bounds<'a>> {
     let first = match from.get(..KEY_BYTES_MAX) {
         Some(beginning) if beginning != from => Bound::Excluded(beginning),
         _ => Bound::Included(from),

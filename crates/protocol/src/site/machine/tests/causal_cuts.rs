@@ -207,6 +207,11 @@ fn what_a_region_has_lost_and_no_other_one_keeps_is_shown() {
 #[test]
 fn what_one_region_has_of_a_lost_order_stops_no_other_one() {
     let [mut a, mut b, mut c, mut d] = regions_with_standby();
+    d.put_cart("x", "1");
+    b.order_for(&d);
+    let order = whole_order(&b);
+    d.import_upto(&order, b.machine.causal().order_last());
+    b.bridge_to(&mut [&mut a, &mut c]);
     b.put_cart("y", "2");
     b.order_own();
     b.bridge_to(&mut [&mut a]);
