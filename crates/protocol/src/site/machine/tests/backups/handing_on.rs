@@ -4,7 +4,7 @@ use super::super::loans::{failover, sites};
 use super::*;
 use crate::job::Job;
 use crate::site::leaving::Leaving;
-use model::{Inventory, limits};
+use model::limits;
 
 impl Three {
     /// B hands its copy of a key on to C, chunk by chunk.
@@ -162,9 +162,7 @@ fn an_answer_from_before_a_failover_is_not_taken_for_one_after_it() {
     b.learns(&failover(&open, A, Some((C, "x{7}", false))));
     assert_eq!(asked(&mut job, &b), [(3, C)]);
     let view = b.view(Duration::from_secs(1));
-    assert!(
-        job.answered(1, Ok(Answer::Inventory(Box::new(Inventory::default()))), &view).is_empty()
-    );
+    assert!(job.answered(1, Ok(Answer::Inventory(Box::default())), &view).is_empty());
     assert_eq!(job.progress(&view).left, 1);
     // Another node leads for a while.
     Job::<MemoryState>::stop(&mut job);
