@@ -202,32 +202,6 @@ fn what_a_region_has_lost_and_no_other_one_keeps_is_shown() {
     assert!(d.is_at_end_of(&a));
 }
 
-/// The first region has taken it, so that the third one cannot take the first one's order before
-/// it; and what is ordered behind the cut comes from the first region.
-#[test]
-fn what_one_region_has_of_a_lost_order_stops_no_other_one() {
-    let [mut a, mut b, mut c, mut d] = regions_with_standby();
-    d.put_cart("x", "1");
-    b.order_for(&d);
-    let order = whole_order(&b);
-    d.import_upto(&order, b.machine.causal().order_last());
-    b.bridge_to(&mut [&mut a, &mut c]);
-    b.put_cart("y", "2");
-    b.order_own();
-    b.bridge_to(&mut [&mut a]);
-    a.put_cart("v", "5");
-    a.order_own();
-    let registry = recovered(&a.copy_of_registry(), &d);
-    [&mut a, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
-    a.bridge_to(&mut [&mut d]);
-    assert!(d.is_at_end_of(&a) && !c.is_at_end_of(&a));
-    for _ in 0..2 {
-        d.bridge_to(&mut [&mut a, &mut c]);
-        a.bridge_to(&mut [&mut d, &mut c]);
-    }
-    assert!(c.is_at_end_of(&a) && c.is_at_end_of(&d));
-}
-
 /// It had dropped more of the order than the site that goes on, which lacks the clock that allowed
 /// that.
 #[test]
