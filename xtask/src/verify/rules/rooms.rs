@@ -69,7 +69,7 @@ const ROOMS: &[Room] = &[
             "replica",
             "stream",
             // Its tests drive what the leader does about a restored site, about copies that may go,
-            // and about an order that was cut.
+            // about loans and leaving, and about an order that was cut.
             "causal/Part",
             "causal/Region",
             "causal/bridge",
@@ -78,6 +78,8 @@ const ROOMS: &[Room] = &[
             "site/Ticket",
             "site/causal/Shown",
             "site/confirming",
+            "site/leaving",
+            "site/lending",
             "site/release",
         ],
     ),
@@ -149,8 +151,15 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// What is above the tables of all modes, and is driven by their tests.
-const DRIVEN_BY_TESTS: &[&str] =
-    &["site/Origin", "site/Ticket", "site/causal", "site/confirming", "site/release"];
+const DRIVEN_BY_TESTS: &[&str] = &[
+    "site/Origin",
+    "site/Ticket",
+    "site/causal",
+    "site/confirming",
+    "site/leaving",
+    "site/lending",
+    "site/release",
+];
 
 /// Every name that a room must not use, every allowance that nothing uses, and every one of what is
 /// above.
