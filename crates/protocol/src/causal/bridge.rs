@@ -19,8 +19,8 @@
 //!
 //! A third region may have taken what was cut. Its order cannot be taken before that place of this
 //! one is, and this order may go on with what comes from it. So the beginning of an epoch, which is
-//! above all places of the epochs before, is sent by itself, before its first place: what was cut is
-//! waited for no more.
+//! above all places of the epochs before, is sent by itself, before its first place: what was cut
+//! is waited for no more.
 //!
 //! While nothing is ordered, a message a second shows that the clock of the region goes on: keys
 //! expire once the clocks of all regions have passed the moment.

@@ -74,8 +74,8 @@ impl Forwarding {
         self.outstanding.len()
     }
 
-    /// The requests to send to `leader` now: no more at a time than its link takes, as what the link
-    /// drops would count as sent. The rest follows in the next round.
+    /// The requests to send to `leader` now: no more at a time than its link takes, as what it drops
+    /// would count as sent. The rest follows in the next round.
     pub(crate) fn take_unsent(
         &mut self,
         leader: NodeId,

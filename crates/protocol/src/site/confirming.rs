@@ -12,8 +12,8 @@
 //!
 //! What a site has reported stays true: while this one is fenced, no site can become an owner of
 //! its slots but by a failover, which the registry states. So a site that has answered is not asked
-//! again under the same registry. A site that cannot be reached holds this one up; if it is lost for
-//! good, it has to be removed after its failover: `site promote`, then `site leave`.
+//! again under the same registry. A site that cannot be reached holds this one up; if it is lost
+//! for good, it has to be removed after its failover: `site promote`, then `site leave`.
 //!
 //! Other sites have copies that this one fed before it was restored, up to revisions that it does
 //! not have. It goes on above those, and feeds its mirror anew: a stream that went on from the

@@ -111,8 +111,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.send(from, Content::SnapshotChunk(chunk));
     }
 
-    /// A snapshot of ours that cannot be read, or was sent whole and has arrived damaged, is offered
-    /// no more. The state is as good: another is written from it at once, as this node may have to
+    /// A snapshot of ours that cannot be read, or was sent whole and has arrived damaged, is no more
+    /// offered. The state is as good: another is written from it at once, as this node may have to
     /// start from its snapshot too.
     fn replace_damaged(&mut self, to: NodeId, wanted: &peer::SnapshotWanted, why: &str) {
         let index = wanted.index;
