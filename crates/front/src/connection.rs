@@ -138,11 +138,3 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.io).poll_write_vectored(cx, parts)
     }
 }
-
-impl tonic::transport::server::Connected for Connection {
-    type ConnectInfo = Arc<Permit>;
-
-    fn connect_info(&self) -> Arc<Permit> {
-        self.permit.clone()
-    }
-}

@@ -219,6 +219,9 @@ pub const CAUSAL_HINTS_MAX: usize = 65_536;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
+/// Bytes of a gRPC request that is being received which do not count against its connection: what all
+/// others hold beyond these is at most [`COMMAND_BYTES_MAX`].
+pub const RECEIVING_FREE_BYTES: usize = 64 << 10;
 /// Arguments of one request (keys of an MGET, fields of an HSET …).
 pub const COMMAND_ARGS_MAX: usize = 1 << 20;
 /// Fields of one gRPC message, each element of a list being one.

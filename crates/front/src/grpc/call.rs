@@ -215,7 +215,7 @@ impl Callee {
     }
 
     /// Checks that the caller may administer the site.
-    pub(crate) async fn administrator<T>(&self, request: &tonic::Request<T>) -> Result<(), Status> {
+    pub(crate) fn administrator<T>(&self, request: &tonic::Request<T>) -> Result<(), Status> {
         let user = caller(request);
         match user.may_everywhere(Right::Admin) {
             true => Ok(()),

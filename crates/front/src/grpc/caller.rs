@@ -2,8 +2,11 @@
 //!
 //! A service receives and decodes a whole message, as long as the largest command, before its
 //! method begins. So the credentials, which are in the head of the request, are checked first: of a
-//! caller that is refused, no more is held than what the connection's window admits.
+//! caller that is refused, no more is held than what the connection's window admits, and of one that
+//! is not what a connection may hold ([`Receiving`]).
 
+use super::receiving::{Received, Receiving};
+use crate::connection::Connection;
 use crate::login::{self, NotLetIn};
 use crate::permits::Permit;
 use server::Handle;
@@ -15,7 +18,23 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
+use tonic::transport::server::Connected;
 use wire::grpc::Reason;
+
+/// What a request has of its connection.
+#[derive(Clone)]
+pub(crate) struct OfConnection {
+    permit: Arc<Permit>,
+    receiving: Receiving,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = OfConnection;
+
+    fn connect_info(&self) -> OfConnection {
+        OfConnection { permit: self.permit.clone(), receiving: Receiving::default() }
+    }
+}
 
 /// A service whose requests carry their caller's [`User`] as an extension.
 #[derive(Clone)]
@@ -54,14 +73,16 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let handle = self.handle.clone();
         Box::pin(async move {
-            let permit = request.extensions().get::<Arc<Permit>>().cloned();
-            let permit = permit.expect("the port gives every connection a permit");
+            let connection = request.extensions().get::<OfConnection>().cloned();
+            let OfConnection { permit, receiving } =
+                connection.expect("the port gives every connection a permit");
             let header = request.headers().get(http::header::AUTHORIZATION).cloned();
             let header = header.as_ref().map(|value| value.as_bytes());
             match login::caller(&handle, &permit, header).await {
                 Ok(user) => {
                     request.extensions_mut().insert::<Arc<User>>(user);
-                    inner.call(request).await
+                    let count = |body| Body::new(Received::new(body, receiving));
+                    inner.call(request.map(count)).await
                 }
                 Err(not) => Ok(refused(not).into_http()),
             }

@@ -20,7 +20,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
         self.measured(Method::Status, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             Ok(status_of(&self.handle))
         })
         .await
@@ -31,7 +31,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::AddNodeRequest>,
     ) -> Result<Response<v1::AddNodeResponse>, Status> {
         self.measured(Method::AddNode, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let add = request.into_inner();
             if !is_host_and_port(&add.address) {
@@ -53,7 +53,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
         self.measured(Method::RemoveNode, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let remove = request.into_inner();
             let node = node_id(remove.node)?;
@@ -70,7 +70,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::TransferLeaderRequest>,
     ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
         self.measured(Method::TransferLeader, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let body = Body::TransferLeader { node: node_id(request.into_inner().node)? };
             self.ask(body, deadline_ms).await?;
@@ -84,7 +84,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<v1::ListJobsResponse>, Status> {
         self.measured(Method::ListJobs, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             self.jobs(Body::ListJobs, deadline_ms(&request)).await
         })
         .await
@@ -95,7 +95,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::SwitchJobRequest>,
     ) -> Result<Response<v1::ListJobsResponse>, Status> {
         self.measured(Method::SwitchJob, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let v1::SwitchJobRequest { job, paused } = request.into_inner();
             let Ok(job) = job.parse() else {
@@ -113,7 +113,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::CreateKeyspaceRequest>,
     ) -> Result<Response<v1::Keyspace>, Status> {
         self.measured(Method::CreateKeyspace, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let id = convert::request_id(asked.request)?;
@@ -176,7 +176,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::AlterKeyspaceRequest>,
     ) -> Result<Response<v1::Keyspace>, Status> {
         self.measured(Method::AlterKeyspace, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let by = convert::alteration(&asked)?;
@@ -205,7 +205,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::DropKeyspaceRequest>,
     ) -> Result<Response<v1::DropKeyspaceResponse>, Status> {
         self.measured(Method::DropKeyspace, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let v1::DropKeyspaceRequest { name, request } = request.into_inner();
             let id = convert::request_id(request)?;
@@ -221,7 +221,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::MakeJoinTokenRequest>,
     ) -> Result<Response<v1::MakeJoinTokenResponse>, Status> {
         self.measured(Method::MakeJoinToken, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let asked = request.into_inner();
             let scope = match asked.deployment {
                 true => TokenScope::Deployment,
@@ -246,7 +246,7 @@ impl v1::cluster_server::Cluster for Callee {
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
         self.measured(Method::Backup, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             super::backup::stream(self.handle.clone())
         })
         .await

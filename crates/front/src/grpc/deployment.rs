@@ -21,7 +21,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ListSitesRequest>,
     ) -> Result<Response<v1::ListSitesResponse>, Status> {
         self.measured(Method::ListSites, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             if self.handle.status().deployment.is_none() {
                 // A witness has none, and a node that has just started has not read it yet: another
                 // node is asked.
@@ -78,7 +78,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ExplainPlacementRequest>,
     ) -> Result<Response<v1::ExplainPlacementResponse>, Status> {
         self.measured(Method::ExplainPlacement, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             self.know_keyspaces(&request).await?;
             self.explain(deadline_ms(&request), request.into_inner().key).await
         })
@@ -112,7 +112,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ListPinsRequest>,
     ) -> Result<Response<v1::ListPinsResponse>, Status> {
         self.measured(Method::ListPins, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             self.know_keyspaces(&request).await?;
             let pins = self.pins(deadline_ms(&request)).await?;
             Ok(v1::ListPinsResponse { pins })
@@ -125,7 +125,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ShowPlacementLedgerRequest>,
     ) -> Result<Response<v1::ShowPlacementLedgerResponse>, Status> {
         self.measured(Method::ShowPlacementLedger, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let registry = self.registry().await?;
             let body = Body::ShowPlacementLedger;
@@ -150,7 +150,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ListSlotsRequest>,
     ) -> Result<Response<v1::ListSlotsResponse>, Status> {
         self.measured(Method::ListSlots, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let registry = self.registry().await?;
             let mut owners = Vec::new();
             for Owned { slots, site, standing } in self.handle.map_view().await.owners {
@@ -186,7 +186,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::MoveSlotsRequest>,
     ) -> Result<Response<v1::MoveSlotsResponse>, Status> {
         self.measured(Method::MoveSlots, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -210,7 +210,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::PauseMoveRequest>,
     ) -> Result<Response<v1::PauseMoveResponse>, Status> {
         self.measured(Method::PauseMove, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let step = SourceStep::Pause(asked.paused);
@@ -227,7 +227,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::LeaveSiteRequest>,
     ) -> Result<Response<v1::LeaveSiteResponse>, Status> {
         self.measured(Method::LeaveSite, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -262,7 +262,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::SetBackupRequest>,
     ) -> Result<Response<v1::SetBackupResponse>, Status> {
         self.measured(Method::SetBackup, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -289,7 +289,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::PromoteBackupRequest>,
     ) -> Result<Response<v1::PromoteBackupResponse>, Status> {
         self.measured(Method::PromoteBackup, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -359,7 +359,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ShowRegistryRequest>,
     ) -> Result<Response<v1::ShowRegistryResponse>, Status> {
         self.measured(Method::ShowRegistry, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             self.view(Body::ShowRegistry, deadline_ms(&request)).await
         })
         .await
@@ -370,7 +370,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::RecoverRegistryRequest>,
     ) -> Result<Response<v1::ShowRegistryResponse>, Status> {
         self.measured(Method::RecoverRegistry, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -387,7 +387,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ShowRegionRequest>,
     ) -> Result<Response<v1::ShowRegionResponse>, Status> {
         self.measured(Method::ShowRegion, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let registry = self.registry().await?;
             let own = registry.site_named(self.handle.site().as_str());
             let own =
@@ -421,7 +421,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::MoveRootRequest>,
     ) -> Result<Response<v1::MoveRootResponse>, Status> {
         self.measured(Method::MoveRoot, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -438,7 +438,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::SetStandbyRequest>,
     ) -> Result<Response<v1::SetStandbyResponse>, Status> {
         self.measured(Method::SetStandby, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -472,7 +472,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::RebuildRegionRequest>,
     ) -> Result<Response<v1::RebuildRegionResponse>, Status> {
         self.measured(Method::RebuildRegion, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry().await?;
@@ -511,7 +511,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ListFailoversRequest>,
     ) -> Result<Response<v1::ListFailoversResponse>, Status> {
         self.measured(Method::ListFailovers, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let registry = self.registry().await?;
             let known = self.handle.status().failovers_known.clone();
             let all = &registry.failovers;
@@ -533,7 +533,7 @@ impl v1::deployment_server::Deployment for Callee {
         request: Request<v1::ListLostWritesRequest>,
     ) -> Result<Response<v1::ListLostWritesResponse>, Status> {
         self.measured(Method::ListLostWrites, async {
-            self.administrator(&request).await?;
+            self.administrator(&request)?;
             let deadline_ms = deadline_ms(&request);
             let v1::ListLostWritesRequest { site, failover, page } = request.into_inner();
             let registry = self.registry().await?;

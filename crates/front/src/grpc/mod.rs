@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`caller`] | who calls, before a message is received |
+//! | [`receiving`] | how much a connection may hold of requests that are not whole |
 //! | [`call`] | common to all calls: rights, deadline, outcome |
 //! | [`kv`] | keys |
 //! | [`session`] | what a call's session has seen of causal keyspaces |
@@ -23,6 +24,7 @@ mod failovers;
 mod kv;
 mod orders;
 mod placement;
+mod receiving;
 mod regions;
 mod registry;
 mod retries;

@@ -75,7 +75,7 @@ impl Callee {
         request: Request<T>,
         parts: impl FnOnce(T) -> (Bytes, Option<String>, Option<v1::RequestId>),
     ) -> Result<(), Status> {
-        self.administrator(&request).await?;
+        self.administrator(&request)?;
         self.know_keyspaces(&request).await?;
         let deadline_ms = deadline_ms(&request);
         let (key, site, id) = parts(request.into_inner());
