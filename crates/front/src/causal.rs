@@ -57,6 +57,16 @@ impl CausalSession {
         self.0 = answers.0.or(self.0);
     }
 
+    /// A session that has seen nothing goes on as another one, before the site has admitted that:
+    /// each request waits for what it has seen. `false`: it has seen something.
+    pub(crate) fn begin_as(&mut self, other: CausalSession) -> bool {
+        let is_new = self.0.is_none_or(|token| token == CausalToken::default());
+        if is_new {
+            *self = other;
+        }
+        is_new
+    }
+
     /// Has seen what another session had, too: these are the answers to its token here. `false`,
     /// and nothing is changed, if the two have written at different sites: a token names one write,
     /// so this session's own has to be admitted here first.
@@ -154,6 +164,17 @@ mod tests {
         assert!(!moved.attach(&answers(&[Some(token(5, Some(1)))])));
         assert_eq!(moved, CausalSession(Some(elsewhere)), "it forgets neither write");
         assert_eq!(begins, CausalSession(Some(token(5, Some(1)))));
+    }
+
+    #[test]
+    fn only_a_new_session_goes_on_as_another_one_at_once() {
+        let other = || CausalSession(Some(token(5, Some(1))));
+        let mut begins = CausalSession(Some(CausalToken::default()));
+        assert!(begins.begin_as(other()));
+        assert_eq!(begins, other());
+        let mut has_seen = CausalSession(Some(token(3, None)));
+        assert!(!has_seen.begin_as(other()));
+        assert_eq!(has_seen, CausalSession(Some(token(3, None))));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod connection;
 pub mod grpc;
 mod listener;
 mod login;
+mod numbered;
 mod permits;
 
 pub use listener::OpenError;

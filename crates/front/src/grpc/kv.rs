@@ -67,7 +67,7 @@ impl v1::kv_server::Kv for Callee {
             let tried = tried(&request)?;
             let command = convert::put(keyspace.id, request.into_inner())?;
             let command = match tried {
-                Some(tried) => self.retriable(command, &keyspace, &tried)?,
+                Some(tried) => self.retriable(command, &keyspace, tried)?,
                 None => command,
             };
             let answer = self.write_in(&mut session, command, deadline_ms).await?;

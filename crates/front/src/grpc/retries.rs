@@ -1,10 +1,10 @@
-//! A put that a client may send to another site, should the first one not answer: it has one effect
-//! then.
+//! A put that a client may send to several sites: what a call states about it in its metadata.
 
 use super::call::Callee;
-use super::registry::site_named;
-use model::{CausalCommand, Command, Condition, Expiry, Keyspace, NO_SITE, Position, Write};
+use crate::numbered::{Attempt, is_everywhere, pairs_of};
+use model::{Command, Failure, Keyspace};
 use tonic::{Request, Status};
+use wire::grpc::status;
 use wire::grpc::{AGAIN_KEY, Invalid, TRIED_KEY};
 
 /// What a call states about the attempts of a put.
@@ -32,41 +32,21 @@ impl Callee {
         &self,
         command: Command,
         keyspace: &Keyspace,
-        tried: &Tried,
+        tried: Tried,
     ) -> Result<Command, Status> {
-        let is_everywhere = keyspace.spec.is_causal() && keyspace.spec.sites.is_empty();
-        let (request, pair) = match command {
-            Command::Write {
-                request: Some(request),
-                write:
-                    Write::Put {
-                        key,
-                        value,
-                        condition: Condition::Always,
-                        expiry: Expiry::Never,
-                        return_old: false,
-                    },
-                ..
-            } if is_everywhere => (request, (key, value)),
-            _ => {
-                let what = "it goes with a put that has a number, without a condition, an expiry and the old value, in a causal keyspace that all sites hold";
-                return Err(invalid(what));
+        let numbered = match command {
+            Command::Write { request: Some(request), write, .. } if is_everywhere(keyspace) => {
+                pairs_of(write).map(|pairs| (request, pairs))
             }
+            _ => None,
         };
-        let (keyspace, pairs) = (keyspace.id, vec![pair]);
-        let status = self.handle.status();
-        let first = match &status.deployment {
-            _ if tried.first.is_empty() => None,
-            // At a later one the core finds whether this site has made the put, and if not, the
-            // root does.
-            Some(member) => Some(site_named(&member.registry, &tried.first)?)
-                .filter(|site| tried.again || *site != member.own),
-            None => Some(NO_SITE),
+        let Some((request, pairs)) = numbered else {
+            let what = "it goes with a put that has a number, without a condition, an expiry and the old value, in a causal keyspace that all sites hold";
+            return Err(invalid(what));
         };
-        let Some(tried) = first else {
-            return Ok(Command::Causal(CausalCommand::Numbered { request, keyspace, pairs }));
-        };
-        let since = Position(0);
-        Ok(Command::Causal(CausalCommand::Retry { request, tried, since, keyspace, pairs }))
+        let Tried { first, again } = tried;
+        let attempt = Attempt { request, first, again };
+        let command = attempt.command(&self.handle, keyspace, pairs);
+        command.map_err(|refusal| status(&Failure::Refused(refusal)))
     }
 }

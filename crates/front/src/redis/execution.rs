@@ -10,7 +10,7 @@
 
 use super::args::is;
 use super::cluster::place;
-use super::commands::causal::{Attach, causal_keyspace};
+use super::commands::causal::{Attach, HAS_SESSION, causal_keyspace};
 use super::commands::connection::Credentials;
 use super::commands::scan::check_flush;
 use super::connection::{Connection, REPLY_BYTES};
@@ -21,8 +21,8 @@ use super::step::{Op, Shape, write_outcome};
 use super::table::{self, CommandNumber, CommandSpec, Own, flag, table};
 use crate::causal::{self, Answers};
 use model::{
-    Answer, Catalog, Command, Failure, Keyspace, KeyspaceId, Query, ReadConsistency, Request, Step,
-    limits,
+    Answer, Catalog, CausalCommand, Command, Failure, Keyspace, KeyspaceId, Query, ReadConsistency,
+    Request, Step, limits,
 };
 use server::Outcome;
 use server::users::Right;
@@ -79,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let table::Run::Data(parse) = spec.run else { return false };
         let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
-        self.answer_or_push(keyspace, op, number, frame.wire_bytes())
+        matches!(self.answer_or_push(keyspace, op, number, frame.wire_bytes()), Ok(true))
     }
 
     /// Answers a command, or adds it to the run. `false`: the run must be sent first.
@@ -89,46 +89,53 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         op: Op,
         number: CommandNumber,
         wire_bytes: usize,
-    ) -> bool {
+    ) -> Result<bool, Refused> {
         match op.step {
             // A step of transactions; no command consists of it alone.
-            Step::ReadIn { .. } => false,
+            Step::ReadIn { .. } => Ok(false),
             Step::Read(query) => {
                 if keyspace.spec.is_causal() {
                     if self.run.requests.is_empty() {
                         let (handle, session) = (&self.thread.handle, &mut self.session.causal);
                         if let Some(outcome) = session.answer_here(handle, keyspace.id, &query) {
                             self.write_outcome(outcome, &op.shape, number);
-                            return true;
+                            return Ok(true);
                         }
                     }
                     let request = self.causal_read(keyspace.id, query);
                     let answered_as = (op.shape, number);
-                    return self.run.push_alone(request, answered_as, false, wire_bytes);
+                    return Ok(self.run.push_alone(request, answered_as, false, wire_bytes));
                 }
                 let consistency = self.session.consistency;
                 if self.run.requests.is_empty()
                     && let Some(outcome) = self.answer_here(keyspace.id, &query, consistency)
                 {
                     self.write_outcome(outcome, &op.shape, number);
-                    return true;
+                    return Ok(true);
                 }
                 let request = Request::read(keyspace.id, query, consistency);
                 let request = self.session.routed(request);
-                self.run.push(request, (op.shape, number), false, wire_bytes)
+                Ok(self.run.push(request, (op.shape, number), false, wire_bytes))
             }
             Step::Write(write) => {
-                let command = Command::Write { keyspace: keyspace.id, write, request: None };
+                let attempt = match &op.once {
+                    Some(once) => once.command(&self.thread.handle, keyspace, &write)?,
+                    None => None,
+                };
+                let plain = || Command::Write { keyspace: keyspace.id, write, request: None };
+                let command = attempt.unwrap_or_else(plain);
                 let token = keyspace.spec.is_causal().then(|| self.session.causal.token());
-                let is_sent_elsewhere = token.is_some() && !self.thread.handle.holds(keyspace.id);
+                let is_retry = matches!(command, Command::Causal(CausalCommand::Retry { .. }));
+                let is_sent_elsewhere =
+                    token.is_some() && (is_retry || !self.thread.handle.holds(keyspace.id));
                 let request = Request { token, ..Request::write(command) };
                 let request = self.session.routed(request);
-                match is_sent_elsewhere {
+                Ok(match is_sent_elsewhere {
                     // The log of another site orders it: what is before it must have a place there,
                     // and what comes after must wait.
                     true => self.run.push_alone(request, (op.shape, number), true, wire_bytes),
                     false => self.run.push(request, (op.shape, number), true, wire_bytes),
-                }
+                })
             }
         }
     }
@@ -178,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let catalog = self.thread.handle.catalog();
                 let (keyspace, op) = self.read_data(frame, spec, parse, &catalog)?;
                 // The command is valid, so it only had to wait for the run before it.
-                let is_taken = self.answer_or_push(keyspace, op, number, frame.wire_bytes());
+                let is_taken = self.answer_or_push(keyspace, op, number, frame.wire_bytes())?;
                 debug_assert!(is_taken, "an empty run takes everything");
                 self.catalog = Some(catalog);
             }
@@ -439,6 +446,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let handle = &self.thread.handle;
         let keyspace = causal_keyspace(&self.session, &handle.catalog())?;
         let opened = attach.open(handle)?;
+        if attach.is_later {
+            let session = &mut self.session.causal;
+            return if session.begin_as(opened) { Ok(()) } else { Err(HAS_SESSION) };
+        }
         let (token, deadline_ms) = (Some(opened.token()), attach.within_ms);
         let began = handle.clock().monotonic();
         let read = Request::read(keyspace, causal::admission(), ReadConsistency::Linearizable);

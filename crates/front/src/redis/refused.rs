@@ -16,6 +16,7 @@
 //! | what the session wrote at another site has no position yet; no effect | `UNORDERED` | try again, or go back |
 //! | what the session wrote is lost with its site; no effect | `LOST` | begin a new session |
 //! | the token is none of this deployment; no effect | `BADTOKEN` | begin a new session |
+//! | PORTOLAN.ONCE in a keyspace that has no such puts; no effect | `NOTONCE` | write it like any other |
 //! | the outcome of a write is unknown | `UNKNOWN` | none: only the program can decide |
 //!
 //! Everything else has Redis's codes and, where Redis has the case, Redis's texts.

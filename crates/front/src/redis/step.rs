@@ -3,6 +3,7 @@
 //! Every command on data is exactly one [`Step`]: alone it becomes a request, inside MULTI a step
 //! of a transaction, and its reply is written from the step's answer in the same way.
 
+use super::commands::once::Once;
 use super::refused::{self, Refused};
 use bytes::Bytes;
 use model::{Answer, Expiring, Failure, Kind, Query, Refusal, Step, Write, glob};
@@ -15,6 +16,8 @@ use wire::resp::Encoder;
 pub(super) struct Op {
     pub(super) step: Step,
     pub(super) shape: Shape,
+    /// It may be sent to another site, too.
+    pub(super) once: Option<Box<Once>>,
 }
 
 /// How an answer becomes a reply.
@@ -75,11 +78,11 @@ impl Shape {
 
 impl Op {
     pub(super) fn read(query: Query, shape: Shape) -> Result<Op, Refused> {
-        Ok(Op { step: Step::Read(query), shape })
+        Ok(Op { step: Step::Read(query), shape, once: None })
     }
 
     pub(super) fn write(write: Write, shape: Shape) -> Result<Op, Refused> {
-        Ok(Op { step: Step::Write(write), shape })
+        Ok(Op { step: Step::Write(write), shape, once: None })
     }
 
     /// The rights that the command needs.

@@ -23,9 +23,10 @@ pub(super) mod flag {
     pub(in crate::redis) const FAST: u16 = 1 << 7;
     pub(in crate::redis) const NO_AUTH: u16 = 1 << 8;
     pub(in crate::redis) const ALLOW_BUSY: u16 = 1 << 9;
+    pub(in crate::redis) const NO_MULTI: u16 = 1 << 10;
 
     /// Their names, in Redis's order.
-    pub(in crate::redis) const NAMES: [(u16, &str); 10] = [
+    pub(in crate::redis) const NAMES: [(u16, &str); 11] = [
         (WRITE, "write"),
         (READONLY, "readonly"),
         (DENYOOM, "denyoom"),
@@ -36,6 +37,7 @@ pub(super) mod flag {
         (FAST, "fast"),
         (NO_AUTH, "no_auth"),
         (ALLOW_BUSY, "allow_busy"),
+        (NO_MULTI, "no_multi"),
     ];
 }
 
@@ -53,6 +55,8 @@ impl Keys {
     pub(super) const FIRST: Keys = Keys { first: 1, last: 1, step: 1 };
     pub(super) const ALL: Keys = Keys { first: 1, last: -1, step: 1 };
     pub(super) const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+    /// Pairs behind a number, a site, a word and the name of another command.
+    pub(super) const ONCE: Keys = Keys { first: 5, last: -1, step: 2 };
 
     /// The places of the keys in a command of `len` arguments.
     pub(super) fn places(self, len: usize) -> impl Iterator<Item = usize> {
@@ -285,6 +289,7 @@ mod tests {
         assert_eq!(places(Keys::FIRST, 5), [1]);
         assert_eq!(places(Keys::ALL, 4), [1, 2, 3]);
         assert_eq!(places(Keys::PAIRS, 5), [1, 3]);
+        assert_eq!(places(Keys::ONCE, 9), [5, 7]);
     }
 
     #[test]

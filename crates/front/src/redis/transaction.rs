@@ -11,6 +11,7 @@ use super::refused::Refused;
 use super::session::Session;
 use super::step::{Op, Shape, write_outcome};
 use super::sweep::Whole;
+use super::table::flag::NO_MULTI;
 use super::table::{CommandNumber, CommandSpec, Own, Run};
 use bytes::Bytes;
 use model::{
@@ -245,6 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             Run::Own(_) => return Err(Refused::IN_TRANSACTION),
+            _ if spec.has(NO_MULTI) => return Err(Refused::IN_TRANSACTION),
             Run::Local(local) => {
                 self.queue(|transaction| transaction.queue_local(local, frame.detached()))?;
             }

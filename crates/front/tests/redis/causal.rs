@@ -6,14 +6,14 @@ use front::redis::RedisFront;
 use model::KeyspaceSpec;
 
 /// Sites with the causal keyspace `cars` (`car:`), and a plain port of each.
-fn sites(count: usize) -> (Vec<RedisFront>, Deployment) {
+pub(crate) fn sites(count: usize) -> (Vec<RedisFront>, Deployment) {
     let spec = KeyspaceSpec::causal_region("cars", "car:");
     let deployment = Deployment::start_with(&vec![false; count], spec);
     ((0..count).map(|site| deployment.open_plain(site)).collect(), deployment)
 }
 
 /// What PORTOLAN.TOKEN returns.
-fn token(client: &mut Client) -> String {
+pub(crate) fn token(client: &mut Client) -> String {
     let raw = client.raw("PORTOLAN.TOKEN");
     let token = raw.strip_prefix("$71 ").unwrap_or_else(|| panic!("{raw}"));
     token.to_owned()

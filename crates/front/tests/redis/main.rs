@@ -8,6 +8,7 @@ mod conformance;
 mod copies;
 mod listener;
 mod names;
+mod once;
 mod pending;
 mod proxy_reads;
 mod sites;

@@ -6,6 +6,7 @@ mod cluster;
 pub(super) mod connection;
 mod hashes;
 mod keys;
+pub(super) mod once;
 pub(super) mod pubsub;
 pub(super) mod scan;
 mod server;
