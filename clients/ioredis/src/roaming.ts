@@ -20,9 +20,18 @@ export interface Roaming {
   stayMs?: number;
   /** What a session may wait for the nearer site to have all that it has seen; otherwise it stays. Default: 1,000. */
   waitMs?: number;
+  /**
+   * Whether a `set` or `mset` that was sent in vain goes on at other sites, and is made once. Default: false, as a
+   * site that leaves and comes back under its name meanwhile may show it over a later write for a moment. Each such
+   * put takes some tens of bytes at every site for that, of the last 65,536.
+   */
+  elsewhere?: boolean;
 }
 
-/** `["pier:7379", …]`, or by site's name, with one address or several nodes' each. */
+/**
+ * `["pier:7379", …]`, or by site's name, with one address or several nodes' each; with `elsewhere` by their names in
+ * the deployment (`portolan site list`).
+ */
 export type Addresses = readonly string[] | Readonly<Record<string, string | readonly string[]>>;
 
 /** As for a `Redis`, without address, retries and prefix: `username`, `password`, `tls`, …. */
@@ -46,6 +55,8 @@ export class Sites {
   readonly #options: LinkOptions;
   readonly #pings = new Map<string, number[]>();
   readonly #links = new Map<string, Redis>();
+  /** Sites that refuse numbers: they are of an earlier version, or have other names. */
+  readonly #stay = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #sessions = 0;
 
@@ -59,7 +70,8 @@ export class Sites {
     }
     this.#options = options;
     const defaults = { nearer: true, pingEveryMs: 5_000, share: 0.7, gainMs: 1, stayMs: 30_000, waitMs: 1_000 };
-    this.roaming = { ...defaults, ...roaming };
+    this.roaming = { ...defaults, elsewhere: false, ...roaming };
+    if (this.roaming.elsewhere && isList(addresses)) throw new RangeError("elsewhere needs the names of the sites");
     const { pingEveryMs, share, gainMs, stayMs, waitMs } = this.roaming;
     if (!(pingEveryMs >= 10 && stayMs >= 1_000 && waitMs >= 1 && waitMs <= 10_000)) {
       throw new RangeError("pingEveryMs is 10 at least, stayMs 1,000, waitMs 1 to 10,000");
@@ -108,6 +120,18 @@ export class Sites {
       .flatMap(([, site]) => this.nodes(site));
   }
 
+  /** Whether a put that is tried first at this site may be sent to another one. */
+  goElsewhere(site: string): boolean {
+    return this.roaming.elsewhere && this.#nodes.size > 1 && !this.#stay.has(site);
+  }
+
+  /** It may not. */
+  staysThere(site: string, why: Error): void {
+    if (this.#stay.has(site)) return;
+    process.emitWarning(`puts at ${site} are not sent to other sites: ${why.message}`, "PortolanWarning");
+    this.#stay.add(site);
+  }
+
   /** A site does not answer: what its PINGs took counts no more. */
   failed(site: string): void {
     this.#pings.delete(site);
@@ -119,12 +143,17 @@ export class Sites {
     this.#pings.set(site, [...pings, ms].slice(-PINGS_KEPT));
   }
 
-  /** A connection to a node, which neither connects again nor sends anything again by itself. */
-  link({ host, port }: Node): Redis {
+  /**
+   * A connection to a node, which neither connects again nor sends anything again by itself; with a limit for each
+   * request.
+   */
+  link({ host, port }: Node, limitMs = Infinity): Redis {
+    const options = { connectTimeout: 1_000, socketTimeout: 2_000, ...this.#options };
+    const limited = (ms: number | undefined) => Math.ceil(Math.min(ms || Infinity, limitMs));
+    const limits = { connectTimeout: limited(options.connectTimeout), socketTimeout: limited(options.socketTimeout) };
     const link = new Redis({
-      connectTimeout: 1_000,
-      socketTimeout: 2_000,
-      ...this.#options,
+      ...options,
+      ...(limitMs < Infinity ? limits : {}),
       host,
       port,
       lazyConnect: true,

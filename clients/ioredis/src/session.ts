@@ -7,6 +7,7 @@
 
 import { Command, Redis, type RedisOptions } from "ioredis";
 import { NoSite, named, SessionError, UnknownOutcome } from "./errors.js";
+import { againOf, firstOf, isPut, Numbers, type Put } from "./puts.js";
 import { type Addresses, type Node, Sites, socketOf } from "./roaming.js";
 
 export interface SessionOptions {
@@ -25,7 +26,10 @@ export interface SessionStats {
   /** What attaching took, together and at most. */
   attachMs: number;
   attachMsMax: number;
-  /** Reads that were sent again, and requests that were refused without effect and sent again. */
+  /**
+   * Reads that were sent again, and requests that were refused without effect and sent again; attempts of puts that
+   * may have been made.
+   */
   repeats: number;
 }
 
@@ -51,6 +55,22 @@ const LOOK_MS = 1_000;
 interface Batch {
   commands: Command[];
   endsAt: number;
+}
+
+/** What became of a request on a connection. */
+interface Outcome {
+  value?: unknown;
+  error?: Error;
+  /** It was an attempt of this. */
+  put?: Put;
+  settle: () => void;
+}
+
+/** A put that was sent in vain. */
+interface Lost {
+  put: Put;
+  endsAt: number;
+  why: Error | undefined;
 }
 
 /** A connection in use, and how many batches are on their way on it. */
@@ -84,6 +104,17 @@ export class Session extends Redis {
   /** The session is between two sites: nothing is sent. */
   #isHeld = false;
   #isClosed = false;
+  readonly #numbers = new Numbers();
+  /** Puts whose first attempt was certainly not made, or is on its way. */
+  readonly #puts = new WeakMap<Command, Put>();
+  /** Puts that a site refuses under a number: they are made like any other write. */
+  readonly #plain = new WeakMap<Command, { site: string; why: Error }>();
+  /** A site has refused a number: until it takes one, only a put that nothing follows has one. */
+  #isRefusing = false;
+  /** Puts that are asked for, in their order; nothing else is sent meanwhile. */
+  #lost: Lost[] = [];
+  #settling: Promise<void> | undefined;
+  #asking: { redis: Redis; node: Node } | undefined;
   #stayUntil = 0;
   #lookAt = 0;
 
@@ -145,6 +176,7 @@ export class Session extends Redis {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#leave();
+    this.#leaveAsked();
     this.#sites.end();
     this.#fail(closed());
     super.disconnect();
@@ -152,6 +184,7 @@ export class Session extends Redis {
 
   override async quit(): Promise<"OK"> {
     if (this.#link) await this.#drained();
+    await this.#settling;
     this.disconnect();
     return "OK";
   }
@@ -183,7 +216,7 @@ export class Session extends Redis {
   /** Sends what waits, if the session is at a site. */
   #go(): void {
     if (this.#isClosed) return this.#fail(closed());
-    if (this.#isHeld || this.#waiting.length === 0) return;
+    if (this.#isHeld || this.#lost.length > 0 || this.#waiting.length === 0) return;
     const link = this.#link;
     if (link?.redis.status !== "ready") {
       void this.#open();
@@ -201,16 +234,20 @@ export class Session extends Redis {
   #send(link: Link, batch: Batch): void {
     link.batches += 1;
     const { commands } = batch;
+    const isAlone = commands.length === 1 && link.batches === 1;
     const settled = commands.map((command) => {
-      const { resolve, reject } = command;
-      const outcome: { value?: unknown; error?: Error; settle: () => void } = {
+      const put = this.#numbered(command, link.site, isAlone);
+      const sent = put === undefined ? command : firstOf(put);
+      const { resolve, reject } = sent;
+      const outcome: Outcome = {
         settle: () => {
-          [command.resolve, command.reject] = [resolve, reject];
+          [sent.resolve, sent.reject] = [resolve, reject];
         },
       };
-      command.resolve = (value: unknown) => void (outcome.value = value);
-      command.reject = (error: Error) => void (outcome.error = error);
-      link.redis.sendCommand(command);
+      if (put !== undefined) outcome.put = put;
+      sent.resolve = (value: unknown) => void (outcome.value = value);
+      sent.reject = (error: Error) => void (outcome.error = error);
+      link.redis.sendCommand(sent);
       return outcome;
     });
     const ask = new Command("portolan.token", [], { replyEncoding: "utf8" });
@@ -228,29 +265,43 @@ export class Session extends Redis {
   }
 
   /** Gives answers to the application, and sends again what may be. `lost`: no token came behind them. */
-  #answered(link: Link, batch: Batch, outcomes: { value?: unknown; error?: Error }[], lost?: Error): void {
+  #answered(link: Link, batch: Batch, outcomes: Outcome[], lost?: Error): void {
     const again: Command[] = [];
     const isLost = lost !== undefined && lost.name !== "ReplyError";
     let refuses = false;
+    const plainFrom = this.#plainFrom(link, batch, outcomes, isLost);
     batch.commands.forEach((command, nth) => {
-      const { value, error } = outcomes[nth]!;
-      if (error?.name === "ReplyError") {
+      const { value, error, put } = outcomes[nth]!;
+      const isOfNumber = put !== undefined && error?.name === "ReplyError" && refusesNumber(error);
+      if (isOfNumber) this.#refused(link.site, command, error);
+      if (nth >= plainFrom) {
+        again.push(command);
+      } else if (error?.name === "ReplyError") {
         const isRefusal = NOT_SERVING.test(error.message);
         refuses ||= isRefusal;
+        const why = named(error);
+        // Made later, it would come after what was asked behind it.
+        const isLast = nth === batch.commands.length - 1 && link.batches === 0;
         if (isRefusal && !command.inTransaction) again.push(command);
-        else command.reject(named(error));
+        else if (put !== undefined && isLast && why instanceof UnknownOutcome) this.#lose(put, batch.endsAt, why);
+        else command.reject(why);
       } else if (lost === undefined && error === undefined) {
+        if (put !== undefined) this.#isRefusing = false;
+        const plain = this.#plain.get(command);
+        if (plain !== undefined && isLasting(plain.why)) this.#sites.staysThere(plain.site, plain.why);
         command.resolve(value);
+      } else if (put !== undefined && lost?.name !== "ReplyError") {
+        this.#lose(put, batch.endsAt, lost ?? error);
       } else if (lost?.name === "ReplyError") {
         command.reject(lost);
       } else if (isRead(command)) {
         again.push(command);
       } else {
-        const why = lost ?? error;
-        command.reject(new UnknownOutcome(`the answer is lost: ${why?.message}`));
+        command.reject(lostBy(lost ?? error));
       }
     });
     if (isLost || refuses) this.#failed(link, lost, refuses);
+    if (this.#lost.length > 0) this.#settling ??= this.#askAgain();
     if (again.length === 0) return;
     if (performance.now() >= batch.endsAt) {
       for (const command of again) command.reject(lost ?? new NoSite("no site serves within the deadline"));
@@ -261,6 +312,107 @@ export class Session extends Redis {
     this.#waiting.push({ commands: again, endsAt: batch.endsAt });
     this.#waiting.sort((a, b) => a.endsAt - b.endsAt);
     this.#go();
+  }
+
+  /** The put that a request is, if it may be sent to several sites. */
+  #numbered(command: Command, site: string, isAlone: boolean): Put | undefined {
+    if (!this.#sites.goElsewhere(site) || this.#plain.has(command) || !isPut(command)) return undefined;
+    if (this.#isRefusing && !isAlone) return undefined;
+    const put = this.#puts.get(command) ?? { command, number: this.#numbers.next(), first: site };
+    put.first = site;
+    this.#puts.set(command, put);
+    return put;
+  }
+
+  /** A site refuses the number of a put, and has done nothing. */
+  #refused(site: string, command: Command, why: Error): void {
+    this.#isRefusing = true;
+    this.#plain.set(command, { site, why });
+  }
+
+  /**
+   * The first of the requests that are made again, without a number: one that was refused for its number, and all
+   * behind it, if they have done nothing. Otherwise it would come after what the application asked for later.
+   */
+  #plainFrom(link: Link, batch: Batch, outcomes: Outcome[], isLost: boolean): number {
+    const isOfNumber = ({ put, error }: Outcome) =>
+      put !== undefined && error?.name === "ReplyError" && refusesNumber(error);
+    const first = outcomes.findIndex(isOfNumber);
+    if (first < 0 || isLost || link.batches > 0 || performance.now() >= batch.endsAt) return Infinity;
+    const hasDoneNothing = (command: Command, nth: number) => isOfNumber(outcomes[nth]!) || isRead(command);
+    return batch.commands.every((command, nth) => nth < first || hasDoneNothing(command, nth)) ? first : Infinity;
+  }
+
+  #lose(put: Put, endsAt: number, why: Error | undefined): void {
+    this.#lost.push({ put, endsAt, why });
+  }
+
+  /** Asks for the puts that were sent in vain, one after the other. The session goes on where it got its answers. */
+  async #askAgain(): Promise<void> {
+    // Answers that are on their way yet.
+    await this.#drained();
+    for (let lost = this.#lost[0]; lost !== undefined; lost = this.#lost[0]) {
+      const { command } = lost.put;
+      try {
+        command.resolve(await this.#askFor(lost));
+      } catch (error) {
+        command.reject(this.#isClosed ? closed() : lostBy(error));
+      }
+      this.#lost.shift();
+    }
+    this.#leaveAsked();
+    // It has not what the answers have.
+    this.#leave();
+    this.#settling = undefined;
+    this.#go();
+  }
+
+  /** At each node of its site once more, unless that is silent, and at the others in turn, until its deadline. */
+  async #askFor({ put, endsAt, why }: Lost): Promise<unknown> {
+    let last: unknown = why;
+    for (;;) {
+      const nodes = this.#sites.inTurn(this.#site, this.#last);
+      for (const node of this.#asking === undefined ? nodes : [this.#asking.node, ...nodes]) {
+        const left = endsAt - performance.now();
+        if (left <= 0 || this.#isClosed) break;
+        this.sessionStats.repeats += 1;
+        try {
+          return await this.#askAt(node, put, left);
+        } catch (error) {
+          last = error;
+          this.#leaveAsked();
+          // It was a write like any other, at its first site.
+          if (/^NOTONCE /.test((error as Error).message)) throw error;
+        }
+      }
+      if (this.#isClosed || performance.now() + PAUSE_MS >= endsAt) throw last;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+
+  /** A node that is asked need not have what the session has seen: the request waits for that. */
+  async #askAt(node: Node, put: Put, leftMs: number): Promise<unknown> {
+    let there = this.#asking;
+    if (there?.node !== node) {
+      this.#leaveAsked();
+      this.#asking = there = { redis: this.#sites.link(node, leftMs), node };
+      await there.redis.connect();
+      if (this.#token !== undefined) await there.redis.call("PORTOLAN.ATTACH", this.#token, "LATER");
+    }
+    const [attempt, ask] = [againOf(put), new Command("portolan.token", [], { replyEncoding: "utf8" })];
+    for (const one of [attempt, ask]) there.redis.sendCommand(one);
+    const [value, token] = await Promise.all([attempt.promise, ask.promise]);
+    if (this.#isClosed) throw closed();
+    [this.#token, this.#site] = [token as string, node.site];
+    return value;
+  }
+
+  #leaveAsked(): void {
+    const there = this.#asking;
+    this.#asking = undefined;
+    if (there === undefined) return;
+    there.redis.disconnect();
+    socketOf(there.redis)?.destroy();
   }
 
   #failed(link: Link, why: Error | undefined, refuses: boolean): void {
@@ -397,6 +549,20 @@ export class Session extends Redis {
     stats.attachMs += tookMs;
     stats.attachMsMax = Math.max(stats.attachMsMax, tookMs);
   }
+}
+
+/** Whether an answer to a first attempt refuses the number, and nothing was done. */
+function refusesNumber({ message }: Error): boolean {
+  return /^(ERR|NOTONCE|TRYAGAIN) /.test(message);
+}
+
+/** Whether it refuses the next one, too. */
+function isLasting({ message }: Error): boolean {
+  return /^(ERR|NOTONCE) /.test(message);
+}
+
+function lostBy(why: unknown): UnknownOutcome {
+  return new UnknownOutcome(`the answer is lost: ${(why as Error | undefined)?.message}`);
 }
 
 function closed(): Error {

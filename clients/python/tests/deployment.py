@@ -147,10 +147,12 @@ class Deployment:
 
 
 class Way:
-    """A way to a port that takes time, or is cut."""
+    """A way to a port that takes time, or is cut with the next answer."""
 
     def __init__(self, to_port: int) -> None:
         self.delay_s = 0.0
+        #: The next answer is lost, with all connections; from then on nothing is there.
+        self.loses_answers, self.lost = threading.Event(), threading.Event()
         self._to = to_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
@@ -161,6 +163,9 @@ class Way:
             try:
                 near, _ = self._listener.accept()
             except OSError:
+                return
+            if self.lost.is_set():
+                near.close()
                 return
             try:
                 far = socket.create_connection(("127.0.0.1", self._to))
@@ -176,7 +181,11 @@ class Way:
             while True:
                 for one in select.select([near, far], [], [])[0]:
                     data = one.recv(65536)
-                    if not data:
+                    if not data or self.lost.is_set():
+                        return
+                    if one is far and self.loses_answers.is_set():
+                        self.lost.set()
+                        self.close()
                         return
                     if one is near and self.delay_s:
                         time.sleep(self.delay_s)

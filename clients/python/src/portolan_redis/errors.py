@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from redis.exceptions import ConnectionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionError,
+    RedisError,
+    ResponseError,
+)
+
+REFUSED = (AuthenticationError, AuthorizationError)
 
 
 class SessionError(ResponseError):
@@ -38,10 +46,15 @@ class NoSite(ConnectionError):
 class UnknownOutcome(RedisError):
     """A write was sent and its answer is lost: it may have been made, or not, or may be made yet.
 
-    It is not repeated, as no site has a record of what another was asked. The session goes on without it. A
+    It is not repeated, as no site has a record of what another was asked (of a put with `Roaming.elsewhere`:
+    no site could be asked for it within the deadline). The session goes on without it. A
     site that has it and failed brings it when it is back, over what was written meanwhile.
     Read what it was to change, and write again if a second time does no harm.
     """
+
+
+class NotOnce(ResponseError):
+    """Puts of this keyspace are not sent to several sites. Nothing was done. A session never raises it."""
 
 
 _BY_CODE: dict[str, type[RedisError]] = {
@@ -49,6 +62,7 @@ _BY_CODE: dict[str, type[RedisError]] = {
     "UNORDERED": Unordered,
     "LOST": Lost,
     "BADTOKEN": BadToken,
+    "NOTONCE": NotOnce,
     "UNKNOWN": UnknownOutcome,
 }
 _IN_PIPELINE = " of pipeline caused error: "

@@ -54,6 +54,10 @@ class Roaming:
     stay_s: float = 30.0
     #: What a session may wait for the nearer site to have all that it has seen; otherwise it stays.
     wait_s: float = 0.25
+    #: Whether a `set` or `mset` that was sent in vain goes on at other sites, and is made once. Off by default:
+    #: a site that leaves and comes back under its name meanwhile may show it over a later write for a moment.
+    #: Each such put takes some tens of bytes at every site for that, of the last 65,536.
+    elsewhere: bool = False
 
     def __post_init__(self) -> None:
         if not (self.ping_every_s >= 0.01 and self.stay_s >= 1.0 and 0.001 <= self.wait_s <= 10.0):
@@ -65,7 +69,8 @@ class Roaming:
 class Sites:
     """The sites that sessions of this process may use. Sessions share one of these.
 
-    `addresses`: `["pier:7379", …]`, or by site's name, with one address or several nodes' each. Everything
+    `addresses`: `["pier:7379", …]`, or by site's name, with one address or several nodes' each; with
+    `Roaming.elsewhere` by their names in the deployment (`portolan site list`). Everything
     else is as for `redis.Redis`: `username`, `password`, `ssl`, `ssl_ca_certs`, `decode_responses`, ….
     """
 
@@ -77,6 +82,8 @@ class Sites:
         }
         if not self.nodes or not all(self.nodes.values()):
             raise ValueError("at least one site, each with an address")
+        if roaming.elsewhere and not isinstance(addresses, Mapping):
+            raise ValueError("elsewhere needs the names of the sites")
         self.roaming = roaming
         self.has_tls = bool(options.pop("ssl", False))
         self.connection_class = SSLConnection if self.has_tls else Connection
@@ -87,6 +94,8 @@ class Sites:
             **options,
             "retry": Retry(NoBackoff(), 0),
         }
+        #: Sites that refuse numbers: they are of an earlier version, or have other names.
+        self._stay: set[str] = set()
         self._pings: dict[str, deque[float]] = {name: deque(maxlen=PINGS_KEPT) for name in self.nodes}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -116,6 +125,16 @@ class Sites:
             return name == last, name != here, float("inf") if ms is None else ms
 
         return [(name, node) for name in sorted(self.nodes, key=rank) for node in self.nodes[name]]
+
+    def go_elsewhere(self, site: str | None) -> bool:
+        """Whether a put that is tried first at this site may be sent to another one."""
+        return self.roaming.elsewhere and len(self.nodes) > 1 and site not in self._stay
+
+    def stays_there(self, site: str, why: Exception) -> None:
+        """It may not."""
+        if site not in self._stay:
+            log.warning("puts at %s are not sent to other sites: %s", site, why)
+            self._stay.add(site)
 
     def failed(self, site: str) -> None:
         """A site does not answer: what its PINGs took counts no more."""

@@ -18,17 +18,11 @@ from typing import Any
 import redis
 import redis.client
 from redis.connection import ConnectionPool
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    ClusterDownError,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import BusyLoadingError, ClusterDownError, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from .errors import BadToken, Lost, NoSite, SessionError, UnknownOutcome, named
+from .errors import REFUSED, BadToken, Lost, NoSite, SessionError, UnknownOutcome, named
+from .puts import Numbers, Put, Unnumbered, ends, first_failed, is_put
 from .roaming import READS, Address, Addresses, Sites, log
 
 ASK_TOKEN = b"*1\r\n$14\r\nPORTOLAN.TOKEN\r\n"
@@ -40,7 +34,6 @@ PAUSE_S = 0.05
 LOOK_S = 1.0
 
 FAILURES = (RedisError, OSError)
-REFUSED = (AuthenticationError, AuthorizationError)
 
 
 class Carrier:
@@ -132,7 +125,8 @@ class SessionStats:
     #: What attaching took, together and at most.
     attach_s: float = 0.0
     attach_s_max: float = 0.0
-    #: Reads that were sent again, and writes that were refused without effect and sent again.
+    #: Reads that were sent again, and writes that were refused without effect and sent again; attempts of puts
+    #: that may have been made.
     repeats: int = 0
 
 
@@ -143,6 +137,7 @@ class Place:
         self.sites = sites
         self.carrier = Carrier(token)
         self.stats = SessionStats()
+        self.numbers = Numbers()
         self.site: str | None = None
         self.deadline = 0.0
         #: A site that did not answer in time in this call, or does not serve: it comes last.
@@ -161,9 +156,18 @@ class Place:
         """What is left of the call, at most what one site is given at once."""
         return min(self.deadline - time.monotonic(), ATTACH_S)
 
+    def rest_s(self) -> float:
+        """All that is left of the call."""
+        return self.deadline - time.monotonic()
+
     def is_over(self) -> bool:
         """Whether the call has no time for another round over the sites."""
         return time.monotonic() + PAUSE_S >= self.deadline
+
+    def refused_number(self, site: str | None, why: Unnumbered) -> None:
+        """A site has refused the number of a put, and made it without one."""
+        if site is not None and why.is_lasting:
+            self.sites.stays_there(site, why)
 
     def should_look(self) -> bool:
         return time.monotonic() >= self._look_at
@@ -199,6 +203,16 @@ def attach_request(token: bytes, within_s: float) -> tuple[Any, ...]:
     return "PORTOLAN.ATTACH", token, "WITHIN", min(10_000, max(1, int(within_s * 1000)))
 
 
+def later_request(token: bytes) -> tuple[Any, ...]:
+    return "PORTOLAN.ATTACH", token, "LATER"
+
+
+def limited(kwargs: dict[str, Any], limit_s: float) -> dict[str, Any]:
+    """The same options of a connection that has no longer than this for a request."""
+    limits = ("socket_timeout", "socket_connect_timeout")
+    return {**kwargs, **{one: min(kwargs.get(one) or limit_s, limit_s) for one in limits}}
+
+
 def judged(error: Exception, reads: bool, refused_whole: bool) -> tuple[bool, Exception | None]:
     """Whether the site failed by this error, and what the application has to see; None: what was asked may be
     done again elsewhere."""
@@ -213,7 +227,7 @@ def judged(error: Exception, reads: bool, refused_whole: bool) -> tuple[bool, Ex
         repeats = reads
     else:
         return False, error
-    return True, None if repeats else UnknownOutcome(f"the answer is lost: {error}")
+    return True, None if repeats else lost(error)
 
 
 class _OneConnection(ConnectionPool):
@@ -323,6 +337,23 @@ class _OneConnection(ConnectionPool):
         return there
 
 
+    def begin_at(self, node: Address, limit_s: float) -> Any:
+        """A connection to a node that need not have what the session has seen: each request waits for that."""
+        there = self.connection_class(
+            host=node[0], port=node[1], **limited(self.connection_kwargs, limit_s)
+        )
+        try:
+            there.connect()
+            if (token := self.place.carrier.token) is not None:
+                there.send_command(*later_request(token), check_health=False)
+                there.read_response()
+        except BaseException:
+            there.disconnect()
+            raise
+        there.carry(self.place.carrier)
+        return there
+
+
 def is_quiet(connection: Any) -> bool:
     """Whether a connection is open and nothing has come on it that no request has asked for."""
     try:
@@ -378,9 +409,70 @@ class Session(redis.Redis):
             self.connection_pool.place.carrier.token = None
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return self._repeat(
-            lambda: self._execute_command(*args, **options), is_read(args), refused_whole=True
-        )
+        def work() -> Any:
+            return self._execute_command(*args, **options)
+
+        place = self.connection_pool.place
+        if not (place.sites.go_elsewhere(place.site) and is_put(args, self.get_encoder().encode)):
+            return self._repeat(work, is_read(args), refused_whole=True)
+        with self._turn:
+            try:
+                return self._put(Put(place.numbers.next(), args), options)
+            except Unnumbered as error:
+                site, why = place.site, error
+            answer = self._repeat(work, reads=False, refused_whole=True)
+            place.refused_number(site, why)
+            return answer
+
+    def _put(self, put: Put, options: dict[str, Any]) -> Any:
+        """Makes a put at the session's site, and asks for it at all sites if it was sent there in vain."""
+        pool, place = self.connection_pool, self.connection_pool.place
+        place.begins(self.deadline_s)
+        while True:
+            here = pool.get_connection()
+            try:
+                return self._send_command_parse_response(
+                    here, put.name, *put.first_at(place.site), **options
+                )
+            except FAILURES as error:
+                was_sent, shown = first_failed(error)
+                if shown is None and not was_sent and time.monotonic() >= place.deadline:
+                    shown = error
+                if shown is not None:
+                    raise shown from (None if shown is error else error)
+                place.failed(error)
+                pool.leave()
+                if was_sent:
+                    return self._put_again(put, options, error)
+                place.stats.repeats += 1
+
+    def _put_again(self, put: Put, options: dict[str, Any], why: Exception) -> Any:
+        """Asks for a put that was sent in vain: at each node of its site once more, unless that is silent, and
+        at the others in turn. The session goes on where it gets the answer, and has yet to attach there."""
+        pool, place = self.connection_pool, self.connection_pool.place
+        while True:
+            for site, node in place.nodes_in_turn():
+                if (left := place.rest_s()) <= 0:
+                    break
+                place.stats.repeats += 1
+                try:
+                    there = pool.begin_at(node, left)
+                    try:
+                        answer = self._send_command_parse_response(
+                            there, put.name, *put.again(), **options
+                        )
+                    finally:
+                        there.disconnect()
+                except FAILURES as error:
+                    why = error
+                    if ends(error):
+                        raise lost(why) from error
+                    continue
+                place.site = site
+                return answer
+            if place.is_over():
+                raise lost(why) from why
+            time.sleep(PAUSE_S)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> SessionPipeline:
         return SessionPipeline(self, transaction, shard_hint)
@@ -430,6 +522,10 @@ class SessionPipeline(redis.client.Pipeline):
         reads = all(is_read(args) for args, _ in stack)
         answers = self._session._repeat(work, reads, refused_whole=is_transaction)
         return [named(one) if isinstance(one, ResponseError) else one for one in answers]
+
+
+def lost(why: Exception) -> UnknownOutcome:
+    return UnknownOutcome(f"the answer is lost: {why}")
 
 
 def is_read(args: Sequence[Any]) -> bool:

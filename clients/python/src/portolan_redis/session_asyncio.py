@@ -15,18 +15,21 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from .errors import BadToken, Lost, NoSite, SessionError, named
+from .errors import REFUSED, BadToken, Lost, NoSite, SessionError, named
+from .puts import Put, Unnumbered, ends, first_failed, is_put
 from .roaming import Address, Addresses, Sites, log
 from .session import (
     FAILURES,
     PAUSE_S,
-    REFUSED,
     Carrier,
     Place,
     SessionStats,
     attach_request,
     is_read,
     judged,
+    later_request,
+    limited,
+    lost,
     with_token,
 )
 
@@ -193,6 +196,23 @@ class _OneConnection(ConnectionPool):
         return there
 
 
+    async def begin_at(self, node: Address, limit_s: float) -> Any:
+        """A connection to a node that need not have what the session has seen: each request waits for that."""
+        there = self.connection_class(
+            host=node[0], port=node[1], **limited(self.connection_kwargs, limit_s)
+        )
+        try:
+            await there.connect()
+            if (token := self.place.carrier.token) is not None:
+                await there.send_command(*later_request(token), check_health=False)
+                await there.read_response()
+        except BaseException:
+            await there.disconnect(nowait=True)
+            raise
+        there.carry(self.place.carrier)
+        return there
+
+
 async def _is_quiet(connection: Any) -> bool:
     try:
         return connection.is_connected and not await connection.can_read()
@@ -247,7 +267,67 @@ class Session(redis.asyncio.Redis):
         def work() -> Awaitable[Any]:
             return super(Session, self).execute_command(*args, **options)
 
-        return await self._repeat(work, is_read(args), refused_whole=True)
+        place = self.connection_pool.place
+        if not (place.sites.go_elsewhere(place.site) and is_put(args, self.get_encoder().encode)):
+            return await self._repeat(work, is_read(args), refused_whole=True)
+        async with self._turn:
+            try:
+                return await self._put(Put(place.numbers.next(), args), options)
+            except Unnumbered as error:
+                site, why = place.site, error
+            answer = await self._repeat_in_turn(work, reads=False, refused_whole=True)
+            place.refused_number(site, why)
+            return answer
+
+    async def _put(self, put: Put, options: dict[str, Any]) -> Any:
+        """Makes a put at the session's site, and asks for it at all sites if it was sent there in vain."""
+        pool, place = self.connection_pool, self.connection_pool.place
+        place.begins(self.deadline_s)
+        while True:
+            here = await pool.get_connection()
+            try:
+                return await self._send_command_parse_response(
+                    here, put.name, *put.first_at(place.site), **options
+                )
+            except FAILURES as error:
+                was_sent, shown = first_failed(error)
+                if shown is None and not was_sent and time.monotonic() >= place.deadline:
+                    shown = error
+                if shown is not None:
+                    raise shown from (None if shown is error else error)
+                place.failed(error)
+                await pool.leave()
+                if was_sent:
+                    return await self._put_again(put, options, error)
+                place.stats.repeats += 1
+
+    async def _put_again(self, put: Put, options: dict[str, Any], why: Exception) -> Any:
+        """Asks for a put that was sent in vain: at each node of its site once more, unless that is silent, and
+        at the others in turn. The session goes on where it gets the answer, and has yet to attach there."""
+        pool, place = self.connection_pool, self.connection_pool.place
+        while True:
+            for site, node in place.nodes_in_turn():
+                if (left := place.rest_s()) <= 0:
+                    break
+                place.stats.repeats += 1
+                try:
+                    there = await pool.begin_at(node, left)
+                    try:
+                        answer = await self._send_command_parse_response(
+                            there, put.name, *put.again(), **options
+                        )
+                    finally:
+                        await there.disconnect(nowait=True)
+                except FAILURES as error:
+                    why = error
+                    if ends(error):
+                        raise lost(why) from error
+                    continue
+                place.site = site
+                return answer
+            if place.is_over():
+                raise lost(why) from why
+            await asyncio.sleep(PAUSE_S)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> SessionPipeline:
         return SessionPipeline(self, transaction, shard_hint)
@@ -262,21 +342,26 @@ class Session(redis.asyncio.Redis):
         self, work: Callable[[], Awaitable[Any]], reads: bool, refused_whole: bool
     ) -> Any:
         async with self._turn:
-            pool = self.connection_pool
-            pool.place.begins(self.deadline_s)
-            while True:
-                try:
-                    return await work()
-                except FAILURES as error:
-                    failed, shown = judged(error, reads, refused_whole)
-                    if failed:
-                        pool.place.failed(error)
-                        await pool.leave()
-                    if shown is None and time.monotonic() >= pool.place.deadline:
-                        shown = error
-                    if shown is not None:
-                        raise shown from (None if shown is error else error)
-                    pool.place.stats.repeats += 1
+            return await self._repeat_in_turn(work, reads, refused_whole)
+
+    async def _repeat_in_turn(
+        self, work: Callable[[], Awaitable[Any]], reads: bool, refused_whole: bool
+    ) -> Any:
+        pool = self.connection_pool
+        pool.place.begins(self.deadline_s)
+        while True:
+            try:
+                return await work()
+            except FAILURES as error:
+                failed, shown = judged(error, reads, refused_whole)
+                if failed:
+                    pool.place.failed(error)
+                    await pool.leave()
+                if shown is None and time.monotonic() >= pool.place.deadline:
+                    shown = error
+                if shown is not None:
+                    raise shown from (None if shown is error else error)
+                pool.place.stats.repeats += 1
 
 
 class SessionPipeline(redis.asyncio.client.Pipeline):
