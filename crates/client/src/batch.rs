@@ -104,6 +104,22 @@ impl Batch {
         self
     }
 
+    /// Of a batch that overwrites all of its keys, without guards, conditions and expiries: how many
+    /// bytes these have.
+    pub(crate) fn put_keys_bytes(&self) -> Option<usize> {
+        let always = i32::from(v1::PutCondition::Always);
+        let of_step = |step: &v1::Step| match &step.step {
+            Some(v1::step::Step::Put(put))
+                if put.condition == always && put.expiry.is_none() && !put.return_old =>
+            {
+                Some(put.key.len())
+            }
+            _ => None,
+        };
+        let sizes = self.steps.iter().map(of_step);
+        if self.guards.is_empty() { sizes.sum() } else { None }
+    }
+
     pub(crate) fn into_request(self, keyspace: String, id: v1::RequestId) -> v1::BatchRequest {
         v1::BatchRequest { keyspace, guards: self.guards, steps: self.steps, request: Some(id) }
     }

@@ -2,7 +2,10 @@
 //! and which error it returns in the end. The nodes are scripted, so that each failure happens
 //! exactly when a test needs it; the sockets between are real.
 
-use client::{Client, Error, Options, Roaming, RoamingError, ScanRange, Session, Sites, v1};
+use client::{
+    Batch, BatchOutcome, Client, Error, Options, Roaming, RoamingError, ScanRange, Session, Sites,
+    v1,
+};
 use model::{Bytes, KeyspaceSpec, Revision};
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
@@ -66,7 +69,7 @@ struct Node {
     script: Arc<Mutex<VecDeque<Step>>>,
     /// The ids of the received writes, in order.
     asked: Arc<Mutex<Vec<v1::RequestId>>>,
-    /// Of the received puts: the site that they name as the first one tried.
+    /// Of the received puts and batches: the site that they name as the first one tried.
     tried: Arc<Mutex<Vec<Option<String>>>>,
     /// The start positions of the received stream requests.
     begins: Arc<Mutex<Vec<String>>>,
@@ -99,6 +102,11 @@ impl Node {
         let serving = Server::builder().add_service(service);
         tokio::spawn(serving.serve_with_incoming(ReceiverStream::new(incoming)));
         node
+    }
+
+    fn note_tried(&self, metadata: &MetadataMap) {
+        let tried = metadata.get(TRIED_KEY).map(|name| name.to_str().unwrap().to_owned());
+        self.tried.lock().unwrap().push(tried);
     }
 
     fn tried(&self) -> Vec<Option<String>> {
@@ -181,8 +189,7 @@ impl v1::kv_server::Kv for Node {
         request: Request<v1::PutRequest>,
     ) -> Result<Response<v1::PutResponse>, Status> {
         assert!(request.metadata().contains_key("grpc-timeout"), "every call has a deadline");
-        let tried = request.metadata().get(TRIED_KEY).map(|name| name.to_str().unwrap().to_owned());
-        self.tried.lock().unwrap().push(tried);
+        self.note_tried(request.metadata());
         let token = token_after(request.metadata(), "put");
         let version = self.play(request.into_inner().request).await?;
         let mut answer = Response::new(v1::PutResponse { applied: true, version, old: None });
@@ -210,6 +217,7 @@ impl v1::kv_server::Kv for Node {
         &self,
         request: Request<v1::BatchRequest>,
     ) -> Result<Response<v1::BatchResponse>, Status> {
+        self.note_tried(request.metadata());
         self.play(request.into_inner().request).await?;
         Ok(Response::new(v1::BatchResponse { applied: true, results: vec![] }))
     }
@@ -663,6 +671,36 @@ async fn a_put_without_an_answer_goes_on_at_another_site_as_one_write() {
     let tried = [a.tried(), b.tried()].concat();
     assert!(tried.iter().all(|name| name.as_deref() == Some("a")), "{tried:?}");
     assert_eq!((done.count(), session.site().await.as_deref()), (1, Some("b")));
+}
+
+#[tokio::test]
+async fn a_batch_that_only_puts_goes_on_at_another_site_and_no_other_one() {
+    let done = Done::default();
+    let away = Step::Refuse(Reason::NotServing);
+    let a = Node::start(&done, &[Step::LoseAnswer, away]).await;
+    let b = Node::start(&done, &[away, Step::Do]).await;
+    let puts = || Batch::new().put("car:1", "1").put("car:2", "2");
+    let cars = two_sites(&a, &b).session().keyspace("cars");
+    assert_eq!(cars.batch(puts()).await, Ok(BatchOutcome::Applied(Vec::new())));
+    one_id(&[a.asked(), b.asked()].concat());
+    let tried = [a.tried(), b.tried()].concat();
+    assert!(tried.iter().all(|name| name.as_deref() == Some("a")), "{tried:?}");
+    assert_eq!(done.count(), 1);
+
+    let others = [
+        puts().only_if("car:1", Revision(7)),
+        puts().get("car:1"),
+        puts().delete("car:1"),
+        puts().put_expiring("car:1", "1", model::Expiry::AfterMs(9)),
+        puts().put("k".repeat(5_000), "1"),
+    ];
+    for other in others {
+        let lost = Node::start(&done, &[Step::LoseAnswer, Step::Refuse(Reason::Denied)]).await;
+        let cars = two_sites(&lost, &b).session().keyspace("cars");
+        let unknown = cars.batch(other.clone()).await;
+        assert!(matches!(unknown, Err(RoamingError::Unknown(_))), "{other:?}: {unknown:?}");
+        assert!(lost.tried().iter().all(Option::is_none), "{other:?}");
+    }
 }
 
 #[tokio::test]

@@ -708,3 +708,65 @@ fn a_put_that_is_sent_to_two_sites_is_made_once() {
         }
     });
 }
+
+/// A batch of two puts, and of something else perhaps, as an attempt of one tried at `quay`.
+fn two_puts(value: &str, more: Option<v1::step::Step>) -> tonic::Request<v1::BatchRequest> {
+    let put = |key: &'static str| {
+        let value = Bytes::copy_from_slice(value.as_bytes());
+        v1::step::Step::Put(v1::PutStep { key: key.into(), value, ..v1::PutStep::default() })
+    };
+    let steps = [put("car:1"), put("car:2")].into_iter().chain(more);
+    let mut request = tonic::Request::new(v1::BatchRequest {
+        keyspace: "cars".to_owned(),
+        steps: steps.map(|step| v1::Step { step: Some(step) }).collect(),
+        request: Some(v1::RequestId { client: 8, sequence: 1, acknowledged_below: 0 }),
+        ..v1::BatchRequest::default()
+    });
+    let none = tonic::metadata::MetadataValue::from_bytes(b"");
+    request.metadata_mut().insert_bin(SESSION_KEY, none);
+    request.metadata_mut().insert(TRIED_KEY, "quay".parse().unwrap());
+    request
+}
+
+#[test]
+fn a_batch_of_puts_that_is_sent_to_two_sites_is_made_once() {
+    let [pier, quay] = two_sites();
+    run(async {
+        let cars = client(&quay).keyspace("cars");
+        while !matches!(cars.get("car:1").await, Ok(None)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let connect = |site: &Site| KvClient::connect(format!("http://{}", site.grpc.address()));
+        let (mut at_pier, mut at_quay) =
+            (connect(&pier).await.unwrap(), connect(&quay).await.unwrap());
+        let versions = |response: tonic::Response<v1::BatchResponse>| {
+            let response = response.into_inner();
+            assert!(response.applied);
+            let put = |one: v1::StepResult| match one.result {
+                Some(v1::step_result::Result::Put(put)) if put.applied => put.version,
+                other => panic!("{other:?}"),
+            };
+            response.results.into_iter().map(put).collect::<Vec<_>>()
+        };
+        let first = versions(at_quay.batch(two_puts("u", None)).await.unwrap());
+        assert!(first.len() == 2 && first[0] > 0 && first[1] == first[0], "{first:?}");
+        cars.put("car:2", "v").await.unwrap();
+        let there = client(&pier).keyspace("cars");
+        while there.get("car:2").await.unwrap().is_none_or(|found| &found.value[..] != b"v") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let mut again = two_puts("u", None);
+        again.metadata_mut().insert(AGAIN_KEY, "".parse().unwrap());
+        assert_eq!(versions(at_pier.batch(again).await.unwrap()), [0, 0]);
+        assert_eq!(&there.get("car:2").await.unwrap().unwrap().value[..], b"v");
+        let delete = v1::step::Step::Delete(v1::DeleteStep { key: "car:1".into() });
+        for more in [v1::step::Step::Get("car:1".into()), delete] {
+            let refused = at_quay.batch(two_puts("x", Some(more))).await.unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+        }
+        let mut guarded = two_puts("x", None);
+        guarded.get_mut().guards.push(v1::Guard { key: "car:9".into(), ..v1::Guard::default() });
+        let refused = at_quay.batch(guarded).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+    });
+}

@@ -66,8 +66,8 @@ impl RoamingSession {
 /// A keyspace in a roaming session. Cheap to clone.
 ///
 /// Reads are repeated at other sites. With `Roaming::elsewhere`
-/// a put that gets no answer is sent to other sites under its number, and made once. Any
-/// other write is repeated at the site that it was sent to, and never made at another one then:
+/// a put that gets no answer, or a batch that only puts, is sent to other sites under its number, and
+/// made once. Any other write is repeated at the site that it was sent to, and never made at another one then:
 /// [`RoamingError::Unknown`].
 #[derive(Clone)]
 pub struct RoamingKeyspace {
@@ -116,13 +116,31 @@ impl RoamingKeyspace {
             request,
         };
         let put = |channel, request| async move { kv(channel).put(request).await };
+        let response = self.once(Some(key.len()), make, put).await?;
+        Ok(Revision(response.version))
+    }
+
+    /// Puts, at other sites if need be. `keys_bytes`: of the keys together; `None`: it does more
+    /// than overwrite them.
+    async fn once<M, R, F>(
+        &self,
+        keys_bytes: Option<usize>,
+        make: impl Fn(Option<v1::RequestId>) -> M + Sync,
+        ask: impl Fn(Channel, Request<M>) -> F + Sync,
+    ) -> Result<R, RoamingError>
+    where
+        M: Clone + Send + Sync,
+        F: Future<Output = Result<Response<R>, Status>> + Send,
+        R: Send,
+    {
         let sites = &self.session.sites;
         let mut refused = None;
-        if key.len() <= limits::CAUSAL_NUMBERED_KEYS_BYTES_MAX && sites.go_elsewhere(&self.name) {
+        let fits = keys_bytes.is_some_and(|bytes| bytes <= limits::CAUSAL_NUMBERED_KEYS_BYTES_MAX);
+        if fits && sites.go_elsewhere(&self.name) {
             let elsewhere = Some(Elsewhere { names: &sites.tried, first: Default::default() });
-            let call = Call { elsewhere, ..self.of(Repeat::Numbered, make, put) };
+            let call = Call { elsewhere, ..self.of(Repeat::Numbered, &make, &ask) };
             match self.roam(&call).await {
-                Ok(response) => return Ok(Revision(response.version)),
+                Ok(response) => return Ok(response),
                 // The keyspace may be of another kind, the site have another name or too many
                 // numbers that wait: it is a put like any other then.
                 Err(RoamingError::Refused(
@@ -131,11 +149,11 @@ impl RoamingKeyspace {
                 Err(error) => return Err(error),
             }
         }
-        let response = self.call(Repeat::Numbered, make, put).await?;
+        let response = self.call(Repeat::Numbered, make, ask).await?;
         if let Some(Error::Invalid(_)) = refused {
             sites.stays_there(&self.name);
         }
-        Ok(Revision(response.version))
+        Ok(response)
     }
 
     /// Removes a key. Returns whether it existed at the site.
@@ -151,13 +169,14 @@ impl RoamingKeyspace {
         Ok(self.call(Repeat::Numbered, make, delete).await?.deleted)
     }
 
-    /// Applies several steps as one write, or none of them.
+    /// Applies several steps as one write, or none of them. Puts without guards, conditions and
+    /// expiries may go on at another site like a [`RoamingKeyspace::put`], and have no version then.
     pub async fn batch(&self, batch: Batch) -> Result<BatchOutcome, RoamingError> {
         let make = |request: Option<v1::RequestId>| {
             batch.clone().into_request(self.name.clone(), request.expect("a write has a number"))
         };
         let all = |channel, request| async move { kv(channel).batch(request).await };
-        Ok(BatchOutcome::from(self.call(Repeat::Numbered, make, all).await?))
+        Ok(BatchOutcome::from(self.once(batch.put_keys_bytes(), make, all).await?))
     }
 
     /// Scans keys in byte order, page by page: each page is a call of the session.

@@ -117,9 +117,15 @@ impl v1::kv_server::Kv for Callee {
                 self.keyspace(&request, |batch| &batch.keyspace, Right::Read).await?;
             }
             let deadline_ms = deadline_ms(&request);
+            let (tried, steps) = (tried(&request)?, request.get_ref().steps.len());
             let command = convert::batch(keyspace.id, request.into_inner())?;
+            let Some(tried) = tried else {
+                let answer = self.write_in(&mut session, command, deadline_ms).await?;
+                return Ok((convert::was_batched(answer)?, session));
+            };
+            let command = self.retriable(command, &keyspace, tried)?;
             let answer = self.write_in(&mut session, command, deadline_ms).await?;
-            Ok((convert::was_batched(answer)?, session))
+            Ok((convert::was_batched_once(answer, steps)?, session))
         })
         .await
     }

@@ -1,8 +1,9 @@
-//! A put that a client may send to several sites: what a call states about it in its metadata.
+//! A put, or a batch of puts, that a client may send to several sites: what a call states about it
+//! in its metadata.
 
 use super::call::Callee;
 use crate::numbered::{Attempt, is_everywhere, pairs_of};
-use model::{Command, Failure, Keyspace};
+use model::{Bytes, Command, Failure, Keyspace, RequestId, Step};
 use tonic::{Request, Status};
 use wire::grpc::status;
 use wire::grpc::{AGAIN_KEY, Invalid, TRIED_KEY};
@@ -27,26 +28,36 @@ fn invalid(what: &str) -> Status {
 }
 
 impl Callee {
-    /// The put as one attempt of several.
+    /// The put, or the batch of puts, as one attempt of several.
     pub(super) fn retriable(
         &self,
         command: Command,
         keyspace: &Keyspace,
         tried: Tried,
     ) -> Result<Command, Status> {
-        let numbered = match command {
-            Command::Write { request: Some(request), write, .. } if is_everywhere(keyspace) => {
-                pairs_of(write).map(|pairs| (request, pairs))
-            }
-            _ => None,
-        };
-        let Some((request, pairs)) = numbered else {
-            let what = "it goes with a put that has a number, without a condition, an expiry and the old value, in a causal keyspace that all sites hold";
+        let Some((request, pairs)) = numbered(command).filter(|_| is_everywhere(keyspace)) else {
+            let what = "it goes with a put that has a number, without a condition, an expiry and the old value, or a batch of such puts without guards, in a causal keyspace that all sites hold";
             return Err(invalid(what));
         };
         let Tried { first, again } = tried;
         let attempt = Attempt { request, first, again };
         let command = attempt.command(&self.handle, keyspace, pairs);
         command.map_err(|refusal| status(&Failure::Refused(refusal)))
+    }
+}
+
+/// The number of a command that only puts, with what it puts.
+fn numbered(command: Command) -> Option<(RequestId, Vec<(Bytes, Bytes)>)> {
+    match command {
+        Command::Write { request, write, .. } => Some((request?, pairs_of(write)?)),
+        Command::Transaction { guards, steps, request, .. } if guards.is_empty() => {
+            let of_step = |step| match step {
+                Step::Write(write) => pairs_of(write),
+                _ => None,
+            };
+            let pairs: Option<Vec<_>> = steps.into_iter().map(of_step).collect();
+            Some((request?, pairs?.concat()))
+        }
+        _ => None,
     }
 }

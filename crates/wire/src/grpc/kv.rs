@@ -216,6 +216,16 @@ pub fn was_batched(answer: Answer) -> Result<v1::BatchResponse, Invalid> {
     Ok(v1::BatchResponse { applied: true, results })
 }
 
+/// The answer to a batch of so many puts that may be sent to several sites: it is one put.
+///
+/// # Errors
+/// As [`was_put`].
+pub fn was_batched_once(answer: Answer, steps: usize) -> Result<v1::BatchResponse, Invalid> {
+    let put = v1::step_result::Result::Put(was_put(answer)?);
+    let results = vec![v1::StepResult { result: Some(put) }; steps];
+    Ok(v1::BatchResponse { applied: true, results })
+}
+
 /// A string with its version.
 pub fn versioned(found: Versioned) -> v1::Versioned {
     v1::Versioned { value: found.value, version: found.version.0 }
