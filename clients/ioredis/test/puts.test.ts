@@ -177,7 +177,8 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
     await t.test(`a site dies after it took puts, which it has ${how}`, async () => {
       const way = await answersLost(b!.redis);
       t.after(() => way.server.close());
-      const sites = new Sites({ b: way.address, c: c!.address }, {}, ELSEWHERE);
+      // A site on a slow machine takes its time.
+      const sites = new Sites({ b: way.address, c: c!.address }, { socketTimeout: 60_000 }, ELSEWHERE);
       const session = new Session(sites, { deadlineMs: 120_000 });
       await session.set("car:0", "x");
       assert.equal(session.site, "b");
@@ -208,6 +209,30 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
       session.disconnect();
     });
   }
+
+  await t.test("a put comes late to a site that was silent", async () => {
+    const sites = new Sites({ b: b!.address, c: c!.address }, { socketTimeout: 1_000 }, ELSEWHERE);
+    const session = new Session(sites, { deadlineMs: 120_000 });
+    await eventually(() => session.set("car:silent", "before"));
+    await eventually(() => session.moveTo("b", 10_000));
+    await eventually(() => b!.ordered());
+    await b!.suspend();
+    try {
+      assert.equal(await session.set("car:silent", "once"), "OK");
+      assert.equal(session.site, "c");
+      await session.set("car:silent", "later");
+      await session.set("car:4", "silent");
+    } finally {
+      // What was sent to it is there yet.
+      b!.resume();
+    }
+    await eventually(() => b!.ordered());
+    for (const site of [a!, b!, c!]) {
+      await shows(site, "car:4", "silent");
+      await shows(site, "car:silent", "later");
+    }
+    session.disconnect();
+  });
 });
 
 /** A way to a port. Once it loses answers, the next one ends the connection instead, and all others. */

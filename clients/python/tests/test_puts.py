@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socketserver
 import threading
 import time
@@ -181,7 +182,8 @@ class OverSites(unittest.TestCase):
         way = Way(self.all.b.redis)
         self.addCleanup(way.close)
         names = {"b": way.address, "c": self.all.c.address}
-        return way, Sites(names, roaming=ELSEWHERE, decode_responses=True)
+        # A site on a slow machine takes its time.
+        return way, Sites(names, roaming=ELSEWHERE, decode_responses=True, socket_timeout=60.0)
 
     def ordered(self, site) -> None:
         region = json.loads(site.cli("region", "show", "--json"))
@@ -255,6 +257,23 @@ class OverSites(unittest.TestCase):
             await session.delete("car:other")
             await session.set("car:last", "asyncio")
         await asyncio.to_thread(self.same_everywhere, put="later", other=None, last="asyncio")
+
+    def test_a_put_comes_late_to_a_site_that_was_silent(self):
+        names = {"b": self.all.b.address, "c": self.all.c.address}
+        session = Session(Sites(names, roaming=ELSEWHERE, socket_timeout=1.0), deadline_s=120.0)
+        self.addCleanup(session.close)
+        eventually(lambda: session.set("car:silent", "before"))
+        eventually(lambda: session.move_to("b", 10.0))
+        eventually(lambda: self.ordered(self.all.b))
+        self.all.b.signal(signal.SIGSTOP)
+        self.addCleanup(self.all.b.signal, signal.SIGCONT)
+        self.assertIs(session.set("car:silent", "once"), True)
+        self.assertEqual(session.site, "c")
+        session.set("car:silent", "later")
+        session.set("car:last", "silent")
+        # What was sent to it is there yet.
+        self.all.b.signal(signal.SIGCONT)
+        self.same_everywhere(silent="later", last="silent")
 
     def test_without_the_option_it_is_unknown(self):
         way, _ = self.sites()

@@ -14,10 +14,10 @@
 //! | `sites` | the sites, and the task that measures them |
 //! | `session` | what an application calls |
 //!
-//! A put that was sent and gets no answer is sent to other sites: the root finds by its number
-//! whether it was made. Any other write is asked for again at the same site only, as no other one
+//! A put, or a batch of puts, that was sent and gets no answer is sent to other sites with
+//! `elsewhere`: the root finds by its number whether it was made. Any other write is asked for again at the same site only, as no other one
 //! has a record of it. The rules and their numbers are those of the packages for other languages
-//! (docs/causal.md), except that their writes have no number.
+//! (docs/causal.md), except that no other write of theirs has a number.
 
 mod distance;
 mod error;
