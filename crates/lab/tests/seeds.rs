@@ -100,6 +100,7 @@ fn seeds_that_found_something_find_nothing_any_more() {
     let removed_too_early = [16, 18, 19, 20, 21, 23, 24, 31, 32, 34, 35, 39];
     finds_nothing_any_more("mixed", 91_232, Some(&removed_too_early), Some(45.0));
     finds_nothing_any_more("mixed", 91_232, None, None);
+    finds_nothing_any_more("mixed", 920_461, Some(&[10, 22]), Some(45.0));
     finds_nothing_any_more("causal", 97_035, None, None);
     finds_nothing_any_more("causal", 2_088, None, None);
     finds_nothing_any_more("causal", 2_166, Some(&[7, 25, 30, 31, 33, 40]), None);

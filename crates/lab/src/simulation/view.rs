@@ -173,6 +173,9 @@ impl<C> Simulation<C> {
 
     /// The pointers of all sites together.
     pub fn judge_ring(&self) -> JudgedRing {
+        // A leader takes others for dead also before its site is on the ring again.
+        let running = self.nodes.iter().filter_map(|node| node.process.as_ref());
+        let mut suspects = running.flat_map(|process| process.site.ring_suspects());
         let leaders = (0..self.sites.len()).filter_map(|site| {
             let nodes = self.sites[site].nodes.iter().copied();
             let processes = nodes.filter_map(|node| self.nodes[node].process.as_ref());
@@ -182,7 +185,6 @@ impl<C> Simulation<C> {
         let leaders: Vec<_> = leaders.collect();
         let rings: Vec<_> = leaders.iter().map(|process| process.site.ring()).collect();
         let live: BTreeSet<SiteId> = rings.iter().map(|ring| ring.site()).collect();
-        let mut suspects = leaders.iter().flat_map(|process| process.site.ring_suspects());
         let ends_promise = live.len() < 2 || suspects.any(|site| live.contains(&site));
         let holds = match rings.is_empty() {
             true => Ok(()),
