@@ -40,6 +40,8 @@ pub struct Dropped {
     pub absurd_latencies: u64,
     /// Sketches of clients beyond the limit.
     pub clients: u64,
+    /// Sketches of a client with the token of another one.
+    pub other_names: u64,
 }
 
 /// What one client has sent lately.
@@ -182,7 +184,26 @@ impl Sketches {
     /// # Errors
     /// It is refused, and counted.
     pub fn take(&mut self, bytes: &[u8], now: Duration) -> Result<(), Refused> {
+        self.take_from(None, bytes, now)
+    }
+
+    /// Takes a sketch which only the client of that name may send, if there is one.
+    ///
+    /// # Errors
+    /// It is refused, and counted.
+    pub fn take_from(
+        &mut self,
+        sender: Option<&str>,
+        bytes: &[u8],
+        now: Duration,
+    ) -> Result<(), Refused> {
         let mut sketch = Sketch::read(bytes).inspect_err(|_| self.dropped.malformed += 1)?;
+        if let Some(sender) = sender.filter(|sender| *sender != sketch.client) {
+            self.dropped.other_names += 1;
+            let why =
+                format!("the token is that of client '{sender}', and not of '{}'", sketch.client);
+            return Err(Refused(why));
+        }
         if self.by_client.len() >= CLIENTS_MAX && !self.by_client.contains_key(&sketch.client) {
             self.dropped.clients += 1;
             return Err(Refused("there are too many clients".to_owned()));

@@ -10,7 +10,7 @@ use place::clients::Dropped;
 use place::cluster::{Cluster, ClusterError, Survey};
 use place::decide::{Budget, Decider, Decision, Explained, Move, Objective, Options, Weights};
 use place::left::LeftSlots;
-use place::listen::Inbox;
+use place::listen::{Access, Inbox};
 use place::mover::Outcome;
 use place::view::NodeId;
 use place::window;
@@ -31,6 +31,10 @@ pub(super) struct Windows {
     /// What clients must send as their bearer token; needed where other machines reach --listen
     #[arg(long, env = "PORTOLAN_SKETCH_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
+    /// A file with a token for each client, one client a line: its name and its token. A client sends
+    /// sketches under its own name only; in place of --token
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    tokens: Option<PathBuf>,
     /// How often moves are decided
     #[arg(long, value_name = "TIME", value_parser = length, default_value = "10s")]
     window: Length,
@@ -76,15 +80,16 @@ impl Windows {
         if !self.sketches.is_empty() {
             return self.once(place, cluster).await;
         }
-        if !self.listen.ip().is_loopback() && self.token.is_none() {
+        let access = self.access()?;
+        if !self.listen.ip().is_loopback() && matches!(access, Access::Open) {
             return Err(Failed::usage(
-                "--listen: other machines reach this address: give a --token",
+                "--listen: other machines reach this address: give a --token, or --tokens",
             ));
         }
         let listener = TcpListener::bind(self.listen).await;
         let listener =
             listener.map_err(|e| Failed::cannot_serve(format!("{}: {e}", self.listen)))?;
-        let inbox = Inbox::new(self.token.as_deref());
+        let inbox = Inbox::new(access);
         tokio::spawn(inbox.clone().serve(listener));
         eprintln!("portolan: sketches are taken at http://{}/v1/sketches", self.listen);
         let mut memory =
@@ -114,7 +119,7 @@ impl Windows {
 
     /// From files.
     async fn once(&self, place: &Place, cluster: &mut Cluster) -> Result<(), Failed> {
-        let inbox = Inbox::new(None);
+        let inbox = Inbox::new(Access::Open);
         for path in &self.sketches {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|e| Failed::usage(format!("{}: {e}", path.display())))?;
@@ -126,6 +131,15 @@ impl Windows {
             }
         }
         Ok(self.decide(place, cluster, &inbox, None).await?)
+    }
+
+    fn access(&self) -> Result<Access, Failed> {
+        if let Some(path) = &self.tokens {
+            let wrong = |why| Failed::usage(format!("--tokens: {}: {why}", path.display()));
+            let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+            return Access::by_client(&text).map_err(wrong);
+        }
+        Ok(self.token.clone().map_or(Access::Open, Access::Shared))
     }
 
     fn options(&self) -> Options {
@@ -223,6 +237,7 @@ impl Windows {
                 "unknown_servers": dropped.unknown_servers,
                 "absurd_latencies": dropped.absurd_latencies,
                 "refused_clients": dropped.clients,
+                "refused_names": dropped.other_names,
             }));
         }
         if place.advise && !moves.is_empty() {
@@ -259,8 +274,9 @@ impl Windows {
         let [now, then, best] = [now_ms, after_ms, best_ms].map(|known| ms(*known));
         let objective = self.objective;
         show::print(format_args!("{objective}: {now} now, {then} then, {best} at best"))?;
-        let Dropped { malformed, clients, unknown_servers, absurd_latencies } = dropped;
-        let sketches = malformed + clients;
+        let Dropped { malformed, clients, other_names, unknown_servers, absurd_latencies } =
+            dropped;
+        let sketches = malformed + clients + other_names;
         if sketches + unknown_servers + absurd_latencies > 0 {
             show::print(format_args!(
                 "dropped: {sketches} sketches, {unknown_servers} servers, {absurd_latencies} latencies"
