@@ -136,8 +136,18 @@ fn three_sites_that_start_one_after_the_other_agree() {
 
 #[test]
 fn ten_sites_agree_after_moves_and_a_site_that_was_away_learns_of_them() {
-    let mut sites = Sites::started_apart(10, MS * 1_500, 1);
-    sites.until_right();
+    agree_after_moves(10);
+}
+
+#[test]
+#[ignore = "minutes: by hand, with --release"]
+fn a_hundred_sites_agree_after_moves_and_one_that_was_away_learns_of_them() {
+    agree_after_moves(100);
+}
+
+fn agree_after_moves(count: usize) {
+    let mut sites = Sites::started_apart(count, MS * 1_500, 1);
+    println!("{count} sites agree {:?} after the last move of the start", sites.until_right());
     sites.0.part_site(7);
     for (from, to) in [(0_usize, 1_u32), (3, 2), (4, 9)] {
         let slots: SlotSet = sites.0.held_slots(from).0.into_iter().take(100).collect();
@@ -148,6 +158,7 @@ fn ten_sites_agree_after_moves_and_a_site_that_was_away_learns_of_them() {
     sites.0.rejoin_site(7);
     sites.rest();
     let took = sites.until_right();
+    println!("{count} sites agree {took:?} after the moves, one of them back");
     assert!(took <= RIGHT_WITHIN, "{took:?}");
 }
 

@@ -125,7 +125,8 @@ impl<S: State> Durable for Shown<'_, S> {
     }
 
     fn keeps_behind(&self, position: Position) -> bool {
-        self.machine.causal().keeps_behind(position)
+        let keeps = |region| self.machine.causal().keeps_behind(region, position);
+        self.machine.region().is_some_and(keeps)
     }
 
     fn taken_all(&self) -> Vec<(RegionId, Position)> {

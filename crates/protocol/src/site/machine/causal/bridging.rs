@@ -182,10 +182,14 @@ impl Causal {
         self.bridging.whole_after.is_none_or(|after| after <= self.bridging.kept_after)
     }
 
-    /// Whether this site keeps all of the order behind a position.
-    pub fn keeps_behind(&self, position: Position) -> bool {
+    /// Whether this site keeps all of its region's order behind a position. Behind one at which the
+    /// order before this epoch has ended, or past that, nothing lies until the epoch begins.
+    pub fn keeps_behind(&self, region: &Region, position: Position) -> bool {
         let whole_after = self.bridging.whole_after.unwrap_or_default();
-        whole_after.max(self.head.trimmed_upto) <= position
+        let kept_after = whole_after.max(self.head.trimmed_upto);
+        let is_past_end = region.cut.is_some_and(|cut| cut <= position);
+        let begin = region.begin().filter(|_| is_past_end).unwrap_or_default();
+        kept_after <= position.max(begin)
     }
 
     /// The moment that the clocks of all other regions have passed: what they order later has a

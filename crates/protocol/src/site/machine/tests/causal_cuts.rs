@@ -33,6 +33,10 @@ impl Site {
         self.order_of(self.all_for(self), epoch).unwrap();
     }
 
+    fn keeps_behind(&self, position: Position) -> bool {
+        self.machine.causal().keeps_behind(self.machine.region().unwrap(), position)
+    }
+
     fn is_at_end_of(&self, root: &Site) -> bool {
         let region = root.machine.causal().region();
         let taken = self.machine.causal().taken_of(region, self.epoch());
@@ -194,12 +198,43 @@ fn what_a_region_has_lost_and_no_other_one_keeps_is_shown() {
     let upto = a.machine.causal().order_last();
     a.causal(CausalCommand::Trim { upto }).unwrap();
     let dropped = a.machine.causal().kept_after();
-    assert!(dropped > Position(0) && !a.machine.causal().keeps_behind(Position(0)));
+    assert!(dropped > Position(0) && !a.keeps_behind(Position(0)));
     let registry = recovered(&a.copy_of_registry(), &d);
     [&mut a, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
     let region = d.machine.causal().region();
     assert_eq!(a.bridge_to(&mut [&mut d, &mut c]), Some((region, Notice::MayLack(dropped))));
     assert!(d.is_at_end_of(&a));
+}
+
+/// The first region has taken it, so that the third one cannot take the first one's order before
+/// it; and what is ordered behind the cut comes from the first region. The site that goes on has
+/// the order before the cut, or nothing of it.
+#[test]
+fn what_one_region_has_of_a_lost_order_stops_no_other_one() {
+    for has_imported in [true, false] {
+        let [mut a, mut b, mut c, mut d] = regions_with_standby();
+        d.put_cart("x", "1");
+        b.order_for(&d);
+        if has_imported {
+            let order = whole_order(&b);
+            d.import_upto(&order, b.machine.causal().order_last());
+        }
+        b.bridge_to(&mut [&mut a, &mut c]);
+        b.put_cart("y", "2");
+        b.order_own();
+        b.bridge_to(&mut [&mut a]);
+        a.put_cart("v", "5");
+        a.order_own();
+        let registry = recovered(&a.copy_of_registry(), &d);
+        [&mut a, &mut c, &mut d].into_iter().for_each(|site| site.learn(&registry));
+        a.bridge_to(&mut [&mut d]);
+        assert!(d.is_at_end_of(&a) && !c.is_at_end_of(&a), "{has_imported}");
+        for _ in 0..2 {
+            d.bridge_to(&mut [&mut a, &mut c]);
+            a.bridge_to(&mut [&mut d, &mut c]);
+        }
+        assert!(c.is_at_end_of(&a) && c.is_at_end_of(&d), "{has_imported}");
+    }
 }
 
 /// It had dropped more of the order than the site that goes on, which lacks the clock that allowed
@@ -218,7 +253,7 @@ fn a_root_that_is_one_no_more_keeps_all_that_a_resync_brings() {
     [&mut b, &mut d].into_iter().for_each(|site| site.learn(&registry));
     resync(&d, &mut b);
     b.reopen();
-    assert!(b.machine.causal().keeps_behind(kept_after));
+    assert!(b.keeps_behind(kept_after));
     assert_eq!(b.machine.causal().order_bytes(), d.machine.causal().order_bytes());
     assert_eq!(b.machine.causal().of_order(), d.machine.causal().of_order());
 }
