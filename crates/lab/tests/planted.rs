@@ -2,12 +2,14 @@
 //! and in `docs/record.md`, and what is found is made small.
 
 use lab::explore::{one, shrink};
+use lab::history::Promise;
 use lab::run::{Bug, Options};
+use lab::verdict::Verdict;
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds
 /// it may take. With a change of what a world draws another seed comes first: move the row there.
-const BUGS: [(Bug, &str, u64, u64); 52] = [
+const BUGS: [(Bug, &str, u64, u64); 53] = [
     (Bug::SkipSync, "one-site", 6, 10),
     (Bug::AnswerBeforeSync, "witness", 9, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 3, 10),
@@ -18,6 +20,7 @@ const BUGS: [(Bug, &str, u64, u64); 52] = [
     (Bug::ApplyTwice, "three-sites", 1, 10),
     (Bug::ForgetTombstone, "three-sites", 1, 10),
     (Bug::IgnoreCondition, "three-sites", 1, 10),
+    (Bug::TearTogether, "three-sites", 1, 10),
     (Bug::DenyDoubt, "three-sites", 50, 100),
     (Bug::ForgetRequests, "three-sites", 1, 10),
     (Bug::ServeFrozen, "global", 1, 40),
@@ -163,6 +166,7 @@ found! {
     a_request_that_is_applied_twice: ApplyTwice,
     a_delete_that_leaves_its_key: ForgetTombstone,
     a_condition_that_nobody_looks_at: IgnoreCondition,
+    a_pair_that_is_torn: TearTogether,
     a_doubt_that_is_denied: DenyDoubt,
     requests_that_are_forgotten: ForgetRequests,
     a_frozen_slot_that_is_served: ServeFrozen,
@@ -205,6 +209,22 @@ found! {
     a_lent_group_that_its_lender_writes_to: ServeLent,
     a_group_that_is_served_as_it_goes_home: ServeGivenBack,
     a_site_that_takes_the_only_copies_along: HandNothingOn,
+}
+
+/// Also where each key by itself is right: by the judge of pairs.
+#[test]
+fn a_torn_pair_is_found_as_one() {
+    for (name, seeds) in [("three-sites", 5), ("global", 5)] {
+        let world = ready::load(name, None).expect("a ready world");
+        let is_found = (1..=seeds).any(|seed| {
+            let bug = Some(Bug::TearTogether);
+            let options = Options { seed: Some(seed), bug, ..Options::default() };
+            let judged = lab::run::run(&world, &options).judged;
+            let mut of_pairs = judged.iter().filter(|one| one.promise == Promise::Atomic);
+            of_pairs.any(|one| matches!(one.verdict, Verdict::Broken(_)))
+        });
+        assert!(is_found, "{name}");
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub enum Bug {
     ForgetTombstone,
     /// A put under a condition does not look whether it holds, one time in five.
     IgnoreCondition,
+    /// Of keys that are written together the last one keeps what it held, one time in five.
+    TearTogether,
     /// A write whose leader was lost is answered as certainly not done.
     DenyDoubt,
     /// A node that starts, or takes a snapshot in, forgets which requests it has answered.
@@ -184,7 +186,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 77] = [
+    pub const ALL: [Bug; 78] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -195,6 +197,7 @@ impl Bug {
         Bug::ApplyTwice,
         Bug::ForgetTombstone,
         Bug::IgnoreCondition,
+        Bug::TearTogether,
         Bug::DenyDoubt,
         Bug::ForgetRequests,
         Bug::ServeFrozen,
@@ -277,6 +280,7 @@ impl Bug {
             Bug::ApplyTwice => "apply-twice",
             Bug::ForgetTombstone => "forget-tombstone",
             Bug::IgnoreCondition => "ignore-condition",
+            Bug::TearTogether => "tear-together",
             Bug::DenyDoubt => "deny-doubt",
             Bug::ForgetRequests => "forget-requests",
             Bug::ServeFrozen => "serve-frozen",
@@ -371,6 +375,7 @@ pub(crate) fn of_machine(planted: Planted) -> machine::Planted {
         (Bug::ForgetMovedAnswers, machine::Bug::ForgetMovedAnswers),
         (Bug::ForgetTombstone, machine::Bug::ForgetTombstone),
         (Bug::IgnoreCondition, machine::Bug::IgnoreCondition),
+        (Bug::TearTogether, machine::Bug::TearTogether),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(machine::Planted::none(), |(_, bug)| machine::Planted::of(bug))

@@ -8,6 +8,7 @@ use model::{
 };
 
 use super::client::Client;
+use super::pairs::{self, Left, Second};
 use super::{ATTEMPT_MAX, OPERATION_MAX};
 use crate::history::{Action, Outcome};
 use crate::workload::Operation;
@@ -21,6 +22,8 @@ pub(super) struct Doing {
     /// The key, with its keyspace's prefix.
     pub(super) key: String,
     prefix_bytes: usize,
+    /// The second key of a pair, and which of the client's operations on pairs it is.
+    pub(super) second: Option<(String, u64)>,
     /// The keyspace, by its place in the world; `None`: the default one.
     pub(super) place: Option<usize>,
     /// What goes into the history; a scan does not.
@@ -47,6 +50,8 @@ pub(super) struct Asked {
     pub(super) key: String,
     pub(super) prefix_bytes: usize,
     pub(super) operation: Operation,
+    /// The second key, of a pair.
+    pub(super) second: Option<Second>,
     /// The keyspace, by its place in the world, and its id where the client is.
     pub(super) keyspace: (Option<usize>, KeyspaceId),
     /// How long it waited because the one before it was late.
@@ -59,8 +64,15 @@ pub(super) struct Asked {
 pub(super) enum Next {
     /// Another attempt.
     Again,
-    /// The operation is over.
-    Ended(Outcome),
+    /// The operation is over; of a pair, with what came of the second key.
+    Ended(Outcome, Option<Outcome>),
+}
+
+impl Next {
+    /// The operation is over, alike for all its keys.
+    fn ended(outcome: Outcome) -> Next {
+        Next::Ended(outcome, None)
+    }
 }
 
 /// A value that is unique by its beginning, filled up to a size.
@@ -75,8 +87,22 @@ fn value(client: &mut Client, value_bytes: usize) -> (String, Bytes) {
     (text, filled.into())
 }
 
+/// What becomes of what a client puts.
+fn expiry(spec: &Clients) -> Expiry {
+    spec.expiry.map_or(Expiry::Never, |after| Expiry::AfterMs(after.as_millis() as u64))
+}
+
+/// The number of a client's next write, if it numbers them.
+fn number(client: &mut Client, spec: &Clients) -> Option<RequestId> {
+    spec.repeat.then(|| {
+        client.sequence += 1;
+        let sequence = client.sequence;
+        RequestId { client: client.id, sequence, acknowledged_below: sequence }
+    })
+}
+
 /// The part of a value that makes it unique.
-fn unique_part(value: &[u8]) -> String {
+pub(super) fn unique_part(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     text.split(' ').next().unwrap_or_default().to_owned()
 }
@@ -86,6 +112,7 @@ pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
     OVERHEAD_BYTES
         + match outcome {
             Ok(Answer::Value(Some(found))) => found.value.len(),
+            Ok(Answer::Values(found)) => found.iter().flatten().map(Bytes::len).sum(),
             Ok(Answer::Page { items, .. }) => items
                 .iter()
                 .map(|item| item.key.len() + item.value.as_ref().map_or(0, Bytes::len))
@@ -94,26 +121,59 @@ pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
         }
 }
 
+/// What is asked: what goes into the history, what follows, and the request.
+type Made = (Option<Action>, Option<Operation>, Body);
+
 impl Doing {
     pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
-        let Asked { key, prefix_bytes, operation, keyspace: (place, keyspace), waited, life } =
-            asked;
+        let place = asked.keyspace.0;
         let mut also = spec.also.iter().filter(|also| Some(also.keyspace) == place);
         let stale = spec.stale_reads || also.any(|also| also.stale_reads);
-        let repeat = spec.repeat;
-        let bytes = || Bytes::from(key.clone());
         let consistency =
             if stale { ReadConsistency::Stale } else { ReadConsistency::Linearizable };
-        let get = || Body::Read { keyspace, query: Query::Get { key: bytes() }, consistency };
-        let expiry = || match spec.expiry {
-            Some(after) => Expiry::AfterMs(after.as_millis() as u64),
-            None => Expiry::Never,
+        let (action, then, body) = match &asked.second {
+            None => Doing::of_key(client, &asked, spec, consistency),
+            Some(second) => Doing::of_pair(client, &asked, second, spec, consistency),
         };
+        let second = asked.second.map(|second| {
+            client.pairs_asked += 1;
+            (second.key, client.pairs_asked)
+        });
+        Doing {
+            prefix_bytes: asked.prefix_bytes,
+            place,
+            key: asked.key,
+            second,
+            action,
+            then,
+            body,
+            stale,
+            call,
+            waited: asked.waited,
+            life: asked.life,
+            deadline: call + OPERATION_MAX,
+            repeat: spec.repeat,
+            attempts: 0,
+            doubt: false,
+        }
+    }
+
+    /// An operation on one key.
+    fn of_key(
+        client: &mut Client,
+        asked: &Asked,
+        spec: &Clients,
+        consistency: ReadConsistency,
+    ) -> Made {
+        let Asked { key, operation, keyspace: (_, keyspace), life, .. } = asked;
+        let (operation, keyspace) = (*operation, *keyspace);
+        let bytes = || Bytes::from(key.clone());
+        let get = || Body::Read { keyspace, query: Query::Get { key: bytes() }, consistency };
         let put = |value: Bytes, condition| Write::Put {
             key: bytes(),
             value,
             condition,
-            expiry: expiry(),
+            expiry: expiry(spec),
             return_old: false,
         };
         let seen = client.seen.get(&format!("{}#{life}:{key}", client.site)).cloned();
@@ -154,11 +214,7 @@ impl Doing {
         };
         let body = match (write, operation) {
             (Some(write), _) => {
-                let request = repeat.then(|| {
-                    client.sequence += 1;
-                    let sequence = client.sequence;
-                    RequestId { client: client.id, sequence, acknowledged_below: sequence }
-                });
+                let request = number(client, spec);
                 Body::Write(Command::Write { keyspace, write, request })
             }
             (None, Operation::Scan { count }) => {
@@ -173,27 +229,35 @@ impl Doing {
             }
             (None, _) => get(),
         };
-        Doing {
-            prefix_bytes,
-            place,
-            key,
-            action,
-            then,
-            body,
-            stale,
-            call,
-            waited,
-            life,
-            deadline: call + OPERATION_MAX,
-            repeat,
-            attempts: 0,
-            doubt: false,
-        }
+        (action, then, body)
+    }
+
+    /// An operation on a pair.
+    fn of_pair(
+        client: &mut Client,
+        asked: &Asked,
+        second: &Second,
+        spec: &Clients,
+        consistency: ReadConsistency,
+    ) -> Made {
+        let (action, left) = match asked.operation {
+            Operation::Put { value_bytes } => {
+                let (value, filled) = value(client, value_bytes);
+                (Action::Put { value }, Left::Value(filled, expiry(spec)))
+            }
+            Operation::Delete => (Action::Delete, Left::Nothing),
+            _ => (Action::Get, Left::Same),
+        };
+        let request = number(client, spec);
+        let body = second.body(&asked.key, asked.keyspace.1, left, consistency, request);
+        (Some(action), None, body)
     }
 
     /// Which of [`super::OPERATIONS`] it is.
     pub(super) fn kind(&self) -> usize {
         match &self.action {
+            Some(Action::Get) if self.second.is_some() => 8,
+            Some(_) if self.second.is_some() => 9,
             Some(Action::Get) => 0,
             Some(Action::Put { .. }) => 1,
             Some(Action::Delete) => 2,
@@ -216,6 +280,7 @@ impl Doing {
     pub(super) fn bytes(&self) -> usize {
         let value = match &self.body {
             Body::Write(Command::Write { write: Write::Put { value, .. }, .. }) => value.len(),
+            Body::Write(command) if self.second.is_some() => command.properties().size_bytes,
             _ => 0,
         };
         self.question_bytes() + value
@@ -253,14 +318,21 @@ impl Client {
     /// What follows from the outcome of an attempt.
     pub(super) fn judge(&mut self, outcome: Result<Answer, Failure>, now: Duration) -> Next {
         let Some(doing) = self.doing.as_mut() else {
-            return Next::Ended(Outcome::Failed { why: "nothing is being done".to_owned() });
+            return Next::ended(Outcome::Failed { why: "nothing is being done".to_owned() });
         };
+        let is_delete = doing.action == Some(Action::Delete);
         let failure = match outcome {
-            // How many keys a delete removed is not in a history.
-            Ok(Answer::Integer(_)) if doing.action == Some(Action::Delete) => {
-                return Next::Ended(Outcome::Written { version: None });
+            Ok(answer) if doing.second.is_some() => {
+                let why = || Outcome::Unknown { why: "it is about one key".to_owned() };
+                let each = pairs::understood_each(answer, is_delete);
+                let (first, second) = each.unwrap_or_else(|| (why(), why()));
+                return Next::Ended(first, Some(second));
             }
-            Ok(answer) => return Next::Ended(understood(answer)),
+            // How many keys a delete removed is not in a history.
+            Ok(Answer::Integer(_)) if is_delete => {
+                return Next::ended(Outcome::Written { version: None });
+            }
+            Ok(answer) => return Next::ended(understood(answer)),
             // A client that gives its writes no numbers never receives one.
             Err(Failure::Refused(Refusal::RequestForgotten)) if doing.repeat => {
                 doing.doubt = true;
@@ -275,7 +347,7 @@ impl Client {
             return Next::Again;
         }
         let why = failure.to_string();
-        Next::Ended(match doing.doubt {
+        Next::ended(match doing.doubt {
             true => Outcome::Unknown { why },
             false => Outcome::Failed { why },
         })

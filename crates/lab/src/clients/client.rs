@@ -7,6 +7,7 @@ use model::{ClientId, ClientName, KeyspaceId, KeyspaceSpec, Revision};
 
 use super::asking::{Asked, Doing};
 use super::gateways::Way;
+use super::pairs::Second;
 use super::stream;
 use crate::geo::Point;
 use crate::history::Outcome;
@@ -35,6 +36,9 @@ pub(super) struct Client {
     /// By what sites know it, where any keyspace follows its clients.
     pub(super) known_as: ClientName,
     pub(super) random: Random,
+    /// What it draws for pairs of keys, and on how many it has done something.
+    pub(super) pairs: Random,
+    pub(super) pairs_asked: u64,
     /// The last write that it numbered.
     pub(super) sequence: u64,
     /// The last value that it made.
@@ -140,6 +144,8 @@ impl Client {
             trail: vec![(at, site)],
             trail_step_m: width_m.hypot(height_m) / 200.0,
             random,
+            pairs: stream(seed, "pairs", overall),
+            pairs_asked: 0,
         }
     }
 
@@ -209,17 +215,19 @@ impl Client {
     pub(super) fn take_up(
         &mut self,
         world: &World,
-        step: Step,
+        (step, second): (Step, Option<Second>),
         keyspace: (Option<usize>, KeyspaceId),
         (now, waited): (Duration, Duration),
         life: u64,
     ) {
         let prefix = world.prefix(keyspace.0);
         let key = format!("{prefix}{}", step.key);
+        let second = second.map(|second| second.under(&prefix));
         let asked = Asked {
             key,
             prefix_bytes: prefix.len(),
             operation: step.operation,
+            second,
             keyspace,
             waited,
             life,

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | `asking` | one operation, from a step of the workload to a line of the history |
 //! | `client` | one client: where it is, what it is doing, what it has seen |
+//! | `pairs` | two keys of one slot, written together and read together |
 //! | [`sessions`] | clients of causal keys |
 //! | [`gateways`] | the way of a request as EdgeKV sends it |
 //! | [`arithmetic`] | what an operation's latency should be, and what it was |
@@ -25,6 +26,7 @@ pub mod arithmetic;
 mod asking;
 mod client;
 pub mod gateways;
+mod pairs;
 pub mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,16 +36,18 @@ use model::{Answer, Failure, KeyspaceId};
 use protocol::site::Ticket;
 
 use self::arithmetic::Arithmetic;
+use self::asking::Doing;
 pub(crate) use self::asking::understood;
 use self::client::Client;
 pub use self::client::Trail;
 use self::gateways::{Gateways, Ways};
+use self::pairs::Pair;
 use crate::history::{Action, History, Operation, Outcome};
 use crate::measure::{self, Measure};
 use crate::random::Random;
 use crate::run::Call;
 use crate::simulation::{NodeIndex, Simulation};
-use crate::workload::{Place, Workload};
+use crate::workload::{Place, Step, Workload};
 use crate::world::{Attach, World};
 
 /// How long a client tries before it gives an operation up.
@@ -54,11 +58,13 @@ pub const ATTEMPT_MAX: Duration = Duration::from_secs(1);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(60));
 /// An answer later than this counts as a stall.
 const STALL: Duration = Duration::from_millis(500);
+/// A client that moves more often in one go does nothing else for once.
+const MOVES_MAX: usize = 100;
 /// Most operations that one run's history keeps.
 pub const OPERATIONS_MAX: usize = 5_000_000;
 
 /// What operations are called, in the order in which they are measured.
-pub const OPERATIONS: [&str; 8] = [
+pub const OPERATIONS: [&str; 10] = [
     "get",
     "put",
     "delete",
@@ -67,6 +73,8 @@ pub const OPERATIONS: [&str; 8] = [
     "scan",
     "read-in-session",
     "write-in-session",
+    "read-pair",
+    "write-pair",
 ];
 
 /// A client's own events.
@@ -286,7 +294,6 @@ impl<'w> Clients<'w> {
             return;
         }
         let elapsed = self.elapsed(lab);
-        let (sites, count) = (self.world.sites.len(), self.clients.len());
         let one = &mut self.clients[client];
         let group = &self.world.clients[one.group];
         if let Some(left) = &mut self.left[one.group] {
@@ -299,8 +306,38 @@ impl<'w> Clients<'w> {
         if one.go_where_it_can(self.world, |site| lab.is_open(site)) {
             self.measure.moved();
         }
-        let mut moves = 0;
-        let step = loop {
+        let pair = match one.pairs.chance(u64::from(group.pairs_permille)) {
+            true => Some(Pair::draw(&mut one.pairs, group.workload.value_bytes())),
+            false => None,
+        };
+        let (step, second) = match pair {
+            Some(Pair { step, second }) => (step, Some(second)),
+            None => match self.next_step(lab, client) {
+                Some(step) => (step, None),
+                None => return self.go_on_later(lab, client),
+            },
+        };
+        let one = &mut self.clients[client];
+        let random = if second.is_some() { &mut one.pairs } else { &mut one.random };
+        let place = match group.also.is_empty() {
+            true => group.keyspace,
+            false => group.draw_keyspace(random.fraction()),
+        };
+        let keyspace = (place, self.ids.of(place, one.site));
+        let waited = lab.now().saturating_sub(one.scheduled);
+        let life = lab.sites[one.site].life;
+        one.take_up(self.world, (step, second), keyspace, (lab.now(), waited), life);
+        self.busy += 1;
+        self.ask(lab, client);
+    }
+
+    /// What a client's workload has it do next, after it has moved as that decides; `None`: it does
+    /// nothing but move.
+    fn next_step(&mut self, lab: &Lab, client: usize) -> Option<Step> {
+        let (sites, count) = (self.world.sites.len(), self.clients.len());
+        let one = &mut self.clients[client];
+        let group = &self.world.clients[one.group];
+        for _ in 0..=MOVES_MAX {
             let place = Place {
                 client: one.number,
                 clients: group.count.min(count),
@@ -309,7 +346,7 @@ impl<'w> Clients<'w> {
             };
             let step = self.workloads[one.group].next(&place, &mut one.random);
             if step.operation != crate::workload::Operation::Move {
-                break step;
+                return Some(step);
             }
             // Where a client stands decides about its site, or its workload does.
             if matches!(group.attach, Attach::Spread) && sites > 1 {
@@ -320,21 +357,8 @@ impl<'w> Clients<'w> {
                     self.measure.moved();
                 }
             }
-            moves += 1;
-            if moves > 100 {
-                return self.go_on_later(lab, client);
-            }
-        };
-        let place = match group.also.is_empty() {
-            true => group.keyspace,
-            false => group.draw_keyspace(one.random.fraction()),
-        };
-        let keyspace = (place, self.ids.of(place, one.site));
-        let waited = lab.now().saturating_sub(one.scheduled);
-        let life = lab.sites[one.site].life;
-        one.take_up(self.world, step, keyspace, (lab.now(), waited), life);
-        self.busy += 1;
-        self.ask(lab, client);
+        }
+        None
     }
 
     /// One attempt leaves the client.
@@ -349,7 +373,7 @@ impl<'w> Clients<'w> {
             }
         } else if !is_same {
             let outcome = one.gone();
-            return self.end(lab, client, outcome);
+            return self.end(lab, client, outcome, None);
         }
         let one = &mut self.clients[client];
         let Some((delay, timeout)) = one.send(lab.now()) else { return };
@@ -442,17 +466,19 @@ impl<'w> Clients<'w> {
                 self.measure.retry(lab.now().saturating_sub(self.began));
                 lab.call_after(rest, Call::Client(Due { client, what: What::Ask }));
             }
-            asking::Next::Ended(outcome) => self.end(lab, client, outcome),
+            asking::Next::Ended(outcome, second) => {
+                self.end(lab, client, outcome, second);
+            }
         }
     }
 
-    /// An operation ends: it goes into the history, and the next one is planned.
-    fn end(&mut self, lab: &mut Lab, client: usize, outcome: Outcome) {
+    /// An operation ends: it goes into the history, and the next one is planned. `second`: what came
+    /// of the second key of a pair, if that is not the same.
+    fn end(&mut self, lab: &mut Lab, client: usize, outcome: Outcome, second: Option<Outcome>) {
         let now = lab.now();
         let one = &mut self.clients[client];
         let Some(done) = one.doing.take() else { return };
         self.busy -= 1;
-        let site = self.world.sites[one.site].name.as_str();
         let ok = !matches!(outcome, Outcome::Failed { .. } | Outcome::Unknown { .. });
         // In an open loop an operation that began late has waited all the same.
         let latency = now - done.call + done.waited;
@@ -461,7 +487,7 @@ impl<'w> Clients<'w> {
         let leased = done.place.is_some_and(|place| self.world.keyspaces[place].lease_reads);
         let is_global = self.world.is_global(done.place);
         // What waits for others besides takes longer than links and disks add up to.
-        let is_alone = self.world.node.request_ms == 0.0;
+        let is_alone = self.world.node.request_ms == 0.0 && done.second.is_none();
         let plain = !group.stale_reads && !leased && !is_global && is_alone;
         let result = if ok { measure::Outcome::Ok } else { measure::Outcome::Error };
         self.measure.record(now.saturating_sub(self.began), kind, latency, result);
@@ -474,41 +500,65 @@ impl<'w> Clients<'w> {
         }
         let then = one.saw(&done, &outcome);
         let place = done.place;
-        if let Some(action) = done.action
-            && self.history.operations.len() < OPERATIONS_MAX
-        {
-            if action != Action::Get {
-                let keyspace = self.ids.of(done.place, one.site);
-                self.written.insert((one.site, done.life, done.key.clone(), keyspace));
-            }
-            self.history.operations.push(Operation {
-                client: one.name.clone(),
-                site: Some(site.to_owned()),
-                key: match is_global {
-                    true => done.key.clone(),
-                    false => match done.life {
-                        0 | 1 => format!("{site}:{}", done.key),
-                        life => format!("{site}#{life}:{}", done.key),
-                    },
-                },
-                call_us: done.call.as_micros() as u64,
-                waited_us: done.waited.as_micros() as u64,
-                return_us: Some(now.as_micros() as u64),
-                stale: done.stale && action == Action::Get,
-                action,
-                outcome,
-            });
-        }
+        self.note(client, &done, outcome, second, now);
+        let one = &mut self.clients[client];
         match then {
             Some(step) if ok && !self.stopped => {
                 // The second half of a read-modify-write.
                 let keyspace = (place, self.ids.of(place, one.site));
                 let life = lab.sites[one.site].life;
-                one.take_up(self.world, step, keyspace, (now, Duration::ZERO), life);
+                one.take_up(self.world, (step, None), keyspace, (now, Duration::ZERO), life);
                 self.busy += 1;
                 self.ask(lab, client);
             }
             _ => self.go_on_later(lab, client),
+        }
+    }
+
+    /// What an operation was and what came of it goes into the history: a line each key.
+    fn note(
+        &mut self,
+        client: usize,
+        done: &Doing,
+        outcome: Outcome,
+        second: Option<Outcome>,
+        now: Duration,
+    ) {
+        let one = &self.clients[client];
+        let Some(action) = &done.action else { return };
+        let site = self.world.sites[one.site].name.as_str();
+        let is_global = self.world.is_global(done.place);
+        let together = done.second.as_ref().map(|(_, number)| *number);
+        let other = done.second.as_ref().map(|(key, _)| {
+            let outcome = second.unwrap_or_else(|| outcome.clone());
+            (key, outcome)
+        });
+        for (key, outcome) in std::iter::once((&done.key, outcome)).chain(other) {
+            if self.history.operations.len() >= OPERATIONS_MAX {
+                return;
+            }
+            if *action != Action::Get {
+                let keyspace = self.ids.of(done.place, one.site);
+                self.written.insert((one.site, done.life, key.clone(), keyspace));
+            }
+            self.history.operations.push(Operation {
+                client: one.name.clone(),
+                site: Some(site.to_owned()),
+                key: match is_global {
+                    true => key.clone(),
+                    false => match done.life {
+                        0 | 1 => format!("{site}:{key}"),
+                        life => format!("{site}#{life}:{key}"),
+                    },
+                },
+                call_us: done.call.as_micros() as u64,
+                waited_us: done.waited.as_micros() as u64,
+                return_us: Some(now.as_micros() as u64),
+                stale: done.stale && *action == Action::Get,
+                together,
+                action: action.clone(),
+                outcome,
+            });
         }
     }
 

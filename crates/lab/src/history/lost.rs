@@ -20,13 +20,29 @@ pub struct Lost {
     pub until_us: u64,
     /// The keys that it may have held.
     pub keys: Vec<String>,
+    /// Whether each request is lost whole or not at all: nothing of it is left in part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl Lost {
-    fn covers(&self, operation: &Operation) -> bool {
+    /// Whether an operation was under way in this time.
+    #[must_use]
+    pub fn covers_time(&self, operation: &Operation) -> bool {
         let began = operation.call_us <= self.until_us;
         let ended = operation.return_us.is_none_or(|at_us| at_us >= self.from_us);
-        began && ended && self.keys.binary_search(&operation.key).is_ok()
+        began && ended
+    }
+
+    /// Whether it is about an operation's key.
+    #[must_use]
+    pub fn names(&self, operation: &Operation) -> bool {
+        self.keys.contains(&operation.key)
+    }
+
+    /// Where the keys are in order.
+    fn covers(&self, operation: &Operation) -> bool {
+        self.covers_time(operation) && self.keys.binary_search(&operation.key).is_ok()
     }
 }
 
@@ -105,6 +121,7 @@ mod tests {
             action,
             outcome,
             stale: false,
+            together: None,
         }
     }
 
@@ -136,7 +153,7 @@ mod tests {
     }
 
     fn lost(from_us: u64, until_us: u64) -> Vec<Lost> {
-        vec![Lost { from_us, until_us, keys: vec!["k".to_owned()] }]
+        vec![Lost { from_us, until_us, keys: vec!["k".to_owned()], whole: false }]
     }
 
     #[test]

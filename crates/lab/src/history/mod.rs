@@ -20,7 +20,7 @@
 //! | line | what it contains |
 //! | --- | --- |
 //! | `header` | first, once: the version of the format, where the history comes from, what was promised |
-//! | `op` | one operation on one key, from its call to its return |
+//! | `op` | one operation on one key, from its call to its return; several of one request name it |
 //! | `owner` | a node or site acted as the owner of a unit at an epoch (a leader in its term, an owner of a slot) |
 //! | `state` | what a replica held at the end: replicas of one group must agree |
 //! | `ring` | the pointers of a virtual node of the ring at the end: its predecessor and its successors |
@@ -37,7 +37,8 @@
 //! their key; each verdict describes what it does where they are not. A `version` is the position
 //! of a write in its key's order, as the store reports it; only verdicts of sessions need it.
 //!
-//! Left out: operations on several linearizable keys at once, and scans.
+//! A request that is about several linearizable keys at once is an `op` line a key, all with the
+//! same number in `together`. Left out: scans.
 
 mod file;
 mod lost;
@@ -136,6 +137,8 @@ impl Default for Header {
 pub enum Promise {
     /// Each key behaves as one copy, in real time.
     Linearizable,
+    /// What is written together is read together.
+    Atomic,
     /// No client sees an effect before its cause.
     Causal,
     /// A session sees its own writes.
@@ -160,8 +163,9 @@ pub enum Promise {
 
 impl Promise {
     /// All of them, the strongest about single keys first.
-    pub const ALL: [Promise; 11] = [
+    pub const ALL: [Promise; 12] = [
         Promise::Linearizable,
+        Promise::Atomic,
         Promise::Causal,
         Promise::ReadYourWrites,
         Promise::MonotonicReads,
@@ -179,6 +183,7 @@ impl Promise {
     pub fn name(self) -> &'static str {
         match self {
             Promise::Linearizable => "linearizable",
+            Promise::Atomic => "atomic",
             Promise::Causal => "causal",
             Promise::ReadYourWrites => "read-your-writes",
             Promise::MonotonicReads => "monotonic-reads",
@@ -227,6 +232,10 @@ pub struct Operation {
     /// A read that was marked as stale: held only to what stale reads promise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
+    /// The atomic request that it is a part of: all operations of its client with this number,
+    /// each on a key of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

@@ -66,6 +66,7 @@ impl Run<'_> {
                 action: Action::Get,
                 outcome: clients::understood(reply.answer),
                 stale: false,
+                together: None,
             }
         }));
     }

@@ -106,6 +106,7 @@ impl Run<'_> {
                     action: Action::Put { value: "loaded".to_owned() },
                     outcome: Outcome::Written { version: None },
                     stale: false,
+                    together: None,
                 }));
             }
         }

@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::clients::Ids;
 use crate::clients::sessions::Sessions;
 use crate::history::{Action, Header, History, MarkKind, Promise};
-use crate::verdict;
+use crate::verdict::{self, Verdict};
 
 impl Run<'_> {
     /// What the history of this run is judged by.
@@ -13,6 +13,10 @@ impl Run<'_> {
         let mut promises = Vec::new();
         if !history.operations.is_empty() || history.requests.is_empty() {
             promises.push(Promise::Linearizable);
+        }
+        // In a short run no pair may have been read that was written.
+        if !matches!(verdict::atomic::judge(history), Verdict::Undecided { .. }) {
+            promises.push(Promise::Atomic);
         }
         if !history.requests.is_empty() {
             promises.extend([

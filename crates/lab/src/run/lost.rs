@@ -94,19 +94,31 @@ impl Run<'_> {
             let ids = std::iter::once(&promoted.failover.lost).chain(&promoted.failover.without);
             let heard = ids.map(|id| self.lab.received_by(promoted, *id));
             let until_us = heard.max().unwrap_or_default().as_micros() as u64;
-            let mut spans: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+            let of = |slot| promoted.failover.taken.iter().find(|one| one.slots.contains(slot));
+            let mut spans: BTreeMap<(u64, bool), Vec<String>> = BTreeMap::new();
             for (slot, keys) in &keys {
-                let mut taken = promoted.failover.taken.iter();
-                let Some(taken) = taken.find(|taken| taken.slots.contains(*slot)) else { continue };
+                let Some(taken) = of(*slot) else { continue };
                 let from_us = self.lost_since(promoted, *slot, taken).as_micros() as u64;
-                spans.entry(from_us).or_default().extend(keys.iter().cloned());
+                spans.entry((from_us, false)).or_default().extend(keys.iter().cloned());
             }
             for (from, tag) in self.lost_loans(promoted) {
-                let of_slot = keys.get(&Slot::of_key(&tag)).into_iter().flatten();
+                let slot = Slot::of_key(&tag);
+                let of_slot = keys.get(&slot).into_iter().flatten();
                 let of_group = of_slot.filter(|key| model::tag(key.as_bytes()) == &tag[..]);
-                spans.entry(from.as_micros() as u64).or_default().extend(of_group.cloned());
+                // Each report has all of the group; what a mirror had of it may be behind.
+                let mut upto_here = self
+                    .lab
+                    .promotions()
+                    .iter()
+                    .filter(|one| one.failover.decided <= promoted.failover.decided);
+                let is_taken = |one: &Promoted| {
+                    one.failover.taken.iter().any(|taken| taken.slots.contains(slot))
+                };
+                let whole = !upto_here.any(is_taken);
+                let from_us = from.as_micros() as u64;
+                spans.entry((from_us, whole)).or_default().extend(of_group.cloned());
             }
-            let span = |(from_us, keys)| Lost { from_us, until_us, keys };
+            let span = |((from_us, whole), keys)| Lost { from_us, until_us, keys, whole };
             history.lost.extend(spans.into_iter().map(span));
         }
     }

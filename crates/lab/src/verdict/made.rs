@@ -60,6 +60,7 @@ pub(super) fn linearizable(seed: u64, size: Size, mix: Mix) -> History {
             action: Action::Get,
             outcome: Outcome::Conflict,
             stale: false,
+            together: None,
         };
         let mut effect_us = Some(call_us + random.below(return_us - call_us + 1));
         if random.chance(mix.unknown_permille) {
@@ -144,6 +145,8 @@ impl Planned {
 /// a x 0 10 add 2 = 5      a x 0 - cas 1 2 ok      a x 0 9 cas none 2 conflict
 /// a x 0 5 delete ok@3     a x 0 5 put 3 failed    a x 0 - put 4 unknown
 /// ```
+///
+/// `a+7` is the client `a`, and the number of the request that it is a part of.
 pub(super) fn history(lines: &str) -> History {
     let operations = lines.lines().map(str::trim).filter(|line| !line.is_empty()).map(operation);
     History { operations: operations.collect(), ..History::default() }
@@ -180,8 +183,12 @@ fn operation(line: &str) -> Operation {
         ("ok", _) => Outcome::Written { version },
         _ => panic!("what is {got} in {line}?"),
     };
+    let (client, together) = match client.split_once('+') {
+        Some((client, number)) => (client, Some(number.parse().unwrap())),
+        None => (*client, None),
+    };
     Operation {
-        client: (*client).to_owned(),
+        client: client.to_owned(),
         site: None,
         key: (*key).to_owned(),
         call_us: call.parse().unwrap(),
@@ -190,5 +197,6 @@ fn operation(line: &str) -> Operation {
         action,
         outcome,
         stale: false,
+        together,
     }
 }

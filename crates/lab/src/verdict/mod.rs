@@ -8,6 +8,7 @@
 //! | module | what it judges |
 //! | --- | --- |
 //! | [`linearizable`] | each key behaves as one copy, in real time |
+//! | [`atomic`] | what is written together is read together |
 //! | [`causal`] | no client sees an effect before its cause |
 //! | [`session`] | read your writes, monotonic reads, monotonic writes, writes follow reads |
 //! | [`regional`] | the same for causal keys, by the order that their region gave to the writes |
@@ -26,6 +27,7 @@
 //! Left out of every verdict: reads that were marked as stale, and what was declared lost with a
 //! site ([`crate::history::Lost`]).
 
+pub mod atomic;
 pub mod causal;
 pub mod convergent;
 pub mod durable;
@@ -166,6 +168,7 @@ fn linearizable_patiently(history: &History) -> Verdict {
 #[must_use]
 pub fn judge(history: &History, promises: &[Promise], options: &Options) -> Vec<Judged> {
     let known;
+    let whole = history;
     let history = match history.without_lost() {
         Some(without) => {
             known = without;
@@ -182,7 +185,11 @@ pub fn judge(history: &History, promises: &[Promise], options: &Options) -> Vec<
         ([], promised) => promised,
         (asked, _) => asked,
     };
-    let judged = |&promise: &Promise| Judged { promise, verdict: one(history, promise, options) };
+    let judged = |&promise: &Promise| {
+        // Which write was lost matters to it.
+        let history = if promise == Promise::Atomic { whole } else { history };
+        Judged { promise, verdict: one(history, promise, options) }
+    };
     promises.iter().map(judged).collect()
 }
 
@@ -202,6 +209,7 @@ pub fn allowed(history: &History) -> Vec<Promise> {
     let healed = history.marks.iter().any(|mark| mark.kind == MarkKind::Healed);
     let says = |promise: &Promise| match promise {
         Promise::Linearizable => !history.operations.is_empty(),
+        Promise::Atomic => history.operations.iter().any(atomic::is_read_together),
         Promise::Causal | Promise::Durable => reads || regional,
         Promise::ReadYourWrites
         | Promise::MonotonicReads
@@ -223,6 +231,7 @@ pub fn one(history: &History, promise: Promise, options: &Options) -> Verdict {
     }
     match promise {
         Promise::Linearizable => linearizable::judge(history, options),
+        Promise::Atomic => atomic::judge(history),
         Promise::Causal => regional::joined(history, promise, || causal::judge(history, options)),
         Promise::ReadYourWrites
         | Promise::MonotonicReads

@@ -306,6 +306,10 @@ fn check_clients(
         let message = "also: causal keyspaces have clients of their own";
         return Err(Wrong::at("keyspace", message).under("also"));
     }
+    if group.pairs_permille > 1_000 || (of_sessions && group.pairs_permille > 0) {
+        let message = "pairs_permille is 0 to 1000, and 0 for sessions of causal keys";
+        return Err(Wrong::at("pairs_permille", message));
+    }
     if group.expires_s.is_some_and(|seconds| !(600.0..=DURATION_MAX_S).contains(&seconds)) {
         let message = "expires_s is 600 or more: what a run sees must not have expired";
         return Err(Wrong::at("expires_s", message));
@@ -325,6 +329,7 @@ fn check_clients(
         repeat: group.repeat,
         expiry: group.expires_s.map(Duration::from_secs_f64),
         stale_reads: group.stale_reads,
+        pairs_permille: group.pairs_permille,
     })
 }
 

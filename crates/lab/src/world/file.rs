@@ -323,6 +323,10 @@ pub struct ClientsFile {
     pub stale_reads: bool,
     /// What they put expires after so many seconds; at least 600, as a history contains no expiry.
     pub expires_s: Option<f64>,
+    /// Of a thousand of their operations, so many are about two keys of one slot, which are written
+    /// and read together, each time in one atomic request.
+    #[serde(default)]
+    pub pairs_permille: u32,
 }
 
 /// Another keyspace of the same clients.

@@ -163,6 +163,8 @@ pub struct Clients {
     pub expiry: Option<Duration>,
     /// Whether their reads may be stale.
     pub stale_reads: bool,
+    /// Of a thousand operations, so many are about pairs of keys.
+    pub pairs_permille: u32,
 }
 
 /// Another keyspace of the same clients.

@@ -292,6 +292,7 @@ impl Recorder {
             action,
             outcome,
             stale: false,
+            together: None,
         });
     }
 }

@@ -68,7 +68,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
                 }
             }
         }
-        for (key, value) in pairs {
+        let is_torn = pairs.len() > 1 && self.is_struck_by(Bug::TearTogether);
+        for (key, value) in &pairs[..pairs.len() - usize::from(is_torn)] {
             let cell = self.cell_unread(place, key)?;
             self.store(cell, Kind::String, None, &[value], ChangeKind::Put);
         }

@@ -8,6 +8,7 @@ pub(crate) enum Bug {
     ForgetMovedAnswers,
     ForgetTombstone,
     IgnoreCondition,
+    TearTogether,
 }
 
 /// The bug that is planted, if one is.

@@ -214,6 +214,7 @@ fn any_small(random: &mut Random) -> History {
             action,
             outcome: Outcome::Unknown { why: String::new() },
             stale: false,
+            together: None,
         });
     }
     // Answers as a store would give that takes them up in some order of its own.

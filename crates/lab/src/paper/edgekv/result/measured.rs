@@ -156,6 +156,7 @@ mod tests {
             action,
             outcome,
             stale: false,
+            together: None,
         }
     }
 
