@@ -91,7 +91,8 @@ pub enum StandbyChoice {
 /// What is known of the end of an order whose root was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rebuilt {
-    /// The first epoch after it: what lies in earlier ones …
+    /// The first epoch after it; while it is open, after the one before, or 0. What lies in earlier
+    /// ones …
     pub until: u16,
     /// … behind this position is lost: no site that goes on has it. If there were several rebuilds,
     /// since the first.
@@ -178,10 +179,12 @@ impl Region {
 
     /// Its order ends, and a site looks for the end, so many epochs later.
     fn rebuilding(&self, by: SiteId, more: u16, version: Ballot) -> Option<Region> {
-        let until = self.epoch.checked_add(more)?;
-        let above = self.rebuilt.map_or(Position(u64::MAX), |before| before.above);
-        let rebuilt = Some(Rebuilt { until, above, is_open: true });
-        Some(Region { next: None, rebuilt, ..self.of_root(by, until, version) })
+        let epoch = self.epoch.checked_add(more)?;
+        // Until the end is known only what was lost before is: what sites show now may be kept.
+        let nothing = Rebuilt { until: 0, above: Position(u64::MAX), is_open: true };
+        let rebuilt = self.rebuilt.map_or(nothing, |before| Rebuilt { is_open: true, ..before });
+        let of_root = self.of_root(by, epoch, version);
+        Some(Region { next: None, rebuilt: Some(rebuilt), ..of_root })
     }
 
     /// With another root, or the same one in another epoch. A standby that becomes the root has the
@@ -574,7 +577,7 @@ impl Registry {
         };
         if let Some(open) = region.rebuilt.filter(|rebuilt| rebuilt.is_open) {
             let above = open.above.min(cut);
-            let rebuilt = Some(Rebuilt { above, is_open: false, ..open });
+            let rebuilt = Some(Rebuilt { until: epoch, above, is_open: false });
             *region = Region { cut: Some(cut), rebuilt, ..*region };
             self.changes += 1;
         }

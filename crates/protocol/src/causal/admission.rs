@@ -52,9 +52,9 @@ impl Here {
     }
 
     /// Whether a session has seen what is lost.
-    fn lost(&self, token: &CausalToken) -> Option<SessionError> {
-        let rebuilt = self.rebuilt.filter(|rebuilt| rebuilt.lacks(token.seen))?;
-        Some(SessionError::Ended { have: rebuilt.above, need: token.seen })
+    fn lost(&self, need: Position) -> Option<SessionError> {
+        let rebuilt = self.rebuilt.filter(|rebuilt| rebuilt.lacks(need))?;
+        Some(SessionError::Ended { have: rebuilt.above, need })
     }
 }
 
@@ -129,11 +129,15 @@ impl<F: Fn(SiteId) -> Option<(Revision, Position)>> Ordered for F {}
 
 /// A token that names a write of another site names its position instead, if that is imported and
 /// released here: the root would answer the same, a round trip later. As the root's, the position
-/// may be that of a later write of the site.
+/// may be that of a later write of the site. Not one that has seen what is lost: behind that position
+/// it would not show.
 pub(crate) fn resolve_here(token: &mut CausalToken, here: &Here, ordered_of: &impl Ordered) {
     let Some((site, revision)) = token.written.filter(|_| token.region == here.region) else {
         return;
     };
+    if here.lost(token.seen).is_some() {
+        return;
+    }
     let is_here = |(ordered, position): &(Revision, Position)| {
         let is_lost = here.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(*position));
         *ordered >= revision && *position <= here.applied.min(here.released) && !is_lost
@@ -153,7 +157,7 @@ pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admis
             false => Admission::Refused(SessionError::Foreign),
         };
     }
-    if let Some(lost) = here.lost(token) {
+    if let Some(lost) = here.lost(token.seen) {
         return Admission::Refused(lost);
     }
     let is_seen = token.seen <= here.applied || planted.is(Bug::SeenIgnored);
@@ -175,7 +179,7 @@ fn late(token: &CausalToken, here: &Here) -> SessionError {
         let behind = SessionError::Behind { have: here.applied, need: token.seen };
         return token.written.map_or(behind, |(site, _)| SessionError::Unordered { site });
     }
-    if let Some(lost) = here.lost(token) {
+    if let Some(lost) = here.lost(token.seen) {
         return lost;
     }
     match token.written {
@@ -191,6 +195,8 @@ struct Request<T> {
     what: T,
     bytes: usize,
     token: CausalToken,
+    /// How much of this region's order its session had seen when it came.
+    seen: Position,
     deadline: Duration,
 }
 
@@ -240,12 +246,25 @@ impl<T> Requests<T> {
         }
         self.last_id += 1;
         self.waiting_bytes += bytes;
-        self.waiting.insert(self.last_id, Request { what, bytes, token, deadline });
+        let seen = if token.region == here.region { token.seen } else { Position(0) };
+        self.waiting.insert(self.last_id, Request { what, bytes, token, seen, deadline });
         self.looked_at = None;
         Ok(())
     }
 
-    /// What may be served now, with the token of its session by now.
+    /// The requests of sessions that have seen what is lost, by what is known now: the position of
+    /// what they wrote may lie behind that by now.
+    pub(crate) fn take_lost(&mut self, here: &Here) -> Vec<(T, SessionError)> {
+        if self.looked_at == Some(*here) || here.rebuilt.is_none() {
+            return Vec::new();
+        }
+        let lost = self.take_where(|one| here.lost(one.seen).is_some());
+        let error = |one: Request<T>| Some((one.what, here.lost(one.seen)?));
+        lost.into_iter().filter_map(error).collect()
+    }
+
+    /// What may be served now, with the token of its session by now. [`Self::take_lost`] comes
+    /// first.
     pub(crate) fn take_admitted(
         &mut self,
         here: &Here,
@@ -551,6 +570,36 @@ mod tests {
             resolve_here(&mut other, &here(6, 9), &|_| Some((Revision(4), Position(6))));
             assert_eq!(other, before);
         }
+    }
+
+    #[test]
+    fn a_session_that_has_seen_what_is_lost_is_not_served_once_its_write_has_a_place() {
+        let mut requests = Requests::new(Planted::none());
+        let at = Duration::from_secs;
+        let seen = Position::new(1, 8);
+        let session = CausalToken { seen, ..token(0, Some((2, 4))) };
+        let kept = CausalToken { seen: Position::new(1, 5), ..session };
+        let before = Here { applied: seen, released: seen, ..here(0, 9) };
+        for (what, token) in [(1, session), (2, kept)] {
+            requests.push((what, 1), token, at(3), &before).unwrap();
+        }
+        assert!(requests.take_lost(&before).is_empty());
+        assert!(requests.take_admitted(&before, |_| None).is_empty());
+        // The root that goes on has given the write a place, and this site imports that.
+        let place = Position::new(65, 9);
+        let answer = Resolved { site: 2, revision: 4, position: place.0, ..Resolved::default() };
+        assert!(requests.resolved(answer, REGION).is_empty());
+        let rebuilt = Some(Rebuilt { until: 65, above: Position::new(1, 5), is_open: false });
+        let after = Here { applied: place, released: place, rebuilt, ..here(0, 9) };
+        let have = Position::new(1, 5);
+        let ended = SessionError::Ended { have, need: seen };
+        assert_eq!(requests.take_lost(&after), [(1, ended.clone())]);
+        let served = CausalToken { seen: place, written: None, ..kept };
+        assert_eq!(requests.take_admitted(&after, |_| None), [(2, served)]);
+        // One that comes now, too, though what it wrote is imported here.
+        let mut late = session;
+        resolve_here(&mut late, &after, &|_| Some((Revision(4), place)));
+        assert_eq!(admit(&late, &after, Planted::none()), Admission::Refused(ended));
     }
 
     #[test]

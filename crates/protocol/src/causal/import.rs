@@ -107,7 +107,10 @@ impl Import {
             (self.payload_bytes, self.taken, self.proposed) = (0, state.applied(), None);
             // Of a lost root's order it cannot be the end: see `rebuild`.
             let applied = if region.is_rebuilding { Position(0) } else { state.applied() };
-            return self.next_report(now, applied).into_iter().collect();
+            return match region.is_root() {
+                true => Vec::new(),
+                false => self.next_report(now, applied).into_iter().collect(),
+            };
         }
         if region.is_root() {
             self.take_own_order(now, state, region);

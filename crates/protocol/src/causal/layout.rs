@@ -53,7 +53,8 @@ impl Layout {
         let registry = self.registry.as_ref();
         let region = registry.and_then(|registry| registry.region(id));
         region.is_some_and(|region| {
-            region.rebuilt.is_some_and(|rebuilt| rebuilt.until == region.epoch)
+            let rebuilt = region.rebuilt;
+            rebuilt.is_some_and(|rebuilt| rebuilt.is_open || rebuilt.until == region.epoch)
         })
     }
 

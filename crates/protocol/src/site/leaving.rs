@@ -33,8 +33,8 @@ use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
     Answer, Ballot, BySlot, Command, DestinationStep, Epoch, Failure, GlobalCommand, HandedOn,
-    Inventory, LoanPart, MoveId, RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
-    limits,
+    Inventory, LoanPart, MoveId, Region, RegistryChange, Revision, SiteId, Slot, SlotEpochs,
+    SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -115,9 +115,7 @@ impl<S: State> Job<S> for Leaving {
         if view.machine.parts().any(|(_, part)| part.borrowed.part != LoanPart::Never) {
             return effects;
         }
-        // Its causal writes are in the region's order before it goes.
-        let causal = view.machine.causal();
-        if causal.own_ordered() < causal.last_revision() {
+        if has_causal_writes(view.machine, member) {
             return effects;
         }
         let (own, registry) = (member.own, member.registry.clone());
@@ -309,6 +307,20 @@ impl Leaving {
 fn is_leaving(member: &DeploymentMember) -> bool {
     member.registry.sites.len() > 1
         && member.registry.site(member.own).is_some_and(|site| site.leaving)
+}
+
+/// Whether the region's order lacks causal writes of a site, or may: with a root that was lost went
+/// the places behind where the next one began, and the site has its own writes without these once
+/// it gets its keys anew.
+fn has_causal_writes<S: State>(machine: &Machine<S>, member: &DeploymentMember) -> bool {
+    let causal = machine.causal();
+    let is_behind = |region: &Region| {
+        region.is_rebuilding() || region.begin().is_some_and(|begin| causal.applied() < begin)
+    };
+    let may_lack = causal.last_revision() > Revision(0)
+        && member.registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal())
+        && member.registry.region_of(member.own).is_some_and(is_behind);
+    may_lack || causal.own_ordered() < causal.last_revision()
 }
 
 /// Whether it orders the writes of causal keyspaces.

@@ -294,6 +294,37 @@ fn a_site_that_leaves_goes_on_with_a_rebuild_if_it_has_most_of_the_order() {
 }
 
 #[test]
+fn what_sites_show_is_not_lost_before_the_end_of_the_order_is_known() {
+    let mut registry = of_sites(&[("a", "none"), ("b", "none"), ("c", "none")]);
+    registry.change(&create(&[])).unwrap();
+    let rebuild = |registry: &mut Registry, to| {
+        let Region { id: region, epoch, .. } = of(registry, A);
+        registry.change(&RegistryChange::Rebuild { region, epoch, to }).unwrap();
+    };
+    let settle = |registry: &mut Registry, cut| {
+        let Region { id: region, epoch, .. } = of(registry, A);
+        registry.change(&RegistryChange::SettleRebuild { region, epoch, cut }).unwrap();
+        epoch
+    };
+    let lacks = |registry: &Registry, epoch, count| {
+        of(registry, A).rebuilt.unwrap().lacks(Position::new(epoch, count))
+    };
+    rebuild(&mut registry, B);
+    assert!(!lacks(&registry, 1, 900), "it may be kept");
+    let first = settle(&mut registry, Position::new(1, 500));
+    assert!(lacks(&registry, 1, 501) && !lacks(&registry, 1, 500));
+    assert!(!lacks(&registry, first, 700));
+    // The next one is lost, too: a session that begins now sees what has come since.
+    rebuild(&mut registry, C);
+    assert!(lacks(&registry, 1, 501) && !lacks(&registry, first, 700));
+    rebuild(&mut registry, A);
+    assert!(lacks(&registry, 1, 501) && !lacks(&registry, first, 700));
+    let second = settle(&mut registry, Position::new(first, 650));
+    assert!(lacks(&registry, 1, 501) && lacks(&registry, first, 700));
+    assert!(!lacks(&registry, second, 700));
+}
+
+#[test]
 fn one_region_is_that_of_all_sites_though_its_root_is_gone() {
     for region in ["none", "east"] {
         let mut registry = of_sites(&[("a", region), ("b", region)]);

@@ -223,6 +223,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         });
         let settled: Vec<_> = settled.collect();
         self.settle(settled);
+        let lost = self.causal.requests.take_lost(&here);
+        self.refuse_sessions(lost);
         let ordered_of = |site| self.machine.causal().ordered_of(site);
         for (asked, token) in self.causal.requests.take_admitted(&here, ordered_of) {
             let Asked { origin, body, deadline } = asked;

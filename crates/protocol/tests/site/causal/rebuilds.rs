@@ -180,6 +180,33 @@ fn what_only_the_lost_root_had_comes_back_with_it() {
     }
 }
 
+/// Its writes had places, which are void: they get others before it goes.
+#[test]
+fn a_lost_root_that_is_back_and_leaves_brings_its_writes_into_the_order_again() {
+    for nodes in [1, 3] {
+        let mut world = World::new(1, nodes, Settings::default());
+        let keyspace = world.keyspace;
+        world.must(1, put(keyspace, SCRATCH, &one(0)));
+        world.lab.run(MS * 2_000);
+        world.lab.part_site(0);
+        world.must(0, put(keyspace, SCRATCH + 1, &one(1)));
+        world.lab.run(MS * 2_000);
+        world.rebuild(2);
+        world.wait_rebuilt(&[1, 2]).unwrap();
+        let lost = world.lab.sites[0].id.unwrap();
+        world.must(1, change(RegistryChange::Leave(lost)));
+        world.lab.rejoin_site(0);
+        let has_left = move |lab: &Simulation| {
+            let node = lab.sites[1].nodes[0];
+            lab.registry(node).is_some_and(|registry| registry.site(lost).is_none())
+        };
+        assert!(world.lab.run_until(MS * 60_000, has_left));
+        for site in [1, 2] {
+            assert!(world.found(site, SCRATCH + 1), "at {site}");
+        }
+    }
+}
+
 /// The site that is asked has less of the order than another one that answers.
 #[test]
 fn the_farthest_site_goes_on() {

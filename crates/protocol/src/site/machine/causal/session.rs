@@ -74,8 +74,11 @@ pub enum SessionRead {
 
 impl CausalPoint {
     /// The token of a session that has seen all that the site shows here, too: after a write, for
-    /// one.
+    /// one. One that has seen what is lost stays as it is: it is refused from then on.
     pub fn covering(&self, mut token: CausalToken) -> CausalToken {
+        if self.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(token.seen)) {
+            return token;
+        }
         self.settle(&mut token);
         token.sees(self.applied);
         if self.last_revision > self.own_ordered {
