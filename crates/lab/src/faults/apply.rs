@@ -10,7 +10,7 @@ use model::{
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lend, lifecycle, lose, promote, region, rules};
+use super::{Fault, Kind, lend, lifecycle, lose, promote, rebuild, region, rules};
 use crate::random::Random;
 use crate::simulation::orders::Wanted;
 use crate::simulation::site_lifecycle::{self, SiteLifecycle};
@@ -241,6 +241,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::MoveRoot => return region::move_root(simulation, fault, &mut random),
         Kind::SetStandby => return region::set_standby(simulation, fault, &mut random),
         Kind::LoseRoot => return region::lose_root(simulation, fault, &mut random),
+        Kind::RebuildRoot => return rebuild::begin(simulation, fault),
         Kind::LendGroups => return lend::begin(simulation, fault),
         Kind::AlterRules => return rules::begin(simulation, fault, &mut random),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = true,
@@ -414,6 +415,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         Kind::LoseSite => return lose::go_on(simulation, fault, since),
         Kind::LendGroups => return lend::go_on(simulation, fault, since),
         Kind::PromoteSite => return promote::go_on(simulation, fault, since),
+        Kind::RebuildRoot => return rebuild::go_on(simulation, fault, since),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = false,
         Kind::OldDisk => return lifecycle::go_on(simulation, fault, node, since),
         Kind::SameId => return lifecycle::check_first_machine(simulation, fault, since),

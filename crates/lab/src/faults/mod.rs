@@ -26,6 +26,8 @@ pub mod plan;
 #[cfg(feature = "simulation")]
 pub mod promote;
 #[cfg(feature = "simulation")]
+mod rebuild;
+#[cfg(feature = "simulation")]
 mod region;
 #[cfg(feature = "simulation")]
 mod rules;
@@ -149,11 +151,15 @@ pub enum Kind {
     /// An operator sets which sites an adaptive keyspace is lent to, or that it is adaptive no
     /// more, or pins a group to a site. Only where it is asked for.
     AlterRules,
+    /// The site is lost, with power or from all other sites, if it is the root of its region, and
+    /// operators have the others go on with the order. Then it comes back; or it is given up and
+    /// removed, and a new one comes after the span. Only where it is asked for.
+    RebuildRoot,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 44] = [
+    pub const ALL: [Kind; 45] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -198,6 +204,7 @@ impl Kind {
         Kind::LoseRoot,
         Kind::LendGroups,
         Kind::AlterRules,
+        Kind::RebuildRoot,
     ];
 
     /// Those that come where a world names none: all that lose nothing, and end.
@@ -215,6 +222,7 @@ impl Kind {
                     | Kind::LoseRoot
                     | Kind::LendGroups
                     | Kind::AlterRules
+                    | Kind::RebuildRoot
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
@@ -268,6 +276,7 @@ impl Kind {
             Kind::LoseRoot => "lose_root",
             Kind::LendGroups => "lend_groups",
             Kind::AlterRules => "alter_rules",
+            Kind::RebuildRoot => "rebuild_root",
         }
     }
 
@@ -319,7 +328,8 @@ impl Kind {
             | Kind::SetStandby
             | Kind::LoseRoot
             | Kind::LendGroups
-            | Kind::AlterRules => false,
+            | Kind::AlterRules
+            | Kind::RebuildRoot => false,
         }
     }
 
@@ -354,6 +364,7 @@ impl Kind {
                 | Kind::LoseRoot
                 | Kind::LendGroups
                 | Kind::AlterRules
+                | Kind::RebuildRoot
         )
     }
 
@@ -411,6 +422,7 @@ impl Kind {
             Kind::LoseSite => (ms(6_000), ms(12_000)),
             Kind::PromoteSite => (ms(4_000), ms(24_000)),
             Kind::LoseRoot => (ms(8_000), ms(24_000)),
+            Kind::RebuildRoot => (ms(4_000), ms(36_000)),
             Kind::CutClients => (ms(100), ms(6_000)),
             Kind::LendGroups => (ms(0), ms(8_000)),
             Kind::LostSync => (ms(1), ms(200)),

@@ -50,6 +50,19 @@ pub(super) fn set_standby<C>(
     Begun::Over
 }
 
+/// Whether a site is the root of its region, as most sites know it.
+pub(super) fn is_root<C>(simulation: &Simulation<C>, site: usize) -> bool {
+    let leaders = (0..simulation.sites.len()).filter_map(|site| simulation.leader(site));
+    let registries = leaders.filter_map(|node| simulation.registry(node));
+    let (mut is_root, mut all) = (0, 0);
+    for registry in registries.filter(|registry| !registry.regions.is_empty()) {
+        let id = simulation.sites[site].id;
+        all += 1;
+        is_root += usize::from(registry.regions.iter().any(|region| Some(region.root) == id));
+    }
+    2 * is_root > all
+}
+
 /// The site is lost for the span, if it is the root as most sites know it: with power, or from all
 /// other sites.
 pub(super) fn lose_root<C>(
@@ -57,15 +70,7 @@ pub(super) fn lose_root<C>(
     fault: &Fault,
     random: &mut Random,
 ) -> Begun {
-    let leaders = (0..simulation.sites.len()).filter_map(|site| simulation.leader(site));
-    let registries = leaders.filter_map(|node| simulation.registry(node));
-    let (mut is_root, mut all) = (0, 0);
-    for registry in registries.filter(|registry| !registry.regions.is_empty()) {
-        let id = simulation.sites[fault.site].id;
-        all += 1;
-        is_root += usize::from(registry.regions.iter().any(|region| Some(region.root) == id));
-    }
-    if 2 * is_root <= all || simulation.is_parted(fault.site) {
+    if !is_root(simulation, fault.site) || simulation.is_parted(fault.site) {
         return Begun::Skipped;
     }
     if random.chance(500) {

@@ -30,7 +30,7 @@ pub(super) struct Observed {
 
 /// Whether faults of this kind lose sites.
 fn loses(kind: Kind) -> bool {
-    matches!(kind, Kind::LoseSite | Kind::PromoteSite)
+    matches!(kind, Kind::LoseSite | Kind::PromoteSite | Kind::RebuildRoot)
 }
 
 impl Run<'_> {

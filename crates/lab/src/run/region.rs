@@ -8,12 +8,29 @@ use model::KeyspaceId;
 use protocol::site::RegionStanding;
 
 use super::form::TIMEOUT;
-use super::{Run, digest};
+use super::{Lab, Run, digest};
 use crate::clients::sessions::{
-    Audit, Ordering, RefusedSession, Unresolved, audits, expiring, folded, refuses,
+    Audit, Losses, Ordering, RefusedSession, Unresolved, audits, expiring, folded, leave_void_out,
+    refuses,
 };
 use crate::history::{History, ReplicaState};
 use crate::simulation::NodeIndex;
+
+/// What a session of a run may have lost.
+fn losses(lab: &Lab) -> Losses<'_> {
+    let mut ordered = BTreeMap::new();
+    for (_, site, write) in lab.ordered() {
+        let last = ordered.entry(*site).or_insert(write.revision);
+        *last = write.revision.max(*last);
+    }
+    Losses {
+        recovered: lab.recovered_since(),
+        any_since: lab.losses_since().filter(|_| lab.order_of.len() > 1),
+        gone: &lab.removed_lost,
+        ordered,
+        ends: &lab.ends,
+    }
+}
 
 impl Run<'_> {
     /// Waits until every site has the whole order, reads all causal keys there, and compares what
@@ -163,7 +180,7 @@ impl Run<'_> {
     /// What sessions did goes into the history.
     pub(super) fn report_sessions(&mut self, history: &mut History) {
         let Some(sessions) = &mut self.sessions else { return };
-        let refused = RefusedSession::unexplained(&sessions.refused, self.lab.losses_since());
+        let refused = RefusedSession::unexplained(&sessions.refused, &losses(&self.lab));
         for wrong in refused.into_iter().chain(sessions.malformed.take()) {
             self.failure.get_or_insert(wrong);
         }
@@ -180,12 +197,26 @@ impl Run<'_> {
         let mut ordering = Ordering::of(&self.lab.order(), &self.lab.own_writes, prefix_of);
         let unresolved =
             sessions.take_unresolved().into_iter().chain(std::mem::take(&mut self.unresolved));
-        let unresolved: Vec<Unresolved> = unresolved.collect();
-        ordering.note_lost(&unresolved, &self.lab.removed_lost);
+        let mut unresolved: Vec<Unresolved> = unresolved.collect();
+        // Of several regions none is rebuilt.
+        let mut regions = self.lab.order_of.keys().copied();
+        let left_out = match (regions.next(), regions.next()) {
+            (Some(region), None) => {
+                let order = self.lab.ordered();
+                let is_void = |seen| self.lab.ends.is_void(region, seen, order);
+                leave_void_out(&mut unresolved, is_void)
+            }
+            _ => Ok(()),
+        };
+        let (own, gone) = (&self.lab.own_writes, &self.lab.removed_lost);
+        ordering.note_lost(&unresolved, own, gone, &self.lab.ends);
         ordering.is_whole = self.lab.removed_lost.is_empty() && !self.lab.gave_places_up;
         history.requests = unresolved.into_iter().map(|one| ordering.request(one)).collect();
         history.positions = ordering.positions;
         if let Some(wrong) = ordering.wrong {
+            self.fail(wrong);
+        }
+        if let Err(wrong) = left_out {
             self.fail(wrong);
         }
     }

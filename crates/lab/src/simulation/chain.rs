@@ -21,6 +21,7 @@ impl<C> Simulation<C> {
     /// A node has this registry now.
     pub(super) fn note_registry(&mut self, own: SiteId, registry: &Arc<Registry>) {
         self.note_promotions(own, registry);
+        self.note_rebuilt(registry);
         let key = (registry.version.term, registry.changes);
         let known = self.chain.0.entry(key).or_insert_with(|| registry.clone());
         if !is_same(known, registry) && self.failure.is_none() {

@@ -43,6 +43,7 @@ pub mod orders;
 pub mod promoted;
 mod proxy_reads;
 pub(crate) mod queue;
+pub mod rebuilt;
 pub mod region;
 mod restored;
 mod shell;
@@ -288,6 +289,8 @@ pub struct Simulation<C = ()> {
     pub removed_lost: BTreeSet<SiteId>,
     /// Whether a root has given places that its order lacks after a takeover.
     pub gave_places_up: bool,
+    /// What became of the order of causal keys as its root changed.
+    pub ends: rebuilt::Ends,
     /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
     /// Whether any site's loans of groups have changed since the last look.
@@ -347,6 +350,7 @@ impl<C> Simulation<C> {
             own_writes: BTreeMap::new(),
             removed_lost: BTreeSet::new(),
             gave_places_up: false,
+            ends: rebuilt::Ends::default(),
             ring_changed: false,
             loans_changed: false,
             groups: BTreeSet::new(),

@@ -93,6 +93,11 @@ impl<C> Simulation<C> {
         decided.into_iter().chain(self.recovered).min()
     }
 
+    /// When a node first had a registry that was recovered.
+    pub fn recovered_since(&self) -> Option<Duration> {
+        self.recovered
+    }
+
     /// Decisions about a lost site that were first seen since then.
     pub fn promotions_of(
         &self,

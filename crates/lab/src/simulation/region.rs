@@ -107,23 +107,32 @@ impl<C> Simulation<C> {
     /// Notes what a node of the root has of the order, beyond what is noted, and looks at what is.
     pub(super) fn note_order(&mut self, node: NodeIndex) {
         let Some(standing) = self.region_standing(node).filter(|one| one.is_root) else { return };
-        let order = self.order_of.entry(standing.region).or_default();
-        let mut after = last(order);
-        if standing.epoch < after.epoch() {
-            // It does not know yet that another one is the root.
+        let begun = standing.begun;
+        let has_begun = begun.epoch() == standing.epoch;
+        let begins = has_begun && self.ends.note_root(standing.region, begun);
+        let before = self.order_of.get(&standing.region).map_or(Position(0), |order| last(order));
+        let last_epoch = self.ends.last_epoch(standing.region);
+        // It does not know yet that another one is the root, or has not begun as the next one.
+        let is_former = standing.epoch < before.epoch().max(last_epoch);
+        if is_former || (!has_begun && last_epoch > 0) {
             return;
         }
-        let begun = standing.begun;
-        if after.epoch() < begun.epoch() && begun.count() < after.count() {
-            // A standby has taken over: what lies behind that was not released.
-            order.retain(|(position, ..)| position.count() <= begun.count());
-            self.gave_places_up = true;
-            self.judge_takeover(node, after.epoch(), &standing);
+        if begins {
+            let registry = self.registry(node);
+            let region = registry.as_ref().and_then(|registry| registry.region(standing.region));
+            let cut = region.and_then(|region| region.cut).unwrap_or(begun);
+            let order = self.order_of.entry(standing.region).or_default();
+            // A standby has taken over: what lies behind that was not released. Or the order was
+            // rebuilt.
+            if self.ends.go_on_from(standing.region, cut, order) {
+                self.gave_places_up = true;
+                self.judge_takeover(node, before.epoch(), &standing);
+            }
         }
         let site = self.sites[self.nodes[node].site].id;
         self.root_of.extend(site.map(|site| ((standing.region, standing.epoch), site)));
         let order = self.order_of.entry(standing.region).or_default();
-        after = last(order);
+        let after = last(order);
         let is_looked_at =
             self.looked_at.insert(node, standing.order_last) == Some(standing.order_last);
         // Another root begins where the one before ended, in an epoch of its own.

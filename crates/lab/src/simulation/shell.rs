@@ -46,20 +46,27 @@ impl<C> Simulation<C> {
 
     /// Performs a core's effects, and wakes the core in time.
     pub(super) fn perform_all(&mut self, node: NodeIndex) {
-        if self.settings.notes_order {
-            self.note_own(node);
-            self.note_order(node);
-        }
+        self.note_causal(node);
         while let Some(output) = self.process(node).and_then(|process| process.site.poll()) {
             self.outputs += 1;
             let performed = self.outputs;
             if let Some((_, down, rest)) = self.crash_at.take_if(|(at, ..)| *at == performed) {
+                self.note_causal(node);
                 return self.bounce(node, &down, rest);
             }
             self.perform(node, output);
         }
+        // What it has applied meanwhile it may have sent, and it may crash before its next event.
+        self.note_causal(node);
         self.see_who_leads(node);
         self.schedule_wake(node);
+    }
+
+    fn note_causal(&mut self, node: NodeIndex) {
+        if self.settings.notes_order {
+            self.note_own(node);
+            self.note_order(node);
+        }
     }
 
     pub(super) fn schedule_wake(&mut self, node: NodeIndex) {

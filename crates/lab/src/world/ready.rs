@@ -27,7 +27,7 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 26] = ready![
+pub const ALL: [Ready; 27] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
@@ -39,7 +39,8 @@ pub const ALL: [Ready; 26] = ready![
     "causal": "causal keys at three to five sites, sessions that move, sites that are away for too long",
     "retries": "the same, and puts without an answer are sent to a second site",
     "standbys": "causal keys, and the site that orders is lost while its standby is in sync",
-    "regions": "the same in three regions, each with a site that orders, which take each other's writes",
+    "rebuilds": "causal keys, and the site that orders is lost, and given up, without a standby",
+    "regions": "causal keys in three regions, each with a site that orders, which take each other's writes",
     "partial": "the same, and of the causal keyspaces two are at some of the sites only",
     "fetched": "the same, and the other sites hold keys of these on demand",
     "witness": "two nodes and a witness, and a site of five",

@@ -61,7 +61,13 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
 
 /// The mark of a clear, which is known by its position.
 pub(super) fn mark_of_clear(position: u64) -> String {
-    format!("clear {position}")
+    format!("{OF_CLEAR}{position}")
+}
+
+const OF_CLEAR: &str = "clear ";
+
+pub(super) fn is_mark_of_clear(mark: &str) -> bool {
+    mark.starts_with(OF_CLEAR)
 }
 
 /// The mark of the write that let a key expire at a moment, if no other one named the same.

@@ -87,6 +87,16 @@ impl Audit {
             write: None,
             got: Got::Done,
         };
-        Some((Unresolved { line, marks, mark: None, written: None }, found))
+        Some((
+            Unresolved {
+                line,
+                marks,
+                mark: None,
+                written: None,
+                seen: model::Position(0),
+                is_void: false,
+            },
+            found,
+        ))
     }
 }

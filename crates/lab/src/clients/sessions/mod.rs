@@ -13,12 +13,14 @@
 //! | `asking` | one request, and what its answer shows |
 //! | `attempts` | a put that may be sent to several sites |
 //! | `audit` | all keys, read once more in the end |
+//! | `refused` | sessions that were refused for good, and whether what they had seen was lost |
 //! | `retried` | which writes have given way to such puts, by the order |
 //! | `unresolved` | what goes into the history, once the order of the writes is known |
 
 mod asking;
 mod attempts;
 mod audit;
+mod refused;
 mod retried;
 mod unresolved;
 
@@ -27,14 +29,16 @@ use std::time::Duration;
 
 use model::{
     Answer, Bytes, CausalToken, Failure, KeyspaceSpec, Miss, Refusal, Request, RequestId,
-    SessionError, SessionToken, SiteId,
+    SessionToken, SiteId,
 };
 use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
 use self::attempts::Numbered;
 pub use self::audit::{Audit, audits};
-pub use self::unresolved::{Ordering, Unresolved, expiring, folded};
+use self::refused::is_for_good;
+pub use self::refused::{Losses, RefusedSession};
+pub use self::unresolved::{Ordering, Unresolved, expiring, folded, leave_void_out};
 use super::client::Client;
 use super::{ATTEMPT_MAX, BACKOFF, Ids, Lab, OPERATION_MAX, OPERATIONS_MAX, Trail};
 use crate::history::{Got, Request as Line, Seen};
@@ -97,31 +101,6 @@ struct Session {
     /// Its last answer's.
     token: SessionToken,
     doing: Option<Doing>,
-}
-
-/// A session that was refused for good.
-#[derive(Debug, Clone)]
-pub struct RefusedSession {
-    client: String,
-    site: String,
-    at: Duration,
-    error: String,
-}
-
-impl RefusedSession {
-    /// The first of them that is no consequence of a loss: it came before anything can have been
-    /// lost, or nothing can.
-    #[must_use]
-    pub fn unexplained(all: &[RefusedSession], losses_since: Option<Duration>) -> Option<String> {
-        let is_unexplained =
-            |one: &&RefusedSession| losses_since.is_none_or(|since| one.at < since);
-        let RefusedSession { client, site, at, error } = all.iter().find(is_unexplained)?;
-        let at = at.as_secs_f64();
-        Some(format!(
-            "{client} was refused for good at {site} after {at:.3} s, and nothing can have been \
-             lost by then: {error}"
-        ))
-    }
 }
 
 /// All clients of causal keys of a run.
@@ -414,14 +393,11 @@ impl<'w> Sessions<'w> {
                 if let Some(put) = &mut doing.numbered {
                     put.was_not_made();
                 }
-                is_over = matches!(
-                    failure,
-                    Failure::Session(
-                        SessionError::Lost { .. }
-                            | SessionError::Ended { .. }
-                            | SessionError::Foreign
-                    )
-                );
+                let refused = match &failure {
+                    Failure::Session(error) if is_for_good(error) => Some(error.clone()),
+                    _ => None,
+                };
+                is_over = refused.is_some();
                 let deadline = doing.deadline;
                 let is_leaving = failure == Failure::Refused(Refusal::Leaving);
                 if is_leaving && one.go(self.world, lab) {
@@ -431,10 +407,10 @@ impl<'w> Sessions<'w> {
                 if !is_final && now < deadline {
                     return self.ask_again(lab, session, measure);
                 }
-                if is_over {
+                if let Some(error) = refused {
                     let (client, site) = (one.name(), lab.label(one.client.site));
-                    let error = failure.to_string();
-                    self.refused.push(RefusedSession { client, site, at: now, error });
+                    let token = CausalToken::of_session(&one.token).unwrap_or_default();
+                    self.refused.push(RefusedSession { client, site, at: now, token, error });
                 }
                 let why = failure.to_string();
                 let is_unsure = one.doing.as_ref().is_some_and(Doing::is_unsure);
@@ -499,7 +475,9 @@ impl<'w> Sessions<'w> {
             };
             let token = CausalToken::of_session(&one.token).filter(|_| !doing.is_placed);
             let written = token.and_then(|token| token.written);
-            self.unresolved.push(Unresolved { line, marks, mark: doing.asked.mark, written });
+            let seen = CausalToken::of_session(&one.token).unwrap_or_default().seen;
+            let mark = doing.asked.mark;
+            self.unresolved.push(Unresolved { line, marks, mark, written, seen, is_void: false });
         }
         let pace = self.world.clients[one.client.group].pace;
         let start = pace.next_start(one.client.scheduled, now, &mut one.client.random);
@@ -578,30 +556,5 @@ impl Session {
         let other = *self.client.random.pick(&open);
         self.client.go_to(world, other);
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::RefusedSession;
-    use std::time::Duration;
-
-    #[test]
-    fn a_session_is_refused_for_good_after_a_loss_only() {
-        let refused = |s: u64| RefusedSession {
-            client: format!("c{s}"),
-            site: "west".to_owned(),
-            at: Duration::from_secs(s),
-            error: "lost".to_owned(),
-        };
-        let since = |s: u64| Some(Duration::from_secs(s));
-        let all = [refused(9), refused(5)];
-        assert_eq!(RefusedSession::unexplained(&all, since(4)), None);
-        assert_eq!(RefusedSession::unexplained(&all, since(5)), None);
-        let early = RefusedSession::unexplained(&all, since(7)).unwrap_or_default();
-        assert!(early.starts_with("c5 was refused for good at west after 5.000 s"), "{early}");
-        let without = RefusedSession::unexplained(&all, None).unwrap_or_default();
-        assert!(without.starts_with("c9 "), "{without}");
-        assert_eq!(RefusedSession::unexplained(&[], None), None);
     }
 }

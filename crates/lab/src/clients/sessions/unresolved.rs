@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use model::{Bytes, CausalWrite, Effect, KeyspaceId, NO_KEYSPACE, Revision, SiteId};
 
-use super::asking::{OF_MOMENT, mark_of, mark_of_clear, mark_of_moment, mark_of_write};
+use super::asking::{
+    OF_MOMENT, is_mark_of_clear, mark_of, mark_of_clear, mark_of_moment, mark_of_write,
+};
 use super::retried::Retried;
 use crate::history::{Got, Instead, Position, Register, Request, WriteId};
+use crate::simulation::rebuilt::Ends;
 use crate::simulation::region::{Ordered, position_of_none};
 
 /// A request and what came of it, before it is known which writes it is about.
@@ -20,6 +23,43 @@ pub struct Unresolved {
     pub(super) mark: Option<String>,
     /// Where that was acknowledged.
     pub(super) written: Option<(SiteId, Revision)>,
+    /// How much of the order its session has seen with it, if it was answered.
+    pub(super) seen: model::Position,
+    /// Whether that is not in the order any more: [`leave_void_out`].
+    pub(super) is_void: bool,
+}
+
+/// What sessions read that was lost with a root counts for nothing: it is in no order, and what they
+/// wrote from then on is caused by nothing. No such session is served on where the next root orders.
+///
+/// # Errors
+/// One is: what it has seen is not there, and it was not refused.
+pub fn leave_void_out(
+    all: &mut [Unresolved],
+    is_void: impl Fn(model::Position) -> bool,
+) -> Result<(), String> {
+    let mut void: HashMap<String, model::Position> = HashMap::new();
+    let (mut wrong, mut lines) = (None, 0);
+    for one in all.iter_mut().filter(|one| matches!(one.line.got, Got::Done)) {
+        let Unresolved { line, marks, seen, is_void: is_marked, .. } = one;
+        if is_void(*seen) {
+            *is_marked = true;
+            void.entry(line.client.clone()).or_insert(*seen);
+            lines += 1;
+            line.client = format!("{}!{lines}", line.client);
+            line.reads.clear();
+            marks.clear();
+        } else if let Some(before) = void.get(&line.client) {
+            wrong.get_or_insert_with(|| {
+                format!(
+                    "{} had seen the order up to {before}, which was lost with its root, and was \
+                     served on: {line}",
+                    line.client
+                )
+            });
+        }
+    }
+    wrong.map_or(Ok(()), Err)
 }
 
 /// The order of a region, as judges need it.
@@ -113,8 +153,19 @@ impl Ordering {
     }
 
     /// Takes in what was acknowledged by sites that went for good before the order had it. What was
-    /// read at another site had been ordered: that is no excuse.
-    pub fn note_lost(&mut self, unresolved: &[Unresolved], gone: &BTreeSet<SiteId>) {
+    /// read at another site had been ordered: that is no excuse, unless its place was lost with a
+    /// root.
+    pub fn note_lost(
+        &mut self,
+        unresolved: &[Unresolved],
+        own_writes: &BTreeMap<(SiteId, Revision), CausalWrite>,
+        gone: &BTreeSet<SiteId>,
+        ends: &Ends,
+    ) {
+        // What is acknowledged together has the last one's revision in its tokens.
+        let of_gone = own_writes.iter().filter(|((site, _), _)| gone.contains(site));
+        let made: HashMap<String, (SiteId, Revision)> =
+            of_gone.filter_map(|(id, write)| Some((mark_of_write(write)?, *id))).collect();
         let mut readers: HashMap<&str, BTreeSet<&str>> = HashMap::new();
         for one in unresolved {
             for mark in one.marks.iter().flatten() {
@@ -122,14 +173,27 @@ impl Ordering {
             }
         }
         for one in unresolved.iter().filter(|one| matches!(one.line.got, Got::Done)) {
-            let (Some(mark), Some((site, revision))) = (&one.mark, one.written) else { continue };
+            let Some(mark) = &one.mark else { continue };
+            let Some((site, revision)) = made.get(mark).copied().or(one.written) else { continue };
             let is_read_elsewhere = readers
                 .get(mark.as_str())
                 .is_some_and(|sites| sites.iter().any(|reader| *reader != one.line.site));
-            if !gone.contains(&site) || self.by_mark.contains_key(mark) || is_read_elsewhere {
+            let is_excused = !is_read_elsewhere || ends.had_void_place(site, revision);
+            if !gone.contains(&site) || self.by_mark.contains_key(mark) || !is_excused {
                 continue;
             }
             let (site, revision) = (site.to_string(), revision.0);
+            self.by_mark.insert(mark.clone(), WriteId { site: site.clone(), revision });
+            let (instead, removes) = (Vec::new(), Vec::new());
+            self.positions.push(Position { site, revision, position: None, instead, removes });
+        }
+        // No site but the root has a clear before its place, by which it is known.
+        let marks = unresolved.iter().filter(|one| one.is_void).filter_map(|one| one.mark.as_ref());
+        for mark in marks.filter(|mark| is_mark_of_clear(mark)) {
+            if self.by_mark.contains_key(mark) {
+                continue;
+            }
+            let (site, revision) = (mark.clone(), 0);
             self.by_mark.insert(mark.clone(), WriteId { site: site.clone(), revision });
             let (instead, removes) = (Vec::new(), Vec::new());
             self.positions.push(Position { site, revision, position: None, instead, removes });
@@ -295,7 +359,14 @@ mod tests {
             got: Got::Unknown { why: "no answer in time".to_owned() },
         };
         let mark = mark.map(str::to_owned);
-        Unresolved { line, marks: Vec::new(), mark, written: None }
+        Unresolved {
+            line,
+            marks: Vec::new(),
+            mark,
+            written: None,
+            seen: model::Position(0),
+            is_void: false,
+        }
     }
 
     #[test]

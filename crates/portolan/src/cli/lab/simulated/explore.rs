@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored by default.
-const WORLDS: [&str; 13] = [
+const WORLDS: [&str; 14] = [
     "three-sites",
     "one-site",
     "witness",
@@ -26,6 +26,7 @@ const WORLDS: [&str; 13] = [
     "lending",
     "causal",
     "standbys",
+    "rebuilds",
     "regions",
 ];
 /// Runs that making a failed one small may take.
@@ -52,7 +53,7 @@ const TRACE_LINES: usize = 30;
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
     /// Ready worlds, or world files [default: three-sites one-site witness pairs leases
-    /// elections global mixed failovers lending causal standbys regions]
+    /// elections global mixed failovers lending causal standbys rebuilds regions]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 
