@@ -54,15 +54,17 @@ pub(super) fn is_read_together(operation: &Operation) -> bool {
 
 /// Keys that are only written together.
 type Keys<'h> = BTreeSet<&'h str>;
+/// A request: its client, and the client's number of it.
+type Number<'h> = (&'h str, u64);
 
 struct Requests<'h> {
     history: &'h History,
     /// The operations of each request of several.
-    by_number: BTreeMap<(&'h str, u64), Vec<&'h Operation>>,
+    by_number: BTreeMap<Number<'h>, Vec<&'h Operation>>,
     /// With which keys a key is written, itself included; `None`: with others each time.
     written_with: HashMap<&'h str, Option<Keys<'h>>>,
     /// Of each key and value the requests that leave it there.
-    writers: HashMap<(&'h str, Option<&'h str>), Vec<(&'h str, u64)>>,
+    writers: HashMap<(&'h str, Option<&'h str>), Vec<Number<'h>>>,
 }
 
 /// What an operation leaves at its key; `None`: it may leave nothing behind, or that is unknown.
@@ -126,20 +128,19 @@ impl<'h> Requests<'h> {
         found
     }
 
-    fn writers_of(&self, read: &'h Operation) -> &[(&'h str, u64)] {
+    fn writers_of(&self, read: &'h Operation) -> &[Number<'h>] {
         let Outcome::Value { value, .. } = &read.outcome else { return &[] };
         let writers = self.writers.get(&(read.key.as_str(), value.as_deref()));
         writers.map_or(&[], Vec::as_slice)
     }
 
     /// The requests that left what was found, if it is not of one request.
-    fn torn(&self, keys: &Keys<'h>, found: &[&'h Operation]) -> Option<BTreeSet<(&'h str, u64)>> {
+    fn torn(&self, keys: &Keys<'h>, found: &[&'h Operation]) -> Option<BTreeSet<Number<'h>>> {
         let is_absent =
             |read: &Operation| matches!(&read.outcome, Outcome::Value { value: None, .. });
         let absent = found.iter().filter(|read| is_absent(read)).count();
-        let of_one = |writer: &(&'h str, u64)| {
-            found.iter().all(|read| self.writers_of(read).contains(writer))
-        };
+        let of_one =
+            |writer: &Number<'h>| found.iter().all(|read| self.writers_of(read).contains(writer));
         let is_whole = match absent {
             0 => self.writers_of(found[0]).iter().any(of_one),
             absent => absent == found.len(),
@@ -158,7 +159,7 @@ impl<'h> Requests<'h> {
         &self,
         keys: &Keys<'h>,
         found: &[&'h Operation],
-        of: &BTreeSet<(&'h str, u64)>,
+        of: &BTreeSet<Number<'h>>,
     ) -> bool {
         let read = found[0];
         let of_loss = |lost: &&Lost| {
@@ -191,7 +192,7 @@ impl<'h> Requests<'h> {
         losses.any(|lost| !is_later(lost) && !is_settled(lost))
     }
 
-    fn violation(&self, found: &[&'h Operation], of: &BTreeSet<(&'h str, u64)>) -> Violation {
+    fn violation(&self, found: &[&'h Operation], of: &BTreeSet<Number<'h>>) -> Violation {
         let read = found[0];
         let each = found.iter().map(|read| {
             let value = match &read.outcome {
