@@ -10,6 +10,8 @@
 //! Times may come slightly out of order, from several workers; each counts in the second that is
 //! open.
 
+pub mod windows;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
