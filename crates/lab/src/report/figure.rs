@@ -19,10 +19,21 @@ pub(super) struct Figure {
     pub(super) file: String,
     pub(super) title: String,
     pub(super) about: String,
-    /// Whether it takes the page's whole width.
-    pub(super) wide: bool,
+    /// How much of the page it takes.
+    pub(super) room: Room,
     pub(super) drawing: Drawing,
     pub(super) legend: Vec<(String, Ink)>,
+}
+
+/// The part of the page that a card takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Half of its width.
+    Half,
+    /// Half of its width, and the height of two cards.
+    Tall,
+    /// Its whole width.
+    Wide,
 }
 
 impl Figure {
@@ -31,7 +42,7 @@ impl Figure {
             file: file.to_owned(),
             title: title.to_owned(),
             about: about.to_owned(),
-            wide: false,
+            room: Room::Half,
             drawing: plot.draw(),
             legend: plot.series.iter().map(|series| (series.name.clone(), series.ink)).collect(),
         }
@@ -85,7 +96,9 @@ const SAMPLE: f64 = 14.0;
 
 /// All figures of a report, in the page's order.
 pub(super) fn all(report: &Report) -> Vec<Figure> {
-    let mut figures = vec![
+    let mut figures: Vec<Figure> =
+        report.over_time.iter().map(|each| each.figure(&frame(report))).collect();
+    figures.extend([
         Figure::plot(
             "latency",
             "Latency over time",
@@ -105,7 +118,7 @@ pub(super) fn all(report: &Report) -> Vec<Figure> {
             "Which share of the operations took no longer than this.",
             &distribution(&by_operation(&report.measure)),
         ),
-    ];
+    ]);
     for (index, each) in report.distributions.iter().enumerate() {
         let file = format!("distribution-{}", index + 1);
         figures.push(Figure::plot(&file, &each.title, &each.about, &distribution(each)));
@@ -127,7 +140,7 @@ pub(super) fn of_map(report: &Report) -> Option<Figure> {
         file: "map".to_owned(),
         title: "Where it happened".to_owned(),
         about: sentences.into_iter().flatten().collect::<Vec<_>>().join(" "),
-        wide: true,
+        room: Room::Wide,
         drawing: map::draw(map),
         legend: Vec::new(),
     })
@@ -165,6 +178,17 @@ fn marks(report: &Report) -> Vec<Mark> {
         label: happening.what.to_owned(),
     });
     happenings.collect()
+}
+
+/// A plot over the time of the run, with nothing in it yet.
+fn frame(report: &Report) -> Plot {
+    Plot {
+        x: time_axis(&report.measure),
+        y: Axis::linear("", 0.0, 1.0),
+        series: Vec::new(),
+        marks: marks(report),
+        dots: false,
+    }
 }
 
 fn latency_over_time(report: &Report) -> Plot {

@@ -14,6 +14,7 @@
 //! | `events.csv` | what the marks and bands on the plots are |
 //! | `latency.csv` | the points of the distributions: which share was answered within so many ms |
 //! | `verdicts.csv` | one row a promise, if there was a judge |
+//! | *name*`.csv` | one row a window, for each comparison over time |
 //! | `expectations.csv` | one row an operation whose delay can be computed, if there are any |
 //! | `plots/*.svg`, `plots/*.png` | each plot, and the map |
 //!
@@ -23,6 +24,7 @@ mod drawing;
 mod figure;
 mod font;
 mod map;
+mod over_time;
 mod page;
 mod palette;
 mod plot;
@@ -46,6 +48,8 @@ use crate::{
     measure::Measure,
 };
 
+pub use over_time::{OverTime, Panel, Shape};
+
 /// All that a report shows. What is empty is left out.
 #[derive(Debug)]
 pub struct Report {
@@ -61,6 +65,8 @@ pub struct Report {
     pub measure: Measure,
     /// What went wrong on purpose, and for how long.
     pub faults: Vec<Fault>,
+    /// What is compared window by window, to see first.
+    pub over_time: Vec<OverTime>,
     /// More distributions of latency than that by operation: by site, by store, by what was tried.
     pub distributions: Vec<Distribution>,
     /// What operations should take, by the delays of the links.
@@ -242,6 +248,7 @@ impl Report {
             verdicts: Vec::new(),
             measure,
             faults: Vec::new(),
+            over_time: Vec::new(),
             distributions: Vec::new(),
             expectations: Vec::new(),
             map: None,
@@ -375,6 +382,7 @@ pub(super) mod tests {
         ];
         report.faults =
             vec![Fault { from: 8 * SECOND, to: 12 * SECOND, label: "a, b | c cut off".to_owned() }];
+        report.over_time = vec![over_time::tests::over_time()];
         report.distributions = vec![Distribution {
             title: "Reads by site".to_owned(),
             about: "Nearer is faster.".to_owned(),
@@ -423,7 +431,13 @@ pub(super) mod tests {
     #[test]
     fn what_there_is_nothing_of_has_no_section() {
         let (plain, judged) = (report(measure()).html(), judged(measure()).html());
-        for heading in ["Verdicts", "The arithmetic of the links", "Reads by site", "until"] {
+        for heading in [
+            "Verdicts",
+            "The arithmetic of the links",
+            "Records &amp; moves",
+            "Reads by site",
+            "until",
+        ] {
             let heading = format!(">{heading}</");
             assert!(judged.contains(&heading), "{heading}");
             assert!(!plain.contains(&heading) || heading.contains("until"), "{heading}");
@@ -491,6 +505,7 @@ pub(super) mod tests {
              8.000,12.000,\"a, b | c cut off\"\n\
              15.000,,leader <killed>\n"
         );
+        assert_eq!(read("records.csv").lines().count(), 4);
         let latency = read("latency.csv");
         assert!(latency.contains("\nReads by site,home,8.000,0.900000\n"), "{latency}");
         assert!(latency.contains("\nby operation,look,"), "{latency}");
@@ -511,7 +526,7 @@ pub(super) mod tests {
     fn each_plot_is_a_picture_that_needs_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         judged(measure()).write(directory.path()).unwrap();
-        for name in ["latency", "throughput", "distribution", "distribution-1", "map"] {
+        for name in ["records", "latency", "throughput", "distribution", "distribution-1", "map"] {
             let path = directory.path().join("plots").join(name);
             let svg = fs::read_to_string(path.with_extension("svg")).unwrap();
             assert_well_formed(&svg);
@@ -523,7 +538,7 @@ pub(super) mod tests {
             assert!(png.starts_with(b"\x89PNG\r\n") && png.len() > 3_000, "{name}");
         }
         let files = fs::read_dir(directory.path().join("plots")).unwrap().count();
-        assert_eq!(files, 10);
+        assert_eq!(files, 12);
         // Without a judge the report does not mention one.
         report(measure()).write(&directory.path().join("plain")).unwrap();
         assert!(!directory.path().join("plain/verdicts.csv").exists());

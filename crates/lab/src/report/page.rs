@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Report, Tile, Tone, escaped,
-    figure::{self, Figure},
+    figure::{self, Figure, Room},
     palette, tables,
 };
 
@@ -50,7 +50,8 @@ pub(super) fn html(report: &Report) -> String {
     }
     let measured = "From the first attempt to the answer, as the client saw it, links included.";
     // It stands beside the last figure, or in a row of its own.
-    let alone = figures.len().is_multiple_of(2);
+    let talls = figures.iter().filter(|figure| figure.room == Room::Tall).count();
+    let alone = (figures.len() + talls).is_multiple_of(2);
     table(&mut html, alone, "Latency by operation", measured, &tables::operations(&report.measure));
     if !report.expectations.is_empty() {
         let added = "What the delays of the links on an operation's way add up to, beside what was \
@@ -93,15 +94,20 @@ fn tiles(html: &mut String, tiles: &[Tile]) {
     html.push_str("</div>");
 }
 
-pub(super) fn card(html: &mut String, wide: bool, title: &str, about: &str, body: &str) {
-    let class = if wide { "card wide" } else { "card" };
+pub(super) fn card(html: &mut String, room: Room, title: &str, about: &str, body: &str) {
+    let class = match room {
+        Room::Half => "card",
+        Room::Tall => "card tall",
+        Room::Wide => "card wide",
+    };
     let (title, about) = (escaped(title), escaped(about));
     let _ =
         write!(html, "<section class=\"{class}\"><h2>{title}</h2><p>{about}</p>{body}</section>");
 }
 
 pub(super) fn table(html: &mut String, wide: bool, title: &str, about: &str, table: &str) {
-    card(html, wide, title, about, &format!("<div class=\"scroll\">{table}</div>"));
+    let room = if wide { Room::Wide } else { Room::Half };
+    card(html, room, title, about, &format!("<div class=\"scroll\">{table}</div>"));
 }
 
 pub(super) fn draw(html: &mut String, figure: &Figure) {
@@ -116,5 +122,5 @@ pub(super) fn draw(html: &mut String, figure: &Figure) {
         }
         body.push_str("</p>");
     }
-    card(html, figure.wide, &figure.title, &figure.about, &body);
+    card(html, figure.room, &figure.title, &figure.about, &body);
 }

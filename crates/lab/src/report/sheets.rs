@@ -12,7 +12,7 @@ const PERCENTILES: [&str; 4] = ["p50_ms", "p90_ms", "p99_ms", "max_ms"];
 ///
 /// # Errors
 /// None is expected: a sheet is made in memory.
-pub(super) fn all(report: &Report) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
+pub(super) fn all(report: &Report) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut sheets = vec![
         ("operations.csv", operations(&report.measure)?),
         ("timeline.csv", timeline(&report.measure)?),
@@ -24,6 +24,11 @@ pub(super) fn all(report: &Report) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     }
     if !report.expectations.is_empty() {
         sheets.push(("expectations.csv", expectations(report)?));
+    }
+    let mut sheets: Vec<(String, Vec<u8>)> =
+        sheets.into_iter().map(|(file, sheet)| (file.to_owned(), sheet)).collect();
+    for each in &report.over_time {
+        sheets.push((format!("{}.csv", each.file), each.sheet()?));
     }
     Ok(sheets)
 }
