@@ -203,6 +203,13 @@ impl City {
         self.sites.iter().map(of_site).collect()
     }
 
+    /// Groups that each node of each site has moved as a leader; none: it does not lead.
+    pub(super) fn moves_made(&self) -> Vec<Vec<Option<u64>>> {
+        let of_node =
+            |node: &Running| node.handle.status().placement.map(|placement| placement.moves);
+        self.sites.iter().map(|nodes| nodes.0.iter().map(of_node).collect()).collect()
+    }
+
     /// What each site lends and has borrowed; none: it does not answer now.
     pub(super) async fn ledgers(&self) -> Vec<Option<LoansLedger>> {
         let mut ledgers = Vec::new();

@@ -7,11 +7,14 @@
 use std::time::Duration;
 
 use lab::{
-    measure::{Measure, Outcome, Summary},
+    measure::{Measure, Outcome, Summary, windows::Windows},
     report::{Tile, Tone},
 };
 
-use super::records::Kind;
+use super::{
+    course::{Course, SHORTEST},
+    records::Kind,
+};
 
 /// Names of the two, in the order of [`Kind::BOTH`].
 pub(super) const NAMES: [&str; 2] = ["data that follows", "placed by hash"];
@@ -21,6 +24,8 @@ pub(super) const NAMES: [&str; 2] = ["data that follows", "placed by hash"];
 pub(super) struct Comparison {
     latencies: Measure,
     placed: [Placed; 2],
+    /// Latencies of both, and the groups moved.
+    windows: Windows,
 }
 
 /// Where records were when they were used.
@@ -45,12 +50,25 @@ pub(super) type Sides = [Side; 2];
 impl Comparison {
     /// Nothing is counted yet; an answer later than `stall` is a stall.
     pub(super) fn new(stall: Duration) -> Self {
-        Self { latencies: Measure::new(&NAMES, stall), placed: Default::default() }
+        let windows = Windows::new(NAMES.len(), SHORTEST);
+        Self { latencies: Measure::new(&NAMES, stall), placed: Default::default(), windows }
     }
 
     /// A write or read of such a record was answered.
     pub(super) fn answered(&mut self, at: Duration, kind: Kind, latency: Duration) {
         self.latencies.record(at, kind.index(), latency, Outcome::Ok);
+        self.windows.record(at, kind.index(), latency);
+    }
+
+    /// So many groups were moved.
+    pub(super) fn moved(&mut self, at: Duration, groups: u64) {
+        self.windows.count(at, groups);
+    }
+
+    /// Window by window until now.
+    pub(super) fn course(&mut self, at: Duration) -> Course {
+        self.windows.advance(at);
+        Course::of(&self.windows)
     }
 
     /// Whether the record was at the own site.
@@ -128,5 +146,12 @@ mod tests {
         let [p50, p99, part] = sides[0].cells();
         assert_eq!((p50.as_str(), p99.as_str(), part.as_str()), ("3.0", "3.0", "75 %"));
         assert_eq!(Side::default().cells(), ["–", "–", "–"]);
+        comparison.moved(Duration::from_secs(1), 5);
+        let course = comparison.course(2 * SHORTEST);
+        let newest = course.newest_whole().map(super::super::course::text);
+        let expected = "2 to 4 s: p50 follows –, by hash –; groups moved 0";
+        assert_eq!(newest.as_deref(), Some(expected));
+        let [first, second] = course.over_time().panels.remove(1).series[0].1[..] else { panic!() };
+        assert_eq!((first, second), (Some(5.0), Some(0.0)));
     }
 }

@@ -28,7 +28,7 @@ use super::{
 const TICK: Duration = Duration::from_millis(25);
 /// Every how many ticks the view is drawn.
 const TICKS_PER_VIEW: u64 = 5;
-/// Every how many ticks the owners of slots are read.
+/// Every how many ticks the owners of slots, and what has moved, are read.
 const TICKS_PER_LOOK: u64 = 5;
 /// Every how many ticks sites state what they lend.
 const TICKS_PER_LEDGER: u64 = 40;
@@ -100,6 +100,7 @@ impl<'a> Director<'a> {
             if tick % TICKS_PER_LOOK == 0 {
                 self.admit_joined().await?;
                 self.holdings = self.city.holdings();
+                self.look_at_moves();
                 if let Some(act) = self.script.next(&self.facts(elapsed)) {
                     self.carry_out(act).await?;
                 }
@@ -125,6 +126,7 @@ impl<'a> Director<'a> {
                 break;
             }
         }
+        self.look_at_moves();
         self.look_at_ledgers().await;
         self.story.slots = self.city.holdings().iter().map(|one| one.slots).collect();
         Ok((self.story, self.audit))
@@ -151,6 +153,16 @@ impl<'a> Director<'a> {
             has_leader: plan.to_kill.is_some_and(|site| self.leaders[site].is_some()),
             known_by: plan.to_leave.map_or(0, |site| self.city.known_by(site)),
             attached: plan.to_leave.map_or(0, |site| self.shared.scene.lock().attached(site)),
+        }
+    }
+
+    /// Groups that have moved since this was last looked at.
+    fn look_at_moves(&self) {
+        let (at, made) = (self.shared.scene.elapsed(), self.city.moves_made());
+        let mut seen = self.shared.scene.lock();
+        for (site, totals) in made.iter().enumerate() {
+            let groups = seen.loans.made_since(site, totals);
+            seen.comparison.moved(at, groups);
         }
     }
 

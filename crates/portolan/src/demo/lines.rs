@@ -1,18 +1,20 @@
-//! Progress as plain lines, for scripts and logs: one a second, one for each event, and one for
-//! what is counted, now and then. None is wider than the narrowest of terminals.
+//! Progress as plain lines, for scripts and logs: one a second, one for each event and each window,
+//! and some for what is counted, now and then. None is wider than the narrowest of terminals.
 
 use std::{
     io::{self, Write},
     time::Duration,
 };
 
-use super::{comparison, picture::Picture};
+use super::{comparison, course, picture::Picture};
 
 /// What has been written so far.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     seconds: u64,
     last_event: Option<Duration>,
+    /// Up to where windows have been written.
+    windows_to: Duration,
     counted_at_s: u64,
     /// What calls for a line at once when it changes.
     alarms: [u64; 5],
@@ -48,6 +50,11 @@ impl Lines {
             last.p99_ms,
             picture.vehicles.len(),
         )?;
+        let window = picture.course.newest_whole();
+        if let Some(window) = window.filter(|window| window.to > self.windows_to) {
+            writeln!(out, "{seconds:>5} s  {}", course::text(window))?;
+            self.windows_to = window.to;
+        }
         let (found, (trips, attach)) = (picture.found, picture.trips);
         let alarms =
             [counters.elections, counters.retries, counters.errors, found.wrong, trips.anomalies];
@@ -100,10 +107,13 @@ mod tests {
         assert!(first.contains(trips), "{first}");
         assert!(first.contains("data that follows: p50 10 ms; placed by hash: 1041 ms"), "{first}");
         assert!(first.contains("at the own site 83 % and 9 %; 12345 moves of 1.18 MiB"), "{first}");
+        let window = "8 to 10 s: p50 follows 9.5 ms, by hash 1041.2 ms; groups moved 1";
+        assert!(first.contains(window), "{first}");
         assert_eq!(second(1, &mut picture), "", "once a second");
-        assert!(!second(2, &mut picture).contains("so far"), "nothing new is counted");
+        assert!(!second(2, &mut picture).contains("groups moved"), "each window once");
+        assert!(!second(3, &mut picture).contains("so far"), "nothing new is counted");
         picture.counters.errors += 1;
-        assert!(second(3, &mut picture).contains("errors 13"));
-        assert!(second(13, &mut picture).contains("so far"), "after a while again");
+        assert!(second(4, &mut picture).contains("errors 13"));
+        assert!(second(14, &mut picture).contains("so far"), "after a while again");
     }
 }

@@ -1,7 +1,8 @@
 //! What moving records to their users brings, added up over the ledgers of all sites.
 //!
 //! A site's ledger is of its present leader. When another one leads, or the site leaves, what the
-//! ledger had before is kept here.
+//! ledger had before is kept here. Ledgers have windows that are over; what is moved meanwhile is
+//! seen in the totals of the nodes that lead, which each keeps as long as it runs.
 
 use indicatif::BinaryBytes;
 use model::LoansLedger;
@@ -10,6 +11,8 @@ use model::LoansLedger;
 #[derive(Debug)]
 pub(super) struct Loans {
     sites: Vec<SiteLoans>,
+    /// Moves that each node of each site has made as a leader.
+    made: Vec<Vec<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +57,20 @@ impl Moved {
 impl Loans {
     /// Of so many sites, none of which lends anything.
     pub(super) fn new(sites: usize) -> Self {
-        Self { sites: vec![SiteLoans::default(); sites] }
+        Self { sites: vec![SiteLoans::default(); sites], made: vec![Vec::new(); sites] }
+    }
+
+    /// How many groups a site has moved since it was last asked this, by the totals of its nodes;
+    /// none: the node does not lead.
+    pub(super) fn made_since(&mut self, site: usize, totals: &[Option<u64>]) -> u64 {
+        let made = &mut self.made[site];
+        made.resize(made.len().max(totals.len()), 0);
+        let each = made.iter_mut().zip(totals).map(|(made, total)| {
+            let before = *made;
+            *made = total.unwrap_or(before).max(before);
+            *made - before
+        });
+        each.sum()
     }
 
     /// What a site answers now; an empty ledger if it is not there.
@@ -102,6 +118,20 @@ mod tests {
         };
         let windows = windows.iter().map(window).collect();
         LoansLedger { lent_count, windows, ..LoansLedger::default() }
+    }
+
+    #[test]
+    fn each_move_is_counted_once_under_all_leaders() {
+        let mut loans = Loans::new(2);
+        assert_eq!(loans.made_since(1, &[]), 0, "it has not come yet");
+        assert_eq!(loans.made_since(0, &[Some(3), None]), 3);
+        assert_eq!(loans.made_since(0, &[Some(5), None]), 2);
+        // Another one leads, and then the first one again, whose total goes on.
+        assert_eq!(loans.made_since(0, &[None, Some(1)]), 1);
+        assert_eq!(loans.made_since(0, &[Some(0), Some(1)]), 0);
+        assert_eq!(loans.made_since(0, &[Some(6), Some(1)]), 1);
+        assert_eq!(loans.made_since(0, &[]), 0, "it has left");
+        assert_eq!(loans.made_since(1, &[Some(4)]), 4);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! | [`city`] | the sites in this process; [`distance`]: how far apart their nodes are |
 //! | [`roster`] | which of them serve now |
 //! | [`vehicle`] | one client on its way; [`resp`] is its protocol, [`hazards`], [`records`] and [`trips`] its data |
-//! | [`comparison`] | both kinds of records side by side; [`loans`]: what moving them brings |
+//! | [`comparison`] | both kinds of records side by side, [`course`]: window by window; [`loans`]: what moving them brings |
 //! | [`director`] | what is done meanwhile; [`script`] has the times, [`story`] the results |
 //! | [`scene`] | what is seen; [`picture`] is one moment of it, [`operation`] the kinds that are counted |
 //! | [`view`], [`lines`] | the moment on a terminal, or as plain lines |
@@ -25,6 +25,7 @@
 mod city;
 mod clock;
 mod comparison;
+mod course;
 mod director;
 pub(crate) mod distance;
 mod files;

@@ -310,7 +310,8 @@ impl Outcome<'_> {
     /// The report, from a copy of what was seen.
     pub(super) fn report(&self) -> Report {
         let summary = self.summary();
-        let seen = self.shared.scene.lock();
+        let mut seen = self.shared.scene.lock();
+        let course = seen.comparison.course(self.length);
         let mut measure = seen.measure.clone();
         measure.advance(self.length);
         let world = &self.plan.world;
@@ -343,6 +344,7 @@ impl Outcome<'_> {
         Report {
             tiles: self.tiles(&measure, &seen),
             verdicts: self.verdicts(),
+            over_time: vec![course.over_time()],
             map: Some(map),
             notes,
             ..Report::new(world.title.clone(), summary, measure)

@@ -9,8 +9,8 @@ use lab::{
 };
 
 use super::{
-    city::Holding, comparison::Sides, loans::Moved, operation::Operation, records::Found,
-    scene::Scene, trips,
+    city::Holding, comparison::Sides, course::Course, loans::Moved, operation::Operation,
+    records::Found, scene::Scene, trips,
 };
 
 /// Newest events shown.
@@ -107,6 +107,8 @@ pub(super) struct Picture {
     pub(super) trips: (trips::Found, Summary),
     /// Records that follow their users, and records placed by hash.
     pub(super) sides: Sides,
+    /// The same window by window, and the groups moved.
+    pub(super) course: Course,
     /// What moving groups brought.
     pub(super) moved: Moved,
     /// Vehicles on the road and the sites they are attached to.
@@ -162,6 +164,7 @@ impl Picture {
             found: seen.records.found(),
             trips: (seen.trips.found(), seen.attach_waits()),
             sides: seen.comparison.sides(),
+            course: seen.comparison.course(elapsed),
             moved: seen.loans.moved(),
             vehicles,
         }
@@ -176,7 +179,7 @@ impl Picture {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::comparison::Side;
+    use super::super::{comparison::Side, course::tests::falling};
     use super::*;
 
     /// The world of [`crowded`].
@@ -241,6 +244,7 @@ pub(super) mod tests {
                 Side { latency: total, own_site_percent: Some(83) },
                 Side { latency: Summary { p50_ms: 1_041.2, ..total }, own_site_percent: Some(9) },
             ],
+            course: falling(),
             moved: Moved { groups: 12_345, bytes: 1_234_567, saved_us: 1_234_567_890 },
         }
     }

@@ -21,7 +21,7 @@ use ratatui::{
 };
 
 use super::{
-    comparison,
+    comparison, course,
     picture::{Picture, Role, SiteLifecycle, SitePicture},
 };
 
@@ -102,9 +102,12 @@ const MAP_MIN: u16 = 46;
 /// Rows of the head and the foot.
 const HEAD: u16 = 3;
 const FOOT: u16 = 1;
-/// Rows of the box of records, and the fewest of that of events.
+/// Rows of the box of records, of that of their windows, and the fewest of that of events.
 const RECORDS: u16 = 8;
+const COURSE: u16 = course::ROWS + 2;
 const EVENTS_MIN: u16 = 3;
+/// Columns of the counters beside the progress bar, in an ordinary terminal.
+const COUNTERS: u16 = 48;
 
 impl Room {
     fn of(area: Rect, picture: &Picture) -> Room {
@@ -137,12 +140,8 @@ fn draw(frame: &mut Frame<'_>, title: &str, city: Bounds, outline: &[Point], pic
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(HEAD), Constraint::Fill(1), Constraint::Length(FOOT)])
             .areas(frame.area());
-    draw_head(frame, head, title, picture);
-    let foot_line = Line::from(vec![
-        " q stops and reports what was seen so far".dark_gray(),
-        waits_for(picture).yellow(),
-    ]);
-    frame.render_widget(Paragraph::new(foot_line), foot);
+    draw_head(frame, head, title, picture, room);
+    draw_foot(frame, foot, picture, room);
     match room {
         Room::Full => {
             let [map, side] =
@@ -155,7 +154,10 @@ fn draw(frame: &mut Frame<'_>, title: &str, city: Bounds, outline: &[Point], pic
                 Constraint::Min(EVENTS_MIN),
             ])
             .areas(side);
+            let [map, course] =
+                Layout::vertical([Constraint::Fill(1), Constraint::Length(COURSE)]).areas(map);
             draw_map(frame, map, city, outline, picture);
+            draw_course(frame, course, picture);
             draw_operations(frame, operations, picture);
             draw_records(frame, records, picture);
             draw_sites(frame, sites, picture, room);
@@ -191,6 +193,7 @@ fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
             last.count, last.p50_ms, last.p99_ms
         )),
         headline(picture),
+        Line::from(picture.course.newest_whole().map(course::text).unwrap_or_default()),
         counters(picture),
         own_records(picture),
         trips_line(picture),
@@ -208,27 +211,47 @@ fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
     frame.render_widget(Paragraph::new(lines), frame.area());
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Picture) {
-    let [name, progress, compared] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
+/// An ordinary terminal has the counters here, as its boxes have no room for them.
+fn draw_head(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Picture, room: Room) {
+    let [name, mut progress, compared] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
     frame.render_widget(Paragraph::new(headline(picture)).centered(), compared);
     let line = Line::from(vec![" portolan demo ".bold().reversed(), format!("  {title}").into()]);
     frame.render_widget(Paragraph::new(line), name);
     let ratio = picture.elapsed.as_secs_f64() / picture.length.as_secs_f64().max(1e-9);
     let clock = picture.t_s as u64;
-    let label = format!(
-        "{} of {} s · trace time {:02}:{:02}:{:02}",
-        picture.elapsed.as_secs(),
-        picture.length.as_secs(),
-        clock / 3_600,
-        clock / 60 % 60,
-        clock % 60
-    );
+    let clock = format!("{:02}:{:02}:{:02}", clock / 3_600, clock / 60 % 60, clock % 60);
+    let (elapsed, length) = (picture.elapsed.as_secs(), picture.length.as_secs());
+    let label = match room {
+        Room::Full => format!("{elapsed} of {length} s · trace time {clock}"),
+        _ => format!("{elapsed} of {length} s · {clock}"),
+    };
+    if room != Room::Full {
+        let columns = [Constraint::Fill(1), Constraint::Length(COUNTERS)];
+        let [bar, right] = Layout::horizontal(columns).areas(progress);
+        progress = bar;
+        frame.render_widget(counters(picture).right_aligned(), right);
+    }
     let gauge = Gauge::default()
         .gauge_style(Style::new().fg(Color::Blue).bg(Color::Black))
         .use_unicode(true)
         .label(label)
         .ratio(ratio.clamp(0.0, 1.0));
     frame.render_widget(gauge, progress);
+}
+
+/// An ordinary terminal has the vehicles' own records here.
+fn draw_foot(frame: &mut Frame<'_>, area: Rect, picture: &Picture, room: Room) {
+    let keys =
+        if room == Room::Full { " q stops and reports what was seen so far" } else { "q stops" };
+    let keys = Line::from(vec![keys.dark_gray(), waits_for(picture).yellow()]);
+    if room == Room::Full {
+        return frame.render_widget(keys, area);
+    }
+    let found = own_records(picture);
+    let columns = [Constraint::Fill(1), Constraint::Length(found.width() as u16)];
+    let [left, right] = Layout::horizontal(columns).areas(area);
+    frame.render_widget(keys, left);
+    frame.render_widget(found, right);
 }
 
 /// East and north in equal units, so that the city keeps its shape.
@@ -329,18 +352,27 @@ fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     frame.render_widget(Paragraph::new(counters(picture)), bottom);
 }
 
-/// Both kinds of records, and what is most important of all operations, in one box.
+/// Both kinds of records, so far and window by window, and what is most important of all
+/// operations, in one box.
 fn draw_summary(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let last = &picture.all.0;
     let title =
         format!(" {} ops/s, p50 {:.1} ms, p99 {:.1} ms ", last.count, last.p50_ms, last.p99_ms);
     let block = Block::bordered().title(title).title_bottom(trips_title(picture));
-    let [top, bottom] =
-        Layout::vertical([Constraint::Fill(1), Constraint::Length(3)]).areas(block.inner(area));
+    let rows = [Constraint::Fill(1), Constraint::Length(course::ROWS)];
+    let [top, bottom] = Layout::vertical(rows).areas(block.inner(area));
     frame.render_widget(block, area);
     frame.render_widget(sides_table(picture), top);
-    let lines = vec![counters(picture), own_records(picture), slots_line(picture)];
-    frame.render_widget(Paragraph::new(lines), bottom);
+    picture.course.draw(frame, bottom);
+}
+
+/// Both kinds of records window by window, in a box.
+fn draw_course(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+    let title = format!(" records and groups moved, each {} ", picture.course.window());
+    let block = Block::bordered().title(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    picture.course.draw(frame, inner);
 }
 
 fn counters(picture: &Picture) -> Line<'static> {
@@ -448,10 +480,15 @@ fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture, room: Room) 
     };
     let head = Row::new(heads).style(Color::DarkGray);
     let widths = widths.into_iter().map(Constraint::Length);
-    let mut block = Block::bordered().title(" sites ");
-    if room != Room::Full {
-        block = block.title_bottom(format!(" {} ", picture.moved.text()));
-    }
+    let block = match room {
+        Room::Full => Block::bordered().title(" sites "),
+        _ => {
+            let mut slots = slots_line(picture);
+            slots.spans.insert(0, " ".into());
+            let moved = format!(" {} ", picture.moved.text());
+            Block::bordered().title(slots).title_bottom(moved)
+        }
+    };
     frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
 }
 
@@ -514,7 +551,7 @@ mod tests {
     }
 
     /// What must be seen on every screen that has boxes.
-    const EVERYWHERE: [&str; 19] = [
+    const EVERYWHERE: [&str; 23] = [
         "×■□",
         "9 vehicles",
         "08:15:00",
@@ -524,6 +561,10 @@ mod tests {
         "data that follows 9.5      12.5     83 %",
         "placed by hash    1041.2   12.5     9 %",
         "12345 moves of 1.18 MiB saved 1234.6 s",
+        "p50 follows █▆▃ ▁▁ ",
+        "p50 by hash ███ ██ ",
+        "groups/2 s   ▁▁ ▁█ ",
+        "1041 ms",
         "own records read after moving 31, 0 wrong",
         " trips: attach p50 12, p99 1234 ms; 0 anomalies ",
         "slots at 9 sites, 312 on their way in 3 moves",
@@ -565,6 +606,7 @@ mod tests {
                 "0 wrong",
                 "0 anomalies",
                 "placed by hash: 1041 ms",
+                "8 to 10 s: p50 follows 9.5 ms, by hash 1041.2 ms",
                 "15 of 60 s",
                 "80 columns",
                 "it happened",
