@@ -223,7 +223,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Picture, 
     let (elapsed, length) = (picture.elapsed.as_secs(), picture.length.as_secs());
     let label = match room {
         Room::Full => format!("{elapsed} of {length} s · trace time {clock}"),
-        _ => format!("{elapsed} of {length} s · {clock}"),
+        _ => format!("{elapsed} of {length} s · trace {clock}"),
     };
     if room != Room::Full {
         let columns = [Constraint::Fill(1), Constraint::Length(COUNTERS)];
@@ -485,6 +485,7 @@ fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture, room: Room) 
         _ => {
             let mut slots = slots_line(picture);
             slots.spans.insert(0, " ".into());
+            slots.spans.push(" ".into());
             let moved = format!(" {} ", picture.moved.text());
             Block::bordered().title(slots).title_bottom(moved)
         }
