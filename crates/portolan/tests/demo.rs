@@ -126,6 +126,19 @@ impl Played {
         }
         assert!(self.stdout.contains("\ndata that follows: p50 "), "{}", self.stdout);
         assert!(page.contains("; placed by hash: "));
+        self.assert_both_kinds_are_compared_window_by_window(&page);
+    }
+
+    /// Twelve seconds have at least six windows, and some of them a median of each kind.
+    fn assert_both_kinds_are_compared_window_by_window(&self, page: &str) {
+        let csv = fs::read_to_string(self.report.join("records.csv")).expect("records.csv");
+        let rows: Vec<Vec<&str>> =
+            csv.lines().skip(1).map(|row| row.split(',').collect()).collect();
+        assert!(rows.len() >= 6 && rows.iter().all(|row| row.len() == 5), "{csv}");
+        let has_both = |row: &Vec<&str>| !row[2].is_empty() && !row[3].is_empty();
+        assert!(rows.iter().any(has_both), "{csv}");
+        assert!(page.contains(">Records over time</"));
+        assert!(self.stdout.contains(" s: p50 follows "), "{}", self.stdout);
     }
 
     /// One of the two placements in the summary: its median, and the percentage that is answered at
