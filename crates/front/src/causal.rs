@@ -19,23 +19,31 @@ use server::{Handle, Outcome, Reply};
 
 /// What a session has seen and written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CausalSession(Option<CausalToken>);
+pub(crate) struct CausalSession {
+    token: Option<CausalToken>,
+    /// The token is that of another session, and no request with it has been answered here.
+    is_carried: bool,
+}
 
 impl CausalSession {
     /// The session of an opened token; `None`: it is none of causal keyspaces, or of a newer
     /// version.
     pub(crate) fn of(token: &SessionToken) -> Option<CausalSession> {
-        Some(CausalSession(Some(CausalToken::decode(token.bytes())?)))
+        Some(CausalSession::with(Some(CausalToken::decode(token.bytes())?)))
+    }
+
+    fn with(token: Option<CausalToken>) -> CausalSession {
+        CausalSession { token, is_carried: false }
     }
 
     /// What goes with a request: empty until the session has its first answer.
     pub(crate) fn token(&self) -> SessionToken {
-        self.0.map_or_else(empty, CausalToken::into_session)
+        self.token.map_or_else(empty, CausalToken::into_session)
     }
 
     /// What its client may carry to another connection.
     pub(crate) fn carried(&self) -> SessionToken {
-        self.0.unwrap_or_default().into_session()
+        self.token.unwrap_or_default().into_session()
     }
 
     /// Answers a query on this thread, if this node covers what the session has seen. The first
@@ -47,37 +55,41 @@ impl CausalSession {
         keyspace: KeyspaceId,
         query: &Query,
     ) -> Option<Outcome> {
-        let (outcome, token) = handle.answer_in_session(keyspace, query, self.0?)?;
-        self.0 = Some(token);
+        let (outcome, token) = handle.answer_in_session(keyspace, query, self.token?)?;
+        *self = CausalSession::with(Some(token));
         Some(outcome)
     }
 
     /// Goes on after these answers.
     pub(crate) fn take(&mut self, answers: Answers) {
-        self.0 = answers.0.or(self.0);
+        if answers.0.is_some() {
+            *self = CausalSession::with(answers.0);
+        }
     }
 
     /// A session that has seen nothing goes on as another one, before the site has admitted that:
     /// each request waits for what it has seen. `false`: it has seen something.
     pub(crate) fn begin_as(&mut self, other: CausalSession) -> bool {
-        let is_new = self.0.is_none_or(|token| token == CausalToken::default());
+        let is_new = self.token.is_none_or(|token| token == CausalToken::default());
         if is_new {
-            *self = other;
+            *self = CausalSession { is_carried: true, ..other };
         }
         is_new
     }
 
     /// Has seen what another session had, too: these are the answers to its token here. `false`,
-    /// and nothing is changed, if the two have written at different sites: a token names one write,
-    /// so this session's own has to be admitted here first.
+    /// and nothing is changed, if this session's own has to be admitted here first: it is carried,
+    /// and may be of another region, or of what is lost, or the two have written at different sites,
+    /// as a token names one write.
     pub(crate) fn attach(&mut self, answers: &Answers) -> bool {
         let site = |token: Option<CausalToken>| Some(token?.written?.0);
-        let (own, other) = (site(self.0), site(answers.0));
-        let may_attach = own.zip(other).is_none_or(|(own, other)| own == other);
+        let (own, other) = (site(self.token), site(answers.0));
+        let is_one_site = own.zip(other).is_none_or(|(own, other)| own == other);
+        let may_attach = is_one_site && !self.is_carried;
         if may_attach {
-            let mut both = Answers(self.0);
+            let mut both = Answers(self.token);
             both.add(answers.0);
-            self.0 = both.0;
+            self.token = both.0;
         }
         may_attach
     }
@@ -145,42 +157,54 @@ mod tests {
             Some(token(1, Some(8))),
             Some(token(2, Some(7))),
         ]));
-        assert_eq!(session, CausalSession(Some(token(3, Some(8)))));
+        assert_eq!(session, CausalSession::with(Some(token(3, Some(8)))));
         session.take(answers(&[None]));
-        assert_eq!(session, CausalSession(Some(token(3, Some(8)))), "a failure changes nothing");
+        assert_eq!(
+            session,
+            CausalSession::with(Some(token(3, Some(8)))),
+            "a failure changes nothing"
+        );
         session.take(answers(&[Some(token(9, None))]));
-        assert_eq!(session, CausalSession(Some(token(9, None))), "its write has a position");
+        assert_eq!(session, CausalSession::with(Some(token(9, None))), "its write has a position");
     }
 
     #[test]
     fn what_is_attached_takes_nothing_away() {
-        let mut session = CausalSession(Some(token(3, Some(8))));
+        let mut session = CausalSession::with(Some(token(3, Some(8))));
         assert!(session.attach(&answers(&[Some(token(5, None))])));
-        assert_eq!(session, CausalSession(Some(token(5, Some(8)))));
+        assert_eq!(session, CausalSession::with(Some(token(5, Some(8)))));
         let mut begins = CausalSession::default();
         assert!(begins.attach(&answers(&[Some(token(5, Some(1)))])));
         let elsewhere = CausalToken { written: Some((SiteId(3), Revision(9))), ..token(4, None) };
-        let mut moved = CausalSession(Some(elsewhere));
+        let mut moved = CausalSession::with(Some(elsewhere));
         assert!(!moved.attach(&answers(&[Some(token(5, Some(1)))])));
-        assert_eq!(moved, CausalSession(Some(elsewhere)), "it forgets neither write");
-        assert_eq!(begins, CausalSession(Some(token(5, Some(1)))));
+        assert_eq!(moved, CausalSession::with(Some(elsewhere)), "it forgets neither write");
+        assert_eq!(begins, CausalSession::with(Some(token(5, Some(1)))));
     }
 
     #[test]
     fn only_a_new_session_goes_on_as_another_one_at_once() {
-        let other = || CausalSession(Some(token(5, Some(1))));
-        let mut begins = CausalSession(Some(CausalToken::default()));
+        let other = || CausalSession::with(Some(token(5, Some(1))));
+        let mut begins = CausalSession::with(Some(CausalToken::default()));
         assert!(begins.begin_as(other()));
-        assert_eq!(begins, other());
-        let mut has_seen = CausalSession(Some(token(3, None)));
+        assert_eq!(begins.token(), other().token());
+        // It may be of another region: nothing is merged with it before it is admitted.
+        assert!(!begins.attach(&answers(&[Some(token(9, None))])));
+        begins.take(answers(&[Some(token(6, None))]));
+        assert!(begins.attach(&answers(&[Some(token(9, None))])));
+        assert_eq!(begins, CausalSession::with(Some(token(9, None))));
+        let mut has_seen = CausalSession::with(Some(token(3, None)));
         assert!(!has_seen.begin_as(other()));
-        assert_eq!(has_seen, CausalSession(Some(token(3, None))));
+        assert_eq!(has_seen, CausalSession::with(Some(token(3, None))));
     }
 
     #[test]
     fn a_session_that_has_seen_nothing_can_be_carried() {
         let carried = CausalSession::default().carried();
-        assert_eq!(CausalSession::of(&carried), Some(CausalSession(Some(CausalToken::default()))));
+        assert_eq!(
+            CausalSession::of(&carried),
+            Some(CausalSession::with(Some(CausalToken::default())))
+        );
         assert_eq!(CausalSession::of(&empty()), None);
     }
 }

@@ -27,10 +27,16 @@ impl Receiving {
     }
 }
 
-/// The body of a request, counted until it is dropped.
+/// Bytes before a message: whether it is compressed, and its length.
+const HEAD_BYTES: usize = 5;
+
+/// The body of a request, counted until it is dropped. Room for a message is reserved once its
+/// length is known, so it counts from then on.
 pub(super) struct Received<B> {
     inner: B,
     of: Receiving,
+    /// The beginning, as much of it as has come.
+    head: Vec<u8>,
     /// All bytes that have come.
     bytes: usize,
     /// Those that are taken of the connection's room.
@@ -39,12 +45,23 @@ pub(super) struct Received<B> {
 
 impl<B> Received<B> {
     pub(super) fn new(inner: B, of: Receiving) -> Received<B> {
-        Received { inner, of, bytes: 0, taken: 0 }
+        Received { inner, of, head: Vec::with_capacity(HEAD_BYTES), bytes: 0, taken: 0 }
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Status> {
-        self.bytes += bytes;
-        let more = self.bytes.saturating_sub(RECEIVING_FREE_BYTES) - self.taken;
+    /// The length of the message with its head. A longer one than there can be is refused by the
+    /// decoder.
+    fn announced(&self) -> usize {
+        let Some((_, length)) = self.head.split_first_chunk::<1>() else { return 0 };
+        let length = <[u8; 4]>::try_from(length).map_or(0, u32::from_be_bytes);
+        HEAD_BYTES + (length as usize).min(COMMAND_BYTES_MAX)
+    }
+
+    fn count(&mut self, data: &[u8]) -> Result<(), Status> {
+        self.bytes += data.len();
+        let missing = HEAD_BYTES - self.head.len();
+        self.head.extend_from_slice(&data[..missing.min(data.len())]);
+        let held = self.bytes.max(self.announced()).saturating_sub(RECEIVING_FREE_BYTES);
+        let more = held.saturating_sub(self.taken);
         if more > 0 && !self.of.take(more) {
             let text = "this connection sends too much at once: other requests on it are not \
                         received yet; nothing was done";
@@ -68,7 +85,7 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
-        let counted = self.count(frame.data_ref().map_or(0, Bytes::len));
+        let counted = self.count(frame.data_ref().map_or(&[], |data| &data[..]));
         Poll::Ready(Some(counted.map(|()| frame)))
     }
 
@@ -91,21 +108,36 @@ impl<B> Drop for Received<B> {
 mod tests {
     use super::*;
 
+    /// The beginning of a message of that length.
+    fn head(length: usize) -> [u8; HEAD_BYTES] {
+        let [a, b, c, d] = u32::try_from(length).unwrap().to_be_bytes();
+        [0, a, b, c, d]
+    }
+
     #[test]
     fn requests_share_the_room_of_one_command() {
         let of = Receiving::default();
         let [mut one, mut other, mut small] = [(); 3].map(|()| Received::new((), of.clone()));
-        one.count(RECEIVING_FREE_BYTES).unwrap();
+        let free = RECEIVING_FREE_BYTES - HEAD_BYTES;
+        // A message counts whole as soon as its length is known.
+        let longest = head(COMMAND_BYTES_MAX);
+        one.count(&longest[..2]).unwrap();
         assert_eq!(one.taken, 0);
-        one.count(COMMAND_BYTES_MAX - 7).unwrap();
-        other.count(RECEIVING_FREE_BYTES + 7).unwrap();
-        assert_eq!(other.taken, 7);
-        let refused = other.count(1).unwrap_err();
+        one.count(&longest[2..]).unwrap();
+        assert_eq!(one.taken, COMMAND_BYTES_MAX - free);
+        one.count(&[0; 100]).unwrap();
+        assert_eq!(one.taken, COMMAND_BYTES_MAX - free, "they were reserved");
+        let refused = other.count(&head(2 * free + 1)).unwrap_err();
         assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused}");
-        small.count(RECEIVING_FREE_BYTES).unwrap();
         drop(other);
-        one.count(7).unwrap();
-        drop((one, small));
+        small.count(&head(free)).unwrap();
+        small.count(&vec![0; free]).unwrap();
+        assert_eq!(small.taken, 0);
+        // One that says nothing of its length counts as it comes.
+        let mut longer = Received::new((), of.clone());
+        longer.count(&[&head(0)[..], &vec![0; free + 7]].concat()).unwrap();
+        assert_eq!(longer.taken, 7);
+        drop((one, small, longer));
         assert_eq!(of.0.load(Ordering::Relaxed), 0);
     }
 }

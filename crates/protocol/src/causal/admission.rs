@@ -259,6 +259,9 @@ impl<T> Requests<T> {
             return Vec::new();
         }
         let lost = self.take_where(|one| here.lost(one.seen).is_some());
+        if !lost.is_empty() {
+            self.forget_questions(here);
+        }
         let error = |one: Request<T>| Some((one.what, here.lost(one.seen)?));
         lost.into_iter().filter_map(error).collect()
     }

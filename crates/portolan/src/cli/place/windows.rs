@@ -33,7 +33,7 @@ pub(super) struct Windows {
     token: Option<String>,
     /// A file with a token for each client, one client a line: its name and its token. A client sends
     /// sketches under its own name only; in place of --token
-    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// How often moves are decided
     #[arg(long, value_name = "TIME", value_parser = length, default_value = "10s")]

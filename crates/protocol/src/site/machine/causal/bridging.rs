@@ -288,8 +288,10 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(rows::of_position(at), row);
     }
 
-    /// The order is kept whole here behind this place.
+    /// The order is kept whole here behind this place: from its beginning on, if no place of any
+    /// epoch is before that.
     pub(super) fn set_whole_after(&mut self, after: Position) {
+        let after = if after.count() == 0 { Position(0) } else { after };
         if self.modes.causal.bridging.whole_after != Some(after) {
             self.modes.causal.bridging.whole_after = Some(after);
             self.put_whole();

@@ -260,7 +260,8 @@ impl<S: State> Applying<'_, S> {
         let registry = &self.member()?.registry;
         match registry.site(tried) {
             Some(_) => Ok(tried),
-            None if registry.has_left(tried) => Ok(NO_SITE),
+            // A node that does not know its deployment yet names no site.
+            None if tried != NO_SITE && registry.has_left(tried) => Ok(NO_SITE),
             None => {
                 let what = "be sent again in the place of a site that is not of the deployment";
                 Err(Refusal::NotCausal(what).into())
