@@ -55,6 +55,8 @@ const LOOK_MS = 1_000;
 interface Batch {
   commands: Command[];
   endsAt: number;
+  /** Writes among them were refused, and have yet to be made. */
+  isRefused: boolean;
 }
 
 /** What became of a request on a connection. */
@@ -153,8 +155,7 @@ export class Session extends Redis {
       there = await this.#attachAny(site, withinMs);
       this.#isHeld = true;
       await this.#drained();
-      // What came meanwhile.
-      if (this.#token !== undefined && this.#token !== before) await this.#admit(there, this.#token, withinMs);
+      await this.#catchUp(there, before, withinMs);
       if (this.#isClosed) throw closed();
       this.#leave();
       this.#settle(site, there);
@@ -209,7 +210,7 @@ export class Session extends Redis {
   #asked(): void {
     const commands = this.#turn;
     this.#turn = [];
-    this.#waiting.push({ commands, endsAt: performance.now() + this.#deadlineMs });
+    this.#waiting.push({ commands, endsAt: performance.now() + this.#deadlineMs, isRefused: false });
     this.#go();
   }
 
@@ -270,6 +271,9 @@ export class Session extends Redis {
     const isLost = lost !== undefined && lost.name !== "ReplyError";
     let refuses = false;
     const plainFrom = this.#plainFrom(link, batch, outcomes, isLost);
+    // What is asked for now comes before these, and must not if they were asked for earlier.
+    let isRefused = this.#waiting.some((one) => one.isRefused);
+    const mayAsk = (put: Put | undefined): put is Put => put !== undefined && !isRefused;
     batch.commands.forEach((command, nth) => {
       const { value, error, put } = outcomes[nth]!;
       const isOfNumber = put !== undefined && error?.name === "ReplyError" && refusesNumber(error);
@@ -282,15 +286,20 @@ export class Session extends Redis {
         const why = named(error);
         // Made later, it would come after what was asked behind it.
         const isLast = nth === batch.commands.length - 1 && link.batches === 0;
-        if (isRefusal && !command.inTransaction) again.push(command);
-        else if (put !== undefined && isLast && why instanceof UnknownOutcome) this.#lose(put, batch.endsAt, why);
-        else command.reject(why);
+        if (isRefusal && !command.inTransaction) {
+          again.push(command);
+          isRefused ||= !isRead(command);
+        } else if (isLast && why instanceof UnknownOutcome && mayAsk(put)) {
+          this.#lose(put, batch.endsAt, why);
+        } else {
+          command.reject(why);
+        }
       } else if (lost === undefined && error === undefined) {
         if (put !== undefined) this.#isRefusing = false;
         const plain = this.#plain.get(command);
         if (plain !== undefined && isLasting(plain.why)) this.#sites.staysThere(plain.site, plain.why);
         command.resolve(value);
-      } else if (put !== undefined && lost?.name !== "ReplyError") {
+      } else if (lost?.name !== "ReplyError" && mayAsk(put)) {
         this.#lose(put, batch.endsAt, lost ?? error);
       } else if (lost?.name === "ReplyError") {
         command.reject(lost);
@@ -309,7 +318,7 @@ export class Session extends Redis {
     }
     this.sessionStats.repeats += 1;
     // Batches of a connection fail in their order.
-    this.#waiting.push({ commands: again, endsAt: batch.endsAt });
+    this.#waiting.push({ commands: again, endsAt: batch.endsAt, isRefused });
     this.#waiting.sort((a, b) => a.endsAt - b.endsAt);
     this.#go();
   }
@@ -486,11 +495,16 @@ export class Session extends Redis {
       for (const node of this.#sites.inTurn(this.#site, this.#last)) {
         const left = endsAt - performance.now();
         if (left <= 0) break;
+        const [before, withinMs] = [this.#token, Math.min(left, ATTACH_MS)];
+        let there: Redis | undefined;
         try {
-          const there = await this.#attach(node, Math.min(left, ATTACH_MS));
-          if (this.#isClosed) return there.disconnect();
+          there = await this.#attach(node, withinMs);
+          await this.#catchUp(there, before, withinMs);
+          // `moveTo` may have come first.
+          if (this.#isClosed || this.#link !== undefined) return there.disconnect();
           return this.#settle(node.site, there);
         } catch (error) {
+          there?.disconnect();
           if (!(error instanceof SessionError)) why = error;
           else if (error.code === "LOST" || error.code === "BADTOKEN") throw error;
           else lack = error;
@@ -528,6 +542,19 @@ export class Session extends Redis {
     } catch (error) {
       redis.disconnect();
       throw error;
+    }
+  }
+
+  /**
+   * Has a connection that was admitted with `token` take what the session has seen since. Puts that are asked for
+   * bring newer tokens. (If one is lost after this, `#askAgain` leaves the connection.)
+   */
+  async #catchUp(redis: Redis, token: string | undefined, withinMs: number): Promise<void> {
+    for (let has = token; ; ) {
+      await this.#settling;
+      if (this.#token === has) return;
+      has = this.#token;
+      if (has !== undefined) await this.#admit(redis, has, withinMs);
     }
   }
 

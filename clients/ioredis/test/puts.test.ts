@@ -10,8 +10,8 @@ import { BIN, Deployment, eventually, type Site } from "./deployment.js";
 
 const ELSEWHERE = { nearer: false, elsewhere: true };
 
-/** Answers a request, or ends the connection. */
-type Answers = (words: string[]) => string | undefined;
+/** Answers a request, or ends the connection. What a connection is asked behind it is answered later. */
+type Answers = (words: string[]) => string | undefined | Promise<string | undefined>;
 
 interface Scripted {
   address: string;
@@ -20,11 +20,12 @@ interface Scripted {
   asked: string[];
 }
 
-/** A site without a program; `answers`: to puts with a number. */
-async function scripted(answers: Answers): Promise<Scripted> {
+/** A site without a program; `answers`: to puts with a number; `others`: to what is answered in its own way. */
+async function scripted(answers: Answers, others: Answers = () => undefined): Promise<Scripted> {
   const asked: string[] = [];
   const server = createServer((socket) => {
     socket.on("error", () => undefined);
+    let answered = Promise.resolve();
     socket.on("data", (data) => {
       for (const words of requests(data.toString())) {
         const name = words[0]!.toLowerCase();
@@ -35,9 +36,13 @@ async function scripted(answers: Answers): Promise<Scripted> {
         asked.push(words.join(" "));
         const token = `T${asked.length}`;
         const answer = name === "portolan.token" ? `$${token.length}\r\n${token}\r\n` : "+OK\r\n";
-        const text = name === "portolan.once" ? answers(words) : answer;
-        if (text === undefined) return void socket.destroy();
-        socket.write(text);
+        const text = name === "portolan.once" ? answers(words) : (others(words) ?? answer);
+        answered = answered.then(async () => {
+          const line = await text;
+          if (line === undefined) socket.destroy();
+          else socket.write(line);
+        });
+        if (text === undefined) return;
       }
     });
   });
@@ -104,6 +109,122 @@ test("a put without an answer goes on at another site under its number", async (
   ]);
   session.disconnect();
   for (const { server } of [a, b]) server.close();
+});
+
+const REFUSES = "-CLUSTERDOWN it leaves\r\n";
+
+/** What is waited for until it is there. */
+function gate(): { opens: Promise<void>; open: () => void } {
+  let open = () => {};
+  return { opens: new Promise<void>((resolve) => (open = resolve)), open: () => open() };
+}
+
+test("a connection that was admitted before a put was answered takes the put's token", async () => {
+  const [isSent, isOpened, isMade] = [gate(), gate(), gate()];
+  const a = await scripted(
+    () => (isSent.open(), new Promise(() => {})),
+    ([name]) => (name === "get" ? isSent.opens.then(() => REFUSES) : undefined),
+  );
+  // It has only then what the session had seen before.
+  const lags: Answers = ([, , how]) => {
+    if (how !== "WITHIN") return undefined;
+    isOpened.open();
+    return isMade.opens.then(() => "+OK\r\n");
+  };
+  const b = await scripted(() => isOpened.opens.then(() => "+OK\r\n"), lags);
+  const session = new Session(new Sites({ a: a.address, b: b.address }, {}, ELSEWHERE), { deadlineMs: 60_000 });
+  // Its tokens are to be others than those of `b`.
+  await session.ping();
+  await session.ping();
+  const read = session.get("car:1");
+  await new Promise(setImmediate);
+  assert.equal(await session.set("car:1", "x"), "OK");
+  const made = session.token;
+  isMade.open();
+  await read;
+  assert.deepEqual(puts(b).slice(-2), [`PORTOLAN.ATTACH ${made} WITHIN 500`, "get car:1"]);
+  session.disconnect();
+  for (const { server } of [a, b]) server.close();
+});
+
+test("a move takes along the put that is asked for meanwhile", async () => {
+  const [isThere, isHeld, isMade] = [gate(), gate(), gate()];
+  // The answer to the read is the last one.
+  const a = await scripted(
+    ([, , , how]) => (how === "AGAIN" ? REFUSES : isHeld.opens.then(() => undefined)),
+    ([name]) => (name === "get" ? isThere.opens.then(() => "+OK\r\n") : undefined),
+  );
+  let admits = 0;
+  const b = await scripted(
+    () => "+OK\r\n",
+    ([, , how]) => {
+      if (how !== "WITHIN") return undefined;
+      admits += 1;
+      if (admits === 1) isThere.open();
+      return admits === 1 ? undefined : isMade.opens.then(() => "+OK\r\n");
+    },
+  );
+  const session = new Session(new Sites({ a: a.address, b: b.address }, {}, ELSEWHERE), { deadlineMs: 60_000 });
+  await session.ping();
+  const read = session.get("car:1");
+  await new Promise(setImmediate);
+  const written = session.set("car:1", "x");
+  const moved = session.moveTo("b");
+  await read;
+  isHeld.open();
+  assert.equal(await written, "OK");
+  const made = session.token;
+  isMade.open();
+  await moved;
+  await session.get("car:1");
+  assert.deepEqual(puts(b).slice(-2), [`PORTOLAN.ATTACH ${made} WITHIN 2000`, "get car:1"]);
+  session.disconnect();
+  for (const { server } of [a, b]) server.close();
+});
+
+test("a move while the session opens a connection is not undone by that", async () => {
+  const [isMoved, isAsked] = [gate(), gate()];
+  const held = isMoved.opens.then(() => "+OK\r\n");
+  const a = await scripted(() => "+OK\r\n", ([, , how]) => (how === "WITHIN" ? held : undefined));
+  const late: Answers = ([name]) => (name === "del" ? isAsked.opens.then(() => ":1\r\n") : undefined);
+  const b = await scripted(() => "+OK\r\n", late);
+  const session = new Session(new Sites({ a: a.address, b: b.address }, {}, ELSEWHERE), { token: "T0" });
+  const written = session.del("car:1");
+  await eventually(() => assert.equal(a.asked.length, 1));
+  await session.moveTo("b");
+  await eventually(() => assert.ok(b.asked.includes("del car:1")));
+  isMoved.open();
+  await held;
+  // The answer to the first one is here.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  isAsked.open();
+  assert.equal(await written, 1);
+  assert.deepEqual([session.site, puts(a).length], ["b", 1]);
+  session.disconnect();
+  for (const { server } of [a, b]) server.close();
+});
+
+test("a put is not asked for before a write that was refused", async () => {
+  // Of one turn, and of two.
+  for (const turns of [1, 2]) {
+    const isSent = gate();
+    const a = await scripted(([, , , , , , value]) => {
+      if (value !== "later") return isSent.opens.then(() => REFUSES);
+      isSent.open();
+      return turns === 1 ? undefined : new Promise(() => {});
+    });
+    const b = await scripted(() => "+OK\r\n");
+    const session = new Session(new Sites({ a: a.address, b: b.address }, {}, ELSEWHERE));
+    await session.ping();
+    const first = session.set("car:1", "sooner");
+    if (turns === 2) await new Promise(setImmediate);
+    const [sooner, later] = await Promise.allSettled([first, session.set("car:1", "later")]);
+    assert.equal(sooner.status, "fulfilled");
+    assert.ok(later.status === "rejected" && later.reason instanceof UnknownOutcome);
+    assert.match(puts(b).slice(1).join(), /^portolan.once \S+ b OPTIONAL set car:1 sooner$/);
+    session.disconnect();
+    for (const { server } of [a, b]) server.close();
+  }
 });
 
 test("without an answer before the deadline it is unknown, and at once where it had no number", async () => {
