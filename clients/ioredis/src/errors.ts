@@ -26,8 +26,8 @@ export class NoSite extends Error {
 
 /**
  * A write was sent and its answer is lost: it may have been made, or not, or may be made yet. It is not
- * repeated, as no site has a record of what another was asked (of a put with `elsewhere`: no site could be asked for
- * it within the deadline). The session goes on without it. A site that has
+ * repeated, as no site has a record of what another was asked (of a put with `elsewhere`: no site could answer for
+ * it within the deadline, or none may be asked, see the README). The session goes on without it. A site that has
  * it and failed brings it when it is back, over what was written meanwhile. Read what it was to change, and write
  * again if a second time does no harm.
  */

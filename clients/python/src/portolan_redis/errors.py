@@ -47,7 +47,7 @@ class UnknownOutcome(RedisError):
     """A write was sent and its answer is lost: it may have been made, or not, or may be made yet.
 
     It is not repeated, as no site has a record of what another was asked (of a put with `Roaming.elsewhere`:
-    no site could be asked for it within the deadline). The session goes on without it. A
+    no site could answer for it within the deadline, or its keyspace has no such puts). The session goes on without it. A
     site that has it and failed brings it when it is back, over what was written meanwhile.
     Read what it was to change, and write again if a second time does no harm.
     """
