@@ -194,9 +194,11 @@ test("a move while the session opens a connection is not undone by that", async 
   await session.moveTo("b");
   await eventually(() => assert.ok(b.asked.includes("del car:1")));
   isMoved.open();
-  await held;
-  // The answer to the first one is here.
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  // It came too late, and is closed.
+  await eventually(async () => {
+    const count = await new Promise((resolve) => a.server.getConnections((_, count) => resolve(count)));
+    assert.equal(count, 0);
+  });
   isAsked.open();
   assert.equal(await written, 1);
   assert.deepEqual([session.site, puts(a).length], ["b", 1]);
