@@ -3,8 +3,7 @@
 //! every protocol of the fronts.
 
 use model::{
-    Bytes, CausalCommand, Command, Condition, Expiry, Keyspace, NO_SITE, Position, Refusal,
-    RegistryError, RequestId, Write,
+    Bytes, CausalCommand, Command, Keyspace, NO_SITE, Position, Refusal, RegistryError, RequestId,
 };
 use server::Handle;
 
@@ -22,21 +21,6 @@ pub(crate) struct Attempt {
 /// site that the client names, and not at one that holds the keys.
 pub(crate) fn is_everywhere(keyspace: &Keyspace) -> bool {
     keyspace.spec.is_causal() && keyspace.spec.sites.is_empty()
-}
-
-/// The keys and strings of a write that overwrites all of its keys; `None`: it is another one.
-pub(crate) fn pairs_of(write: Write) -> Option<Vec<(Bytes, Bytes)>> {
-    match write {
-        Write::Put {
-            key,
-            value,
-            condition: Condition::Always,
-            expiry: Expiry::Never,
-            return_old: false,
-        } => Some(vec![(key, value)]),
-        Write::PutMany { pairs, if_all_absent: false } => Some(pairs),
-        _ => None,
-    }
 }
 
 impl Attempt {

@@ -230,6 +230,22 @@ pub enum Write {
 }
 
 impl Write {
+    /// The keys and their strings, if it overwrites whole strings and does nothing else.
+    #[must_use]
+    pub fn into_puts(self) -> Option<Vec<(Bytes, Bytes)>> {
+        match self {
+            Write::Put {
+                key,
+                value,
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                return_old: false,
+            } => Some(vec![(key, value)]),
+            Write::PutMany { pairs, if_all_absent: false } => Some(pairs),
+            _ => None,
+        }
+    }
+
     /// How many bytes of keys, fields and values it carries.
     fn payload_bytes(&self) -> usize {
         let of_all = |all: &[Bytes]| all.iter().map(Bytes::len).sum::<usize>();

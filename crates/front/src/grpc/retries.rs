@@ -2,7 +2,7 @@
 //! in its metadata.
 
 use super::call::Callee;
-use crate::numbered::{Attempt, is_everywhere, pairs_of};
+use crate::numbered::{Attempt, is_everywhere};
 use model::{Bytes, Command, Failure, Keyspace, RequestId, Step};
 use tonic::{Request, Status};
 use wire::grpc::status;
@@ -49,10 +49,10 @@ impl Callee {
 /// The number of a command that only puts, with what it puts.
 fn numbered(command: Command) -> Option<(RequestId, Vec<(Bytes, Bytes)>)> {
     match command {
-        Command::Write { request, write, .. } => Some((request?, pairs_of(write)?)),
+        Command::Write { request, write, .. } => Some((request?, write.into_puts()?)),
         Command::Transaction { guards, steps, request, .. } if guards.is_empty() => {
             let of_step = |step| match step {
-                Step::Write(write) => pairs_of(write),
+                Step::Write(write) => write.into_puts(),
                 _ => None,
             };
             let pairs: Option<Vec<_>> = steps.into_iter().map(of_step).collect();

@@ -5,8 +5,9 @@
 //! all other sites, so only the loss of all others is too much. So it is judged from when the ring
 //! is first as it should be, through joins, departures, crashes and handovers of leadership, until
 //! at most one site is left on it, or the leader of any site takes one on it for dead: that is cut
-//! off, slow, or back after it was lost, or the leader is cut off itself. Then again once the ring has been seen as it should be. What
-//! becomes of it in the end is judged in any case ([`crate::verdict::ring`]).
+//! off, slow, or back after it was lost, or the leader is cut off itself. Then again once the ring
+//! has been seen as it should be. What becomes of it in the end is judged in any case
+//! ([`crate::verdict::ring`]).
 
 use super::Run;
 

@@ -2,7 +2,7 @@
 //! This is one attempt of it; the put has one effect. [`crate::numbered`] is the same for every
 //! protocol.
 
-use crate::numbered::{Attempt, is_everywhere, pairs_of};
+use crate::numbered::{Attempt, is_everywhere};
 use crate::redis::args::{is, text};
 use crate::redis::refused::{Refused, refusal_text};
 use crate::redis::step::{Op, Shape};
@@ -38,7 +38,7 @@ impl Once {
             );
             return if self.is_optional { Ok(None) } else { Err(Refused(text.into())) };
         }
-        let pairs = pairs_of(write.clone()).ok_or(NO_PUT)?;
+        let pairs = write.clone().into_puts().ok_or(NO_PUT)?;
         let command = self.attempt.command(handle, keyspace, pairs);
         command.map(Some).map_err(|refusal| Refused(refusal_text(&refusal)))
     }
@@ -118,11 +118,11 @@ mod tests {
         let attempt = Attempt { request, first: "pier".to_owned(), again: false };
         assert_eq!(op.once, Some(Box::new(Once { attempt, is_optional: false })));
         let Step::Write(write) = op.step else { panic!("{:?}", op.step) };
-        assert_eq!(pairs_of(write), Some(vec![("k".into(), "v".into())]));
+        assert_eq!(write.into_puts(), Some(vec![("k".into(), "v".into())]));
         let again = parsed("portolan.once 7-12 pier again mset a 1 b 2").unwrap();
         assert!(again.once.is_some_and(|once| once.attempt.again && !once.is_optional));
         let Step::Write(write) = again.step else { panic!("{:?}", again.step) };
-        assert_eq!(pairs_of(write).map(|pairs| pairs.len()), Some(2));
+        assert_eq!(write.into_puts().map(|pairs| pairs.len()), Some(2));
         let optional = parsed("portolan.once 7-12  Optional set k v").unwrap();
         let once = optional.once.unwrap();
         assert!(!once.attempt.again && once.is_optional && once.attempt.first.is_empty());

@@ -1,10 +1,7 @@
 //! A put that may be sent to several sites: as one of them is asked for it, and what failures mean
 //! for it.
 
-use model::{
-    Body, Bytes, CausalCommand, Command, Condition, Expiry, KeyspaceId, Position, RequestId,
-    SiteId, Write,
-};
+use model::{Body, Bytes, CausalCommand, Command, KeyspaceId, Position, RequestId, SiteId};
 
 /// A put under a number.
 #[derive(Debug, Clone)]
@@ -22,17 +19,7 @@ impl Numbered {
     /// A request as such a put, if it is a put of whole strings and nothing else.
     pub(super) fn of(body: &Body, request: RequestId) -> Option<Numbered> {
         let Body::Write(Command::Write { keyspace, write, .. }) = body else { return None };
-        let pairs = match write {
-            Write::Put {
-                key,
-                value,
-                condition: Condition::Always,
-                expiry: Expiry::Never,
-                return_old: false,
-            } => vec![(key.clone(), value.clone())],
-            Write::PutMany { pairs, if_all_absent: false } => pairs.clone(),
-            _ => return None,
-        };
+        let pairs = write.clone().into_puts()?;
         Some(Numbered { request, keyspace: *keyspace, pairs, first: None, is_unsure: false })
     }
 
