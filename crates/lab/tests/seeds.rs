@@ -89,6 +89,8 @@ fn finds_nothing_any_more(world: &str, seed: u64, only: Option<&[usize]>, span_s
 /// See docs/record.md.
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {
+    let slow_leader = [0, 1, 4, 5, 12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 25];
+    finds_nothing_any_more("one-site", 930_440, Some(&slow_leader), None);
     finds_nothing_any_more("witness", 8_176, Some(&[9, 33, 40]), Some(22.5));
     finds_nothing_any_more("three-sites", 7_088, Some(&[3, 6, 9]), Some(15.0));
     finds_nothing_any_more("three-sites", 60_236, None, None);

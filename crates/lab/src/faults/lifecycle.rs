@@ -59,15 +59,23 @@ fn second_life(fault: &Fault) -> u64 {
     fault.draw | 1
 }
 
-/// The node whose id the second machine uses, while that node is well.
+/// The node whose id the second machine uses, while that node is well and answers its leader.
+///
+/// A node whose links are back is well at once, but a slow leader counts it as lost until the first
+/// message of it has come.
 fn first_machine<C>(simulation: &Simulation<C>, fault: &Fault) -> Option<NodeIndex> {
     let node = simulation.sites[fault.site].nodes[fault.node];
-    simulation.is_well(node).then_some(node)
+    let leader = simulation.leader(fault.site)?;
+    let is_heard = leader == node || {
+        let id = simulation.nodes[node].id;
+        let progress = simulation.status(leader)?.progress;
+        progress.iter().any(|(other, _, is_alive)| other.0 == id && *is_alive)
+    };
+    (is_heard && simulation.is_well(node)).then_some(node)
 }
 
 /// A second machine is going to ask to be taken in under the id of a node that is well. It waits
-/// for a look: if links of that node have come back just now, its leader has not received a message
-/// from it yet.
+/// for a look: a link that has come back just now has not carried a message yet.
 pub(super) fn wait_to_ask<C>(simulation: &Simulation<C>, fault: &Fault) -> Begun {
     let is_well = first_machine(simulation, fault).is_some();
     if is_well && all_vote(simulation, fault.site) {
