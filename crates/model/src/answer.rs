@@ -60,7 +60,7 @@ pub enum Answer {
     /// A transaction was not done: a guard no longer held.
     Aborted,
     /// The keyspace that was made.
-    Keyspace(Keyspace),
+    Keyspace(Box<Keyspace>),
     /// The registry was changed, or is as was asked for.
     Registered {
         /// The site it was about.

@@ -51,7 +51,7 @@ pub enum Body {
     /// Changes the registry. [`crate::Answer::Registered`], or [`crate::Answer::Keyspace`].
     Registry {
         /// How.
-        change: RegistryChange,
+        change: Box<RegistryChange>,
         /// So that asking again does it once.
         id: Option<RequestId>,
     },

@@ -6,22 +6,22 @@ use crate::{Bytes, Position, SiteId, limits};
 /// keyspace. Opaque to all but that mode. A client sends the token of its last answer; an empty one
 /// begins a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionToken(Bytes);
+pub struct SessionToken(Box<[u8]>);
 
 impl SessionToken {
     /// The token with these bytes; `None`: it is longer than [`limits::SESSION_TOKEN_BYTES_MAX`].
     pub fn new(bytes: Bytes) -> Option<SessionToken> {
-        (bytes.len() <= limits::SESSION_TOKEN_BYTES_MAX).then_some(SessionToken(bytes))
+        (bytes.len() <= limits::SESSION_TOKEN_BYTES_MAX).then(|| SessionToken((*bytes).into()))
     }
 
     /// Its bytes.
-    pub fn bytes(&self) -> &Bytes {
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Its bytes.
     pub fn into_bytes(self) -> Bytes {
-        self.0
+        self.0.into()
     }
 }
 

@@ -282,7 +282,9 @@ impl Callee {
         let own = |one: &&wire::peer::Member| one.node == known.node.0;
         let is_witness = known.members.nodes.iter().find(own).is_some_and(|one| one.witness);
         match change {
-            change if known.deployment.is_some() || is_witness => Body::Registry { change, id },
+            change if known.deployment.is_some() || is_witness => {
+                Body::Registry { change: Box::new(change), id }
+            }
             RegistryChange::CreateKeyspace(spec) => Body::Write(Command::CreateKeyspace(spec)),
             RegistryChange::DropKeyspace(name) => Body::Write(Command::DropKeyspace { name }),
             change => Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change))),

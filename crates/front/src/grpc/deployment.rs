@@ -245,7 +245,7 @@ impl v1::deployment_server::Deployment for Callee {
             let discard = discard.collect::<Result<Vec<_>, _>>()?;
             let site = site_named(&registry, &asked.site)?;
             let change = RegistryChange::Leave(site);
-            self.ask(Body::Registry { change, id }, deadline_ms).await?;
+            self.ask(Body::Registry { change: Box::new(change), id }, deadline_ms).await?;
             // Once it is marked as leaving, no site streams its mirror there any more.
             for of in discard {
                 let command = Box::new(Command::Global(GlobalCommand::DiscardCopies { of }));

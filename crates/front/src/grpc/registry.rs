@@ -23,7 +23,7 @@ impl Callee {
         if let Some(outcome) = id.and_then(|id| outcome_of(registry, id)) {
             return outcome;
         }
-        let body = Body::Registry { change: change()?, id };
+        let body = Body::Registry { change: Box::new(change()?), id };
         self.ask(body, deadline_ms).await.map(drop)
     }
 

@@ -338,7 +338,11 @@ fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     let other = id(fault.other_site).map_or(BackupChoice::Next, BackupChoice::At);
     let choice = *random.pick(&[other, other, other, BackupChoice::Next, BackupChoice::Off]);
     let change = RegistryChange::Backup(site, choice);
-    promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    promote::ask_anywhere(
+        simulation,
+        Body::Registry { change: Box::new(change), id: None },
+        random,
+    );
     Begun::Over
 }
 

@@ -157,7 +157,7 @@ pub(super) fn follow<C>(
                 return;
             }
             let change = RegistryChange::Backup(site, BackupChoice::At(*random.pick(&ids)));
-            ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+            ask_anywhere(simulation, Body::Registry { change: Box::new(change), id: None }, random);
         }
         Besides::BackupLeaves => {
             if let Some(backup) = backup(simulation, fault.site) {

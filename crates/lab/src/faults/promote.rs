@@ -220,7 +220,7 @@ fn call_off<C>(simulation: &mut Simulation<C>, random: &mut Random) {
     let open = registries.find_map(|registry| registry.failovers.open.as_ref().map(|f| f.opened));
     if let Some(opened) = open {
         let change = RegistryChange::CloseFailover(opened);
-        ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+        ask_anywhere(simulation, Body::Registry { change: Box::new(change), id: None }, random);
     }
 }
 

@@ -132,7 +132,7 @@ fn rebuild<C>(simulation: &mut Simulation<C>, site: usize, random: &mut Random) 
     let of_lost = |region: &Region| Some(region.root) == simulation.sites[site].id;
     let (Some(region), Some(to)) = (regions.into_iter().find(of_lost), by) else { return };
     let change = RegistryChange::Rebuild { region: region.id, epoch: region.epoch, to };
-    ask(simulation, leader, Body::Registry { change, id: None });
+    ask(simulation, leader, Body::Registry { change: Box::new(change), id: None });
 }
 
 /// An operator gives the lost site up, whatever its backup has.

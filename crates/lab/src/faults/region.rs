@@ -21,7 +21,11 @@ pub(super) fn move_root<C>(
     let other = id(fault.other_site).filter(|_| random.chance(200));
     for to in other.into_iter().chain([site]) {
         let change = RegistryChange::MoveRoot(to);
-        promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+        promote::ask_anywhere(
+            simulation,
+            Body::Registry { change: Box::new(change), id: None },
+            random,
+        );
     }
     Begun::Over
 }
@@ -46,7 +50,11 @@ pub(super) fn set_standby<C>(
         Some(region) => RegistryChange::SetStandbyOf { region, rule },
         None => RegistryChange::SetStandby(rule),
     };
-    promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    promote::ask_anywhere(
+        simulation,
+        Body::Registry { change: Box::new(change), id: None },
+        random,
+    );
     Begun::Over
 }
 

@@ -42,7 +42,7 @@ pub(super) fn begin<C>(
     let known = leader.and_then(|leader| simulation.status(leader)?.deployment);
     let change = known.and_then(|known| drawn(simulation, &known.registry, fault, random));
     let Some(change) = change else { return Begun::Skipped };
-    ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    ask_anywhere(simulation, Body::Registry { change: Box::new(change), id: None }, random);
     Begun::Over
 }
 

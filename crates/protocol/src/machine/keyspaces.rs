@@ -241,7 +241,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         self.known.head.keyspace_next += 1;
         let keyspace = Keyspace { id, spec: spec.clone() };
         self.add_keyspace(keyspace.clone())?;
-        Ok(Answer::Keyspace(keyspace))
+        Ok(Answer::Keyspace(Box::new(keyspace)))
     }
 
     /// A keyspace that is agreed on begins here, empty.

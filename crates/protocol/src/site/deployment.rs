@@ -238,7 +238,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match self.leads() {
             true => self.change_registry(Origin::Discard, change, deadline),
             false => {
-                let body = Body::Registry { change, id: None };
+                let body = Body::Registry { change: Box::new(change), id: None };
                 self.take_here(Origin::Discard, body, deadline);
             }
         }

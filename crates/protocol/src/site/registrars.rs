@@ -145,7 +145,7 @@ pub(super) fn as_change(body: Body, is_member: bool) -> Body {
         }
         body => return body,
     };
-    Body::Registry { change, id: None }
+    Body::Registry { change: Box::new(change), id: None }
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -299,7 +299,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Ok(Outcome::Done(Ok(Changed::Keyspace(id)))) => {
                 let made = registry.keyspaces.iter().find(|keyspace| keyspace.id == id);
                 let gone = || Failure::Unknown { why: "the keyspace was dropped again meanwhile" };
-                Ok(Answer::Keyspace(Keyspace::clone(made.ok_or_else(gone)?)))
+                Ok(Answer::Keyspace(Box::new(Keyspace::clone(made.ok_or_else(gone)?))))
             }
             Ok(Outcome::Recovered) => {
                 let mut view = self.view(&[], Duration::ZERO);
@@ -329,7 +329,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         for (origin, work, deadline, is_open) in self.deployment.changes.driver.drop_all() {
             let body = match work {
-                Work::Change { id, change } => Body::Registry { change, id: Some(id) },
+                Work::Change { id, change } => {
+                    Body::Registry { change: Box::new(change), id: Some(id) }
+                }
                 Work::Recover { without } => Body::RecoverRegistry { without, accept: true },
                 Work::HandIn(_) => continue,
             };

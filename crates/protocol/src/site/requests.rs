@@ -152,7 +152,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return self.take_registrar_step(origin, command, deadline);
             }
             Body::Write(command) => return self.take_write(origin, command, deadline),
-            Body::Registry { change, id } => return self.take_change(origin, change, id, deadline),
+            Body::Registry { change, id } => return self.take_change(origin, *change, id, deadline),
             Body::ExplainPlacement { keyspace, key } => {
                 return self.explain_placement(origin, keyspace, &key);
             }

@@ -143,7 +143,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn session_asked(&self, origin: Origin) -> Option<Bytes> {
         self.sessions
             .asked(self.global.routing.requester(origin))
-            .map(|token| token.bytes().clone())
+            .map(|token| Bytes::copy_from_slice(token.bytes()))
     }
 }
 

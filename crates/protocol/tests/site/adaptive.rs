@@ -345,7 +345,7 @@ fn nothing_is_lent_to_a_site_that_leaves_and_what_it_has_goes_home() {
     read_for(&mut sites, EAST, &one, 8);
     assert_eq!(part(&sites.lab, EAST, &group(&sites, &one)), LoanPart::Held);
     let change = RegistryChange::Leave(OF_EAST);
-    sites.ask(EAST, Body::Registry { change, id: None });
+    sites.ask(EAST, Body::Registry { change: Box::new(change), id: None });
     for _ in 0..8 {
         sites.get(EAST, &one);
         read_for(&mut sites, EAST, &other, 1);
@@ -444,7 +444,7 @@ fn a_borrower_that_does_not_answer_is_named_soon() {
 
 fn alter(sites: &mut Sites, at: usize, placement: Placement) {
     let change = RegistryChange::AlterKeyspace { name: "cars".into(), placement };
-    let (answer, _) = sites.ask(at, Body::Registry { change, id: None });
+    let (answer, _) = sites.ask(at, Body::Registry { change: Box::new(change), id: None });
     let Answer::Keyspace(altered) = answer else { panic!("{answer:?}") };
     assert_eq!(altered.spec.placement, placement);
 }

@@ -51,7 +51,7 @@ impl Lent {
     }
 
     fn change(&mut self, at: usize, change: RegistryChange) {
-        self.sites.ask(at, Body::Registry { change, id: None });
+        self.sites.ask(at, Body::Registry { change: Box::new(change), id: None });
     }
 
     fn part(&self) -> LoanPart {

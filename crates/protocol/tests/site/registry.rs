@@ -30,7 +30,7 @@ fn change(change: RegistryChange) -> Body {
 
 fn numbered(sequence: u64, change: RegistryChange) -> Body {
     let id = RequestId { client: ClientId(77), sequence, acknowledged_below: 0 };
-    Body::Registry { change, id: Some(id) }
+    Body::Registry { change: Box::new(change), id: Some(id) }
 }
 
 impl Sites {
@@ -101,7 +101,7 @@ impl Sites {
 
     fn made(&mut self, site: usize, body: Body) -> Keyspace {
         match self.ask(site, body) {
-            Ok(Answer::Keyspace(made)) => made,
+            Ok(Answer::Keyspace(made)) => *made,
             other => panic!("{other:?}"),
         }
     }

@@ -11,13 +11,13 @@ use model::{
 const OF_NORTH: SiteId = SiteId(3);
 
 fn change(sites: &mut Sites, at: usize, change: RegistryChange) {
-    sites.ask(at, Body::Registry { change, id: None });
+    sites.ask(at, Body::Registry { change: Box::new(change), id: None });
 }
 
 fn lend_to(sites: &mut Sites, at: usize, to: &[SiteId]) {
     let by = Alteration { lend_to: Some(to.to_vec()), ..Alteration::default() };
     let alter = RegistryChange::Alter { name: "cars".into(), by };
-    let (answer, _) = sites.ask(at, Body::Registry { change: alter, id: None });
+    let (answer, _) = sites.ask(at, Body::Registry { change: Box::new(alter), id: None });
     let Answer::Keyspace(altered) = answer else { panic!("{answer:?}") };
     assert_eq!(altered.spec.lend_to, to);
 }

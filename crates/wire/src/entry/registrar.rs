@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(&encode_command(&promise)[..], b"\x01\x64\x03\x01\x02\xac\x02\x03");
         let change = RegistryChange::Registrar(SiteId(2));
         let id = Some(RequestId { client: ClientId(8), sequence: 4, acknowledged_below: 3 });
-        let body = Body::Registry { change, id };
+        let body = Body::Registry { change: Box::new(change), id };
         let request = Request::new(body);
         assert_eq!(&encode_request(&request)[..], b"\x01\x64\x66\x02\x01\x08\x04\x03\x00");
     }
@@ -124,8 +124,11 @@ mod tests {
         }
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
         for body in [
-            Body::Registry { change: RegistryChange::CreateKeyspace(spec), id: None },
-            Body::Registry { change: RegistryChange::DropKeyspace("cars".into()), id: None },
+            Body::Registry { change: Box::new(RegistryChange::CreateKeyspace(spec)), id: None },
+            Body::Registry {
+                change: Box::new(RegistryChange::DropKeyspace("cars".into())),
+                id: None,
+            },
             Body::ShowRegistry,
             Body::RecoverRegistry { without: vec![SiteId(2)], accept: true },
         ] {

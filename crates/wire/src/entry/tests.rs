@@ -309,8 +309,8 @@ fn plain_answer() -> impl Strategy<Value = Answer> {
     ];
     let item = (bytes(), kind(), revision(), option::of(bytes()))
         .prop_map(|(key, kind, version, value)| Item { key, kind, version, value });
-    let keyspace =
-        (keyspace_id(), spec()).prop_map(|(id, spec)| Answer::Keyspace(Keyspace { id, spec }));
+    let keyspace = (keyspace_id(), spec())
+        .prop_map(|(id, spec)| Answer::Keyspace(Box::new(Keyspace { id, spec })));
     prop_oneof![
         revision().prop_map(Answer::Done),
         option::of(versioned).prop_map(Answer::Value),

@@ -304,7 +304,7 @@ impl ModeState for Modes {
         let Changed::Keyspace(id) = at.change_alone(&change)? else {
             return Err(Refusal::NoDeployment.into());
         };
-        Ok(Some(Answer::Keyspace(Keyspace { id, spec: spec.clone() })))
+        Ok(Some(Answer::Keyspace(Box::new(Keyspace { id, spec: spec.clone() }))))
     }
 
     fn drop_keyspace<S: State>(

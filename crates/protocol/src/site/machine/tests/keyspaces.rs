@@ -6,7 +6,7 @@ use model::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, limits};
 fn create(site: &mut Site, name: &str, prefix: &'static str) -> Result<Keyspace, Refusal> {
     let spec = KeyspaceSpec::linearizable_site(name, prefix);
     match site.run(Command::CreateKeyspace(spec))? {
-        Answer::Keyspace(keyspace) => Ok(keyspace),
+        Answer::Keyspace(keyspace) => Ok(*keyspace),
         other => panic!("{other:?}"),
     }
 }
