@@ -14,7 +14,7 @@ use super::super::Batch;
 use model::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The overhead of a change beside its bytes: two handles and their counts, its place in the table.
 const CHANGE_BYTES: u64 = 200;
@@ -69,7 +69,7 @@ impl Changes {
 pub(super) struct Leaving {
     changes: Changes,
     /// The order that they had while they were collected, until they are sorted: neither is work
-    /// for a thread that commits. `None`: they are a copy.
+    /// for a thread that commits. `None`: there was no scan of them, or they are a copy.
     order: Mutex<Option<Order>>,
     sorted: OnceLock<Vec<Bytes>>,
 }
@@ -123,14 +123,14 @@ pub(super) struct Recent {
 ///
 /// Their keys have an order for scans, which come many times between two changes where a site looks
 /// for what is left to do: to sort all keys for each took longer than all else that such a site
-/// did. Keys that came since the last scan are put in order by the next one, so that a site that
-/// only writes pays for a handle to each new key.
+/// did. The first scan puts the keys in order, and each later one those that came since, so that a
+/// site that only writes pays nothing for it.
 pub(super) struct Filling {
     changes: Changes,
-    order: Mutex<Order>,
+    /// `None`: there was no scan yet.
+    order: Mutex<Option<Order>>,
 }
 
-#[derive(Default)]
 struct Order {
     sorted: BTreeSet<Bytes>,
     /// Those that came since.
@@ -143,8 +143,11 @@ impl Filling {
     }
 
     pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        let Some(order) = self.order.get_mut().unwrap_or_else(PoisonError::into_inner) else {
+            self.changes.put(key, value);
+            return;
+        };
         if self.changes.put(key.clone(), value) {
-            let order = self.order.get_mut().unwrap_or_else(PoisonError::into_inner);
             order.new.push(key);
         }
     }
@@ -157,7 +160,7 @@ impl Filling {
     pub(super) fn take(&mut self) -> Leaving {
         let Filling { changes, order } = std::mem::replace(self, Filling::new());
         let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Leaving { changes, order: Mutex::new(Some(order)), sorted: OnceLock::new() }
+        Leaving { changes, order: Mutex::new(order), sorted: OnceLock::new() }
     }
 
     /// A copy of what was collected.
@@ -178,7 +181,7 @@ impl Filling {
         let keys = std::iter::from_fn(move || {
             if next.is_empty() {
                 let range = (after.clone(), until.clone());
-                next.extend(self.order().sorted.range(range).take(KEYS_AT_ONCE).cloned());
+                self.with_sorted(|keys| next.extend(keys.range(range).take(KEYS_AT_ONCE).cloned()));
             }
             let key: Bytes = next.pop_front()?;
             after = Bound::Excluded(key.clone());
@@ -190,11 +193,14 @@ impl Filling {
         })
     }
 
-    fn order(&self) -> MutexGuard<'_, Order> {
+    /// Lets `look` have all keys in order.
+    fn with_sorted(&self, look: impl FnOnce(&BTreeSet<Bytes>)) {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = std::mem::take(&mut order.new);
-        order.sorted.extend(new);
-        order
+        let all = || self.changes.batch.keys().cloned().collect();
+        let Order { sorted, new } =
+            order.get_or_insert_with(|| Order { sorted: all(), new: Vec::new() });
+        sorted.extend(std::mem::take(new));
+        look(sorted);
     }
 }
 
