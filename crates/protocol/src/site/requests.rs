@@ -37,23 +37,34 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A request of any origin: it goes where its keys are.
     pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
-        let body = match as_change(body, self.machine.membership().is_some()) {
-            Body::AtSite { site, command } => {
-                return self.take_at_site(origin, site, *command, deadline);
+        match &body {
+            Body::Read { .. }
+            | Body::Write(Command::Write { .. } | Command::Transaction { .. }) => {
+                self.take_of_keys(origin, body, deadline);
             }
-            Body::Write(Command::Write { keyspace, write: Write::Clear, .. })
-                if self.is_causal(keyspace) =>
-            {
-                return self.take_clear(origin, keyspace, deadline);
-            }
-            body @ Body::Write(Command::Causal(CausalCommand::Retry { .. })) => {
-                return self.take_retry(origin, body, deadline);
-            }
-            body if self.causal_keyspace(&body).is_some() => {
-                return self.take_in_session(origin, body, deadline);
-            }
-            body => body,
-        };
+            _ => match as_change(body, self.machine.membership().is_some()) {
+                Body::AtSite { site, command } => {
+                    self.take_at_site(origin, site, *command, deadline);
+                }
+                body @ Body::Write(Command::Causal(CausalCommand::Retry { .. })) => {
+                    self.take_retry(origin, body, deadline);
+                }
+                body => self.take_of_keys(origin, body, deadline),
+            },
+        }
+    }
+
+    /// One that its keyspace decides about, if it has one. Almost all requests are: a body is large,
+    /// and is looked at here rather than moved.
+    fn take_of_keys(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        if let Some(keyspace) = self.causal_keyspace(&body) {
+            return match &body {
+                Body::Write(Command::Write { write: Write::Clear, .. }) => {
+                    self.take_clear(origin, keyspace, deadline);
+                }
+                _ => self.take_in_session(origin, body, deadline),
+            };
+        }
         match target_of(&body, self) {
             Ok(target) => self.take(origin, body, target, deadline),
             Err(refusal) => self.settle(vec![(origin, Err(Failure::Refused(refusal)))]),
@@ -152,7 +163,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return self.take_registrar_step(origin, command, deadline);
             }
             Body::Write(command) => return self.take_write(origin, command, deadline),
-            Body::Registry { change, id } => return self.take_change(origin, *change, id, deadline),
+            Body::Registry { change, id } => {
+                return self.take_change(origin, *change, id, deadline);
+            }
             Body::ExplainPlacement { keyspace, key } => {
                 return self.explain_placement(origin, keyspace, &key);
             }
