@@ -75,7 +75,7 @@ impl Permits {
     pub(crate) fn new(front: &'static str, max: usize, handle: &Handle) -> Arc<Permits> {
         let (clients, metrics) = (handle.clients(), handle.metrics());
         let all = [Closed::Full, Closed::Displaced, Closed::Login, Closed::Idle];
-        let has_users = handle.users().anonymous().is_none();
+        let has_users = !handle.users().is_open();
         let percent = usize::from(clients.reserved_percent);
         let pending_max = match has_users {
             true => (max - (max * percent).div_ceil(100)).max(1),

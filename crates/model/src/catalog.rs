@@ -1,12 +1,13 @@
 //! The keyspaces there are, and which of them a key belongs to.
 
 use crate::{Keyspace, KeyspaceId, KeyspaceSpec};
+use std::sync::Arc;
 
 /// All keyspaces of a deployment, as one value that is replaced when one is made or dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
     /// Longest prefix first; the default keyspace, whose prefix is empty, comes last.
-    keyspaces: Vec<Keyspace>,
+    keyspaces: Vec<Arc<Keyspace>>,
 }
 
 impl Catalog {
@@ -20,7 +21,7 @@ impl Catalog {
             let longer_first = b.spec.prefix.len().cmp(&a.spec.prefix.len());
             longer_first.then_with(|| a.spec.prefix.cmp(&b.spec.prefix))
         });
-        Catalog { keyspaces }
+        Catalog { keyspaces: keyspaces.into_iter().map(Arc::new).collect() }
     }
 
     /// Which keyspace a Redis key belongs to: the one with the longest prefix that it starts with.
@@ -32,18 +33,18 @@ impl Catalog {
     }
 
     /// The keyspace of this name.
-    pub fn by_name(&self, name: &str) -> Option<&Keyspace> {
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Keyspace>> {
         self.keyspaces.iter().find(|keyspace| keyspace.spec.name == name)
     }
 
     /// The keyspace of this id.
     pub fn by_id(&self, id: KeyspaceId) -> Option<&Keyspace> {
-        self.keyspaces.iter().find(|keyspace| keyspace.id == id)
+        self.keyspaces.iter().map(Arc::as_ref).find(|keyspace| keyspace.id == id)
     }
 
     /// All of them, ordered by id.
     pub fn all(&self) -> Vec<&Keyspace> {
-        let mut all: Vec<_> = self.keyspaces.iter().collect();
+        let mut all: Vec<_> = self.keyspaces.iter().map(Arc::as_ref).collect();
         all.sort_by_key(|keyspace| keyspace.id);
         all
     }

@@ -354,8 +354,15 @@ impl Handle {
     /// The client of a user by the name that it gives itself, as sites count its accesses; empty:
     /// none.
     pub fn client_name(&self, user: &User, name: &[u8]) -> ClientName {
-        let user = self.users().anonymous().is_none().then(|| user.name());
+        let user = (!self.users().is_open()).then(|| user.name());
         ClientName::of(user, name)
+    }
+
+    /// The user of a login whose password was verified before.
+    pub fn recall(&self, name: &str, password: &[u8]) -> Option<Arc<User>> {
+        let user = self.users().recall(name, password)?;
+        self.shared.metrics.admission.login("right");
+        Some(user)
     }
 
     /// Verifies a login, on another thread if the password was not verified before.
@@ -365,11 +372,10 @@ impl Handle {
         name: String,
         password: Vec<u8>,
     ) -> Result<Arc<User>, LoginError> {
-        let (logins, metrics) = (&self.shared.logins, &self.shared.metrics.admission);
-        if let Some(user) = logins.users().recall(&name, &password) {
-            metrics.login("right");
+        if let Some(user) = self.recall(&name, &password) {
             return Ok(user);
         }
+        let (logins, metrics) = (&self.shared.logins, &self.shared.metrics.admission);
         let verified = logins.verify(attempt, name, password).await;
         metrics.login(match &verified {
             Ok(_) => "right",

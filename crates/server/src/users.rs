@@ -179,6 +179,11 @@ impl Users {
         self.anonymous.clone()
     }
 
+    /// Whether there are no users: each client has all rights.
+    pub fn is_open(&self) -> bool {
+        self.anonymous.is_some()
+    }
+
     /// Logs in with a password that was verified before. Fast. `None`: call [`Users::login`].
     pub fn recall(&self, name: &str, password: &[u8]) -> Option<Arc<User>> {
         let account = self.users.get(name)?;

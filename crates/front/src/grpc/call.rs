@@ -133,6 +133,14 @@ impl Callee {
         method: Method,
         call: impl Future<Output = Result<T, Status>>,
     ) -> Result<Response<T>, Status> {
+        self.timed(method, call).await.map(Response::new)
+    }
+
+    async fn timed<T>(
+        &self,
+        method: Method,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
         let (duration, errors) = &self.metrics[method as usize];
         let clock = self.handle.clock();
         let began = clock.monotonic();
@@ -141,7 +149,7 @@ impl Callee {
         if outcome.is_err() {
             errors.inc();
         }
-        outcome.map(Response::new)
+        outcome
     }
 
     /// The same for a call in a session, whose token goes back with the answer.
@@ -150,7 +158,7 @@ impl Callee {
         method: Method,
         call: impl Future<Output = Result<(T, CallSession), Status>>,
     ) -> Result<Response<T>, Status> {
-        let (answer, session) = self.measured(method, call).await?.into_inner();
+        let (answer, session) = self.timed(method, call).await?;
         let mut response = Response::new(answer);
         if let Some(sealed) = session.sealed(&self.handle) {
             let value = MetadataValue::from_bytes(&sealed);
@@ -166,7 +174,7 @@ impl Callee {
         request: &tonic::Request<T>,
         name: impl Fn(&T) -> &str,
         right: Right,
-    ) -> Result<Keyspace, Status> {
+    ) -> Result<Arc<Keyspace>, Status> {
         let user = caller(request);
         self.keyspace_of(request, user, name(request.get_ref()), right).await
     }
@@ -177,7 +185,7 @@ impl Callee {
         request: &tonic::Request<T>,
         name: impl Fn(&T) -> &str,
         right: Right,
-    ) -> Result<(Keyspace, CallSession), Status> {
+    ) -> Result<(Arc<Keyspace>, CallSession), Status> {
         let user = caller(request);
         let keyspace = self.keyspace_of(request, user, name(request.get_ref()), right).await?;
         let session = CallSession::of(request, &keyspace, user, &self.handle)?;
@@ -190,7 +198,7 @@ impl Callee {
         user: &User,
         name: &str,
         right: Right,
-    ) -> Result<Keyspace, Status> {
+    ) -> Result<Arc<Keyspace>, Status> {
         let name = if name.is_empty() { DEFAULT_KEYSPACE } else { name };
         if !user.may(name, right) {
             return Err(denied(user, right, name));

@@ -56,8 +56,8 @@ impl<S: NamedService> NamedService for Identified<S> {
 impl<S> Service<http::Request<Body>> for Identified<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S: Service<http::Request<Body>, Future = BoxFuture<http::Response<Body>, Infallible>>,
     S: Clone + Send + 'static,
-    S::Future: Send,
 {
     type Response = http::Response<Body>;
     type Error = Infallible;
@@ -67,27 +67,37 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let connection = request.extensions().get::<OfConnection>();
+        let OfConnection { permit, receiving } =
+            connection.expect("the port gives every connection a permit").clone();
+        let header = request.headers().get(http::header::AUTHORIZATION);
+        // Almost all callers are known, and need no future of their own.
+        if let Some(user) = login::known(&self.handle, &permit, header.map(|one| one.as_bytes())) {
+            return self.inner.call(of_user(request, user, receiving));
+        }
+        let header = header.cloned();
         // The present service is the one that is ready; its clone need not be.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let handle = self.handle.clone();
         Box::pin(async move {
-            let connection = request.extensions().get::<OfConnection>().cloned();
-            let OfConnection { permit, receiving } =
-                connection.expect("the port gives every connection a permit");
-            let header = request.headers().get(http::header::AUTHORIZATION).cloned();
             let header = header.as_ref().map(|value| value.as_bytes());
             match login::caller(&handle, &permit, header).await {
-                Ok(user) => {
-                    request.extensions_mut().insert::<Arc<User>>(user);
-                    let count = |body| Body::new(Received::new(body, receiving));
-                    inner.call(request.map(count)).await
-                }
+                Ok(user) => inner.call(of_user(request, user, receiving)).await,
                 Err(not) => Ok(refused(not).into_http()),
             }
         })
     }
+}
+
+fn of_user(
+    mut request: http::Request<Body>,
+    user: Arc<User>,
+    receiving: Receiving,
+) -> http::Request<Body> {
+    request.extensions_mut().insert::<Arc<User>>(user);
+    request.map(|body| Body::new(Received::new(body, receiving)))
 }
 
 fn refused(not: NotLetIn) -> Status {

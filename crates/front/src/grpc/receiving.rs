@@ -35,8 +35,8 @@ const HEAD_BYTES: usize = 5;
 pub(super) struct Received<B> {
     inner: B,
     of: Receiving,
-    /// The beginning, as much of it as has come.
-    head: Vec<u8>,
+    /// The beginning of the message, as much of it as has come.
+    head: [u8; HEAD_BYTES],
     /// All bytes that have come.
     bytes: usize,
     /// Those that are taken of the connection's room.
@@ -45,21 +45,23 @@ pub(super) struct Received<B> {
 
 impl<B> Received<B> {
     pub(super) fn new(inner: B, of: Receiving) -> Received<B> {
-        Received { inner, of, head: Vec::with_capacity(HEAD_BYTES), bytes: 0, taken: 0 }
+        Received { inner, of, head: [0; HEAD_BYTES], bytes: 0, taken: 0 }
     }
 
     /// The length of the message with its head. A longer one than there can be is refused by the
     /// decoder.
     fn announced(&self) -> usize {
-        let Some((_, length)) = self.head.split_first_chunk::<1>() else { return 0 };
-        let length = <[u8; 4]>::try_from(length).map_or(0, u32::from_be_bytes);
-        HEAD_BYTES + (length as usize).min(COMMAND_BYTES_MAX)
+        if self.bytes < HEAD_BYTES {
+            return 0;
+        }
+        let [_, length @ ..] = self.head;
+        HEAD_BYTES + (u32::from_be_bytes(length) as usize).min(COMMAND_BYTES_MAX)
     }
 
     fn count(&mut self, data: &[u8]) -> Result<(), Status> {
+        let missing = self.head.iter_mut().skip(self.bytes);
+        missing.zip(data).for_each(|(place, byte)| *place = *byte);
         self.bytes += data.len();
-        let missing = HEAD_BYTES - self.head.len();
-        self.head.extend_from_slice(&data[..missing.min(data.len())]);
         let held = self.bytes.max(self.announced()).saturating_sub(RECEIVING_FREE_BYTES);
         let more = held.saturating_sub(self.taken);
         if more > 0 && !self.of.take(more) {
