@@ -115,7 +115,7 @@ impl Batcher {
         let mut answers = Vec::new();
         loop {
             self.work.notified().await;
-            let mut requests = std::mem::take(&mut *lock(&self.outbox));
+            let mut requests = take_all(&mut lock(&self.outbox));
             if !requests.is_empty() {
                 proxy_reads(&mut requests);
             }
@@ -130,6 +130,14 @@ impl Batcher {
                 settle(&mut calls, ticket, reply);
             }
         }
+    }
+}
+
+/// All that is queued. The next queue has room for as much, as growing moves what is in it.
+fn take_all<T>(queue: &mut Vec<T>) -> Vec<T> {
+    match queue.is_empty() {
+        true => Vec::new(),
+        false => std::mem::replace(queue, Vec::with_capacity(queue.len())),
     }
 }
 
@@ -183,7 +191,8 @@ impl WaitingCall {
             }
             let replies = calls.remove(self.call).replies;
             self.taken = true;
-            Poll::Ready(replies.into_iter().flatten().collect())
+            // In place: a reply and perhaps a reply take as much memory.
+            Poll::Ready(replies.into_iter().map(|reply| reply.expect("none is missing")).collect())
         })
         .await
     }

@@ -40,6 +40,9 @@ pub(super) struct Run {
     bytes: usize,
     requests: Vec<Request>,
     shapes: Vec<(Shape, CommandNumber)>,
+    /// How many requests the last run had. The next one has room for as many at once, as growing
+    /// moves all of them.
+    last: usize,
 }
 
 /// Equal commands that were answered and are not yet counted.
@@ -268,6 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         let mut requests = std::mem::take(&mut self.run.requests);
+        self.run.last = requests.len();
         let mut shapes = std::mem::take(&mut self.run.shapes);
         (self.run.bytes, self.run.is_alone) = (0, false);
         let mut answered_as = shapes.drain(..);
@@ -545,6 +549,9 @@ impl Run {
         }
         self.are_writes = is_write;
         self.bytes += wire_bytes;
+        if self.requests.is_empty() {
+            self.requests.reserve(self.last);
+        }
         self.requests.push(request);
         self.shapes.push(answered_as);
         true
