@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::experiment::Results;
+use super::experiment::workload::Workload;
 use super::result::Shown;
 use super::result::bars::Others;
 use super::{Point, Size};
@@ -125,6 +126,8 @@ impl Outcome<'_> {
                 "accesses": one.accesses,
                 "moves": one.moves,
                 "waited_ms": one.waited_ms,
+                "misplaced": one.misplaced,
+                "residence_s": one.residence_s,
                 "overhead": one.overhead,
             })
         };
@@ -177,7 +180,11 @@ fn figure_cards(shown: &Shown) -> Vec<Card> {
         };
         // Twelve names do not fit below one plot: the means and the tails apart.
         let parts: Vec<(&str, std::ops::Range<usize>)> = match shown.number {
-            8 => vec![(", mean", 0..names.len() / 2), (", p95", names.len() / 2..names.len())],
+            // What accesses waited is in the table.
+            8 => vec![
+                (", mean", 0..Workload::ALL.len()),
+                (", p95", Workload::ALL.len()..2 * Workload::ALL.len()),
+            ],
             _ => vec![("", 0..names.len())],
         };
         for (part, range) in parts {

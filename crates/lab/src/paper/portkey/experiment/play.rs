@@ -61,6 +61,10 @@ pub struct Measured {
     pub moves: u64,
     /// What accesses waited for moves, in ms, of all together.
     pub waited_ms: f64,
+    /// The share of accesses whose key was not at a site nearest to them.
+    pub misplaced: f64,
+    /// How long a client stays at an origin, in seconds, on average.
+    pub residence_s: f64,
     /// Bytes of moves and of what the strategy has to know, as a share of the bytes of accesses.
     pub overhead: f64,
     /// The same without moves.
@@ -124,8 +128,9 @@ pub fn play(
     let mut ways = vec![Way::default(); owners.len()];
     let mut free_ms = vec![0.0_f64; world.sites];
     let (mut all, mut interval) = (Histogram::new(), Histogram::new());
-    let mut measured = Measured::default();
-    let mut next = 0;
+    let mut measured = Measured { residence_s: world.residence_s(), ..Measured::default() };
+    let nearest_ms: Vec<f32> = (0..world.sites as u16).map(|at| world.nearest_ms(at)).collect();
+    let (mut misplaced, mut next) = (0_u64, 0);
     for second in 0..seconds {
         let begins_ms = second as f64 * 1_000.0;
         let is_measured = second >= rules.warm_s;
@@ -168,6 +173,8 @@ pub fn play(
             if is_measured {
                 all.add(ms);
                 measured.waited_ms += waited_ms;
+                let nearest_ms = nearest_ms[usize::from(access.origin)];
+                misplaced += u64::from(world.latency_ms(access.origin, owner) > nearest_ms);
             }
             decider.saw(access);
         }
@@ -181,6 +188,7 @@ pub fn play(
     }
     (measured.mean_ms, measured.p95_ms) = all.mean_and_p95();
     measured.accesses = all.count;
+    measured.misplaced = misplaced as f64 / all.count.max(1) as f64;
     let measured_s = seconds.saturating_sub(rules.warm_s) as f64;
     let moved = measured.moves as f64 * f64::from(VALUE_BYTES + crate::paper::portkey::MOVE_BYTES);
     let still = decider.overhead_bytes(measured_s, all.count);

@@ -124,9 +124,16 @@ impl World {
         self.ms[usize::from(origin) * self.sites + usize::from(site)]
     }
 
+    /// The latency to the nearest site that holds keys.
+    #[must_use]
+    pub fn nearest_ms(&self, origin: u16) -> f32 {
+        let open = (0..self.sites as u16).filter(|site| self.open[usize::from(*site)]);
+        open.map(|site| self.latency_ms(origin, site)).fold(f32::INFINITY, f32::min)
+    }
+
     /// How long a client stays at an origin, in seconds, on average.
-    #[cfg(test)]
-    fn residence_s(&self) -> f64 {
+    #[must_use]
+    pub fn residence_s(&self) -> f64 {
         let changes = |places: &Vec<Option<u16>>| {
             places.windows(2).filter(|two| two[0] != two[1] && two[1].is_some()).count()
         };
