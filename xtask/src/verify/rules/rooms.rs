@@ -84,6 +84,7 @@ const ROOMS: &[Room] = &[
         ],
     ),
     ("site/machine/causal", CAUSAL_TABLES),
+    ("site/machine/deployment", DEPLOYMENT_TABLES),
     ("site/machine/global", GLOBAL_TABLES),
     ("stream", &["job"]),
     ("trial", &[]),
@@ -121,6 +122,23 @@ const CAUSAL_TABLES: &[&str] = &[
     "stream",
 ];
 
+/// The tables of the deployment, and what joining it, leaving it and being restored means to the
+/// tables of both modes.
+const DEPLOYMENT_TABLES: &[&str] = &[
+    "deployment/registry",
+    "global/backups",
+    "machine",
+    "site/machine/Applying",
+    "site/machine/Machine",
+    "site/machine/MachineError",
+    "site/machine/Modes",
+    "site/machine/Stopped",
+    "site/machine/causal",
+    "site/machine/global",
+    "site/machine/slot_rows",
+    "site/machine/tables",
+];
+
 /// The tables of global keys: the deployment's beside them, and nothing of causal keys.
 const GLOBAL_TABLES: &[&str] = &[
     "bugs",
@@ -150,8 +168,12 @@ const LAYERS: &[&[&str]] = &[
     &["causal", "global", "job", "site/machine", "stream"],
 ];
 
-/// What is above the tables of all modes, and is driven by their tests.
+/// What is above the tables of all modes, and is driven by their tests alone.
 const DRIVEN_BY_TESTS: &[&str] = &[
+    "causal/bridge",
+    "causal/layout",
+    "causal/Part",
+    "causal/Region",
     "site/Origin",
     "site/Ticket",
     "site/causal",
@@ -212,7 +234,12 @@ fn compare(files: &Files, folder: &str, rooms: &[Room]) -> Vec<String> {
             let all: BTreeSet<_> =
                 names.found.iter().flat_map(|name| steps(name, &exports)).collect();
             for name in all.iter().filter(|name| !is_in(name, room)) {
+                let is_test = names.module.split('/').any(|part| part == "tests");
+                let is_driven = DRIVEN_BY_TESTS.iter().any(|driven| is_in(name, driven));
                 match allowed.iter().find(|allowed| is_in(name, allowed)) {
+                    Some(_) if room.starts_with("site/machine") && is_driven && !is_test => {
+                        wrong.push(format!("{path}: only tests of {room} may name {name}"));
+                    }
                     Some(allowed) => drop(used.insert(*allowed)),
                     None => wrong.push(format!("{path}: {room} must not name {name}")),
                 }
@@ -450,6 +477,16 @@ mod tests {
         let text = "use super::super::site::Site;".to_owned();
         let wrong = check(&Files::from([(path, text)]));
         assert_eq!(wrong.iter().filter(|one| one.contains("replica must not name")).count(), 1);
+    }
+
+    #[test]
+    fn what_is_driven_by_tests_is_named_by_tests_alone() {
+        let wrong = |path: &str| {
+            let path = format!("crates/protocol/src/site/machine/{path}");
+            let wrong = check(&Files::from([(path, "use crate::site::release::Job;".to_owned())]));
+            wrong.iter().filter(|one| one.contains("only tests of site/machine may name")).count()
+        };
+        assert_eq!((wrong("store.rs"), wrong("tests/loans.rs")), (1, 0));
     }
 
     #[test]
