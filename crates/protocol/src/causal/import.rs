@@ -59,7 +59,7 @@ struct Place {
 }
 
 /// What waits to be imported at a site's leader.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Import {
     planted: Planted,
     epoch: u16,

@@ -67,6 +67,8 @@ mod exhaustive;
 #[cfg(test)]
 mod exhaustive_fetch;
 #[cfg(test)]
+mod exhaustive_import;
+#[cfg(test)]
 mod exhaustive_standby;
 pub(crate) mod export;
 pub(crate) mod fetch;
