@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{Programs, run};
 use super::systems;
 
-/// A goal, in the lab's own words.
+/// A goal, as the lab states it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Goal {
     pub(super) what: String,
@@ -51,6 +51,19 @@ impl Goal {
         };
         format!("| {prefix}{} | {} | {} | {met} |", self.what, self.goal, self.here)
     }
+}
+
+/// A goal that something else measures than a bench: the work, the bar, what came out and where
+/// that is stated, and whether it is enough.
+pub(super) type Elsewhere = [&'static str; 4];
+
+/// The table of such goals.
+pub(super) fn elsewhere(goals: &[Elsewhere]) -> String {
+    let head = "\n## Bars that tests, the lab and the record have\n\n\
+                Each with the day of its figure: a bench does not repeat them.\n\n\
+                | work | bar | measured | |\n| --- | --- | --- | --- |\n";
+    let rows = goals.iter().map(|row| format!("| {} |\n", row.join(" | ")));
+    rows.fold(head.to_owned(), |table, row| table + &row)
 }
 
 /// Runs a paper's experiments, with more arguments.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::command::{Programs, run};
 use crate::bench::systems;
 
-/// A goal of the paper's experiments, in the lab's own words.
+/// A goal of the paper's experiments, as the lab states it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Goal {
     pub(super) what: String,
