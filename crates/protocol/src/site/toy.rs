@@ -1,8 +1,9 @@
 //! A toy mode, as a test of the house: a counter with a table, a command, what readers see, a
 //! token, and a job.
 //!
-//! It is added the way that CONTRIBUTING lists, and nothing outside of the modes had to change for
-//! it. Its command borrows a variant of the global family, as [`Command`] is closed. A read in a
+//! It is added to the state, the sessions and the jobs the way that CONTRIBUTING lists, and nothing
+//! outside of the modes had to change for it. It stands in the place of all modes, so it shows
+//! nothing of how requests and ticks of several are composed. Its command borrows a variant of the global family, as [`Command`] is closed. A read in a
 //! session waits until the counter is where the session has seen it.
 
 use super::Origin;
