@@ -26,7 +26,7 @@ pub enum Bug {
     /// A lease lasts as long as if all clocks ran at one rate, and as if a tick were no tick.
     LeaseWithoutMargin,
     /// A leader that hands leadership over keeps its lease.
-    LeaseThroughHandover,
+    LeaseThroughTransfer,
     /// A node forgets its term and its vote when it restarts.
     ForgetVote,
     /// A request that is sent again is applied again.
@@ -192,7 +192,7 @@ impl Bug {
         Bug::AcknowledgeBeforeQuorum,
         Bug::ReadWithoutIndex,
         Bug::LeaseWithoutMargin,
-        Bug::LeaseThroughHandover,
+        Bug::LeaseThroughTransfer,
         Bug::ForgetVote,
         Bug::ApplyTwice,
         Bug::ForgetTombstone,
@@ -275,7 +275,7 @@ impl Bug {
             Bug::AcknowledgeBeforeQuorum => "acknowledge-before-quorum",
             Bug::ReadWithoutIndex => "read-without-index",
             Bug::LeaseWithoutMargin => "lease-without-margin",
-            Bug::LeaseThroughHandover => "lease-through-handover",
+            Bug::LeaseThroughTransfer => "lease-through-transfer",
             Bug::ForgetVote => "forget-vote",
             Bug::ApplyTwice => "apply-twice",
             Bug::ForgetTombstone => "forget-tombstone",

@@ -69,7 +69,7 @@ struct Tried<'a> {
 impl Tried<'_> {
     /// A later attempt states that at the first site, too: that may have left since, and be another
     /// one of this name.
-    fn tell(self, metadata: &mut MetadataMap) {
+    fn state_in(self, metadata: &mut MetadataMap) {
         metadata.insert(TRIED_KEY, self.first.clone());
         if self.was_sent {
             metadata.insert(AGAIN_KEY, MetadataValue::from_static(""));
@@ -197,7 +197,7 @@ impl Round<'_> {
                 let token = MetadataValue::from_bytes(self.token);
                 request.metadata_mut().insert_bin(SESSION_KEY, token);
                 if let Some(said) = said {
-                    said.tell(request.metadata_mut());
+                    said.state_in(request.metadata_mut());
                 }
                 ask(channel, request)
             };

@@ -146,7 +146,7 @@ impl Place {
         if done.is_err() && outcome == Outcome::default() {
             return Ok(done?);
         }
-        let reported = self.tell(&outcome);
+        let reported = self.report(&outcome);
         done?;
         reported
     }
@@ -228,7 +228,7 @@ impl Place {
         }
     }
 
-    fn tell(&self, outcome: &Outcome) -> Result<(), Failed> {
+    fn report(&self, outcome: &Outcome) -> Result<(), Failed> {
         let Outcome { arrived, left, keys, bytes, untried: _ } = outcome;
         if self.json {
             let left: Vec<_> = left

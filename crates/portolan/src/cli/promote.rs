@@ -40,7 +40,7 @@ pub(crate) struct Backup {
                   What may be lost is asked of all sites, and printed; then it is to be agreed to, by an answer or \
                   by --accept-loss. Agreed to is what this call has printed, not what an earlier one has: nothing is \
                   done if any slot would be lost besides, or go on from an older copy.\n\n\
-                  Examples:\n  portolan site promote pier-39                 tells what may be lost, and asks\n  \
+                  Examples:\n  portolan site promote pier-39                 shows what may be lost, and asks\n  \
                   portolan site promote pier-39 --accept-loss   does it"
 )]
 pub(crate) struct Promote {

@@ -27,11 +27,11 @@ const LESS_FOR: Duration = Duration::from_secs(2);
 
 /// Since when a site reports less than before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Reported {
     less_since: Option<Duration>,
 }
 
-impl Heard {
+impl Reported {
     /// How far a site is that was known to be somewhere, by what it reports now.
     pub(super) fn follow(
         &mut self,
@@ -53,7 +53,7 @@ impl Heard {
 pub(super) struct Reports {
     epoch: u16,
     known: BTreeMap<SiteId, (Position, Duration)>,
-    heard: BTreeMap<SiteId, Heard>,
+    reported: BTreeMap<SiteId, Reported>,
     asked: BTreeMap<SiteId, Duration>,
 }
 
@@ -82,9 +82,9 @@ impl Reports {
     /// A site's leader reports.
     pub(super) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
         if message.epoch == u32::from(self.epoch) {
-            let heard = self.heard.entry(site).or_default();
+            let reported = self.reported.entry(site).or_default();
             let known = self.known.get(&site).map(|(applied, _)| *applied).unwrap_or_default();
-            let applied = heard.follow(known, Position(message.applied), now);
+            let applied = reported.follow(known, Position(message.applied), now);
             self.known.insert(site, (applied, now));
         }
     }

@@ -29,7 +29,7 @@
 //!
 //! Idle when every site has imported what there is.
 
-use super::reports::Heard;
+use super::reports::Reported;
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Part, Region};
 use crate::job::Effect;
@@ -134,7 +134,7 @@ struct Transfer {
 struct Report {
     applied: Position,
     at: Duration,
-    heard: Heard,
+    reported: Reported,
 }
 
 /// How much is kept, and sent at a time.
@@ -276,7 +276,7 @@ impl Resync {
     pub(crate) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
         if message.epoch == u32::from(self.epoch) {
             let report = self.reports.entry(site).or_default();
-            let applied = report.heard.follow(report.applied, Position(message.applied), now);
+            let applied = report.reported.follow(report.applied, Position(message.applied), now);
             (report.applied, report.at) = (applied, now);
         }
     }

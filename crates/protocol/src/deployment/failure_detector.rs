@@ -22,7 +22,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// When each site's last message came, and since when it has not answered.
 #[derive(Debug, Default)]
 pub(crate) struct FailureDetector {
-    heard: BTreeMap<SiteId, Duration>,
+    contacts: BTreeMap<SiteId, Duration>,
     /// The first question since then.
     asked: BTreeMap<SiteId, Duration>,
     /// Those whose disks are full.
@@ -33,8 +33,8 @@ pub(crate) struct FailureDetector {
 
 impl FailureDetector {
     /// A message of a site has come.
-    pub(crate) fn heard(&mut self, site: SiteId, now: Duration) {
-        self.heard.insert(site, now);
+    pub(crate) fn record_contact(&mut self, site: SiteId, now: Duration) {
+        self.contacts.insert(site, now);
         self.asked.remove(&site);
     }
 
@@ -53,7 +53,7 @@ impl FailureDetector {
 
     /// Whether a message of a site has come since then, and its disk has room.
     pub(crate) fn may_commit_since(&self, site: SiteId, since: Duration) -> bool {
-        self.is_heard_since(site, since) && !self.full.contains(&site)
+        self.had_contact_since(site, since) && !self.full.contains(&site)
     }
 
     /// Whether the other sites are to get to know now, as they are now and then, that this one's
@@ -89,13 +89,13 @@ impl FailureDetector {
     }
 
     /// Whether a message of a site has come since then.
-    pub(crate) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
-        self.heard.get(&site).is_some_and(|at| *at >= since)
+    pub(crate) fn had_contact_since(&self, site: SiteId, since: Duration) -> bool {
+        self.contacts.get(&site).is_some_and(|at| *at >= since)
     }
 
     /// Whether a message of a site has come lately.
     pub(crate) fn is_heard(&self, site: SiteId, now: Duration) -> bool {
-        self.heard.get(&site).is_some_and(|at| *at + TIMEOUT > now)
+        self.contacts.get(&site).is_some_and(|at| *at + TIMEOUT > now)
     }
 
     /// The sites to ask whether they are there, now and then; those that are gone are dropped.

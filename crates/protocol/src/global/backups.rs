@@ -18,7 +18,7 @@ use storage::state::State;
 pub(crate) struct Backups {
     /// By original, from its messages: which mirror, when it was last caught up (log time, ms), and
     /// how far it was behind by the last message.
-    pub(crate) heard: BTreeMap<SiteId, (u64, u64, u64)>,
+    pub(crate) reported: BTreeMap<SiteId, (u64, u64, u64)>,
     pub(crate) next_news: Duration,
 }
 
@@ -32,8 +32,8 @@ impl Backups {
         wall_ms: u64,
     ) -> u64 {
         let Some(mirror) = machine.mirrors().get(&from) else { return 0 };
-        let heard = self.heard.get(&from).filter(|heard| heard.0 == mirror.number);
-        match heard.map_or(0, |heard| heard.1).max(mirror.caught_up_ms) {
+        let reported = self.reported.get(&from).filter(|reported| reported.0 == mirror.number);
+        match reported.map_or(0, |reported| reported.1).max(mirror.caught_up_ms) {
             0 => 0,
             at_ms => wall_ms.saturating_sub(log_now_ms.saturating_sub(at_ms)).max(1),
         }

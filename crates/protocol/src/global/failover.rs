@@ -96,7 +96,7 @@ pub(crate) struct Context<'a> {
     /// When this site's copies of the lost one were last caught up, ms since 1970.
     pub(crate) caught_up_ms: u64,
     /// Whether a message of a site has come since then.
-    pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
+    pub(crate) contact_since: &'a dyn Fn(SiteId, Duration) -> bool,
 }
 
 /// The failovers that this site's leader drives: one at a time for each lost site.
@@ -112,7 +112,7 @@ pub(crate) struct FailoverJobs {
 
 impl<S: State> Job<S> for FailoverJobs {
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let mut effects = self.go_on(view);
+        let mut effects = self.drive(view);
         effects.extend(self.closing.poll(view, self.planted));
         effects
     }
@@ -120,7 +120,7 @@ impl<S: State> Job<S> for FailoverJobs {
     /// Operators wait for those that are under way; and a site that is back is parted from the
     /// others until the registry has its return.
     fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let mut effects = self.go_on(view);
+        let mut effects = self.drive(view);
         effects.extend(self.closing.poll_paused(view));
         effects
     }
@@ -161,7 +161,7 @@ fn with_context<S: State>(
         own: member.own,
         registry: &member.registry,
         caught_up_ms: view.backups.caught_up_ms(lost, view.machine, view.log_now_ms, view.wall_ms),
-        heard_since: &|site, since| view.failure_detector.is_heard_since(site, since),
+        contact_since: &|site, since| view.failure_detector.had_contact_since(site, since),
     })
 }
 
@@ -171,7 +171,7 @@ impl FailoverJobs {
         FailoverJobs { planted, ..FailoverJobs::default() }
     }
 
-    fn go_on<S: State>(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+    fn drive<S: State>(&mut self, view: &View<'_, S>) -> Vec<Effect> {
         let under_way: Vec<SiteId> = self.under_way.keys().copied().collect();
         let advance = |lost| with_context(view, lost, |context| self.advance(lost, context));
         under_way.into_iter().flat_map(advance).collect()
@@ -237,9 +237,9 @@ impl FailoverJobs {
             return Vec::new();
         }
         one.loss.caught_up_ms = view.caught_up_ms;
-        one.loss.answers = (view.heard_since)(lost, since);
+        one.loss.answers = (view.contact_since)(lost, since);
         let others = asked(view, lost, &one.without).filter(|site| *site != view.own);
-        one.loss.silent = others.filter(|site| !(view.heard_since)(*site, since)).collect();
+        one.loss.silent = others.filter(|site| !(view.contact_since)(*site, since)).collect();
         if one.accept && one.loss.answers {
             return self.end(lost, view, Err(failed(BackupError::Answers(lost))));
         }

@@ -1,6 +1,6 @@
 //! Requests about global keys, from a node to the site that holds their slot.
 //!
-//! A request goes straight to the owner, as far as it is known; a site that does not hold the slot
+//! A request goes directly to the owner, as far as it is known; a site that does not hold the slot
 //! redirects to the owner in its own map. The map of slots ([`super::map`]) contains facts, of
 //! which the highest epoch counts, and guesses. A request about a slot that changes hands just now
 //! waits and is sent on.

@@ -17,7 +17,7 @@ use wire::peer::{Member, Members};
 const LOST_AFTER_TIMEOUTS: u32 = 2;
 
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct LastContact {
     /// Ticks for which each life of a member has been silent, by node and incarnation; absent: it
     /// was added, or a message of it arrived, since the last tick.
     silent_ticks: BTreeMap<(u64, u64), usize>,
@@ -25,9 +25,9 @@ pub(crate) struct Heard {
     ticks: u64,
 }
 
-impl Heard {
+impl LastContact {
     /// Records a message from a member.
-    pub(crate) fn of(&mut self, node: NodeId) {
+    pub(crate) fn record(&mut self, node: NodeId) {
         self.silent_ticks.retain(|(silent, _), _| *silent != node.0);
     }
 
@@ -49,7 +49,7 @@ impl Heard {
         }
     }
 
-    /// The tick after which a member was last heard.
+    /// The tick after which a member was last contact.
     fn at_tick(&self, members: &Members, node: NodeId) -> u64 {
         self.ticks - self.silent_ticks(members, node) as u64
     }
@@ -73,15 +73,15 @@ pub(crate) fn ticks_of_the_lost(options: &Options) -> usize {
 impl<R: LogReader> Replica<R> {
     /// On a leader: whether a member is responding.
     pub(crate) fn is_alive(&self, options: &Options, node: NodeId) -> bool {
-        let silent_ticks = self.heard.silent_ticks(&self.members, node);
+        let silent_ticks = self.contact.silent_ticks(&self.members, node);
         node == options.node || silent_ticks < ticks_of_the_lost(options)
     }
 
     /// On a leader: the tick after which a message of a member last came.
-    pub(crate) fn heard_at_tick(&self, options: &Options, node: NodeId) -> u64 {
+    pub(crate) fn contact_tick(&self, options: &Options, node: NodeId) -> u64 {
         match node == options.node {
             true => u64::MAX,
-            false => self.heard.at_tick(&self.members, node),
+            false => self.contact.at_tick(&self.members, node),
         }
     }
 
@@ -103,21 +103,21 @@ mod tests {
         let member = |node, incarnation| Member { node, incarnation, ..Member::default() };
         let list = |nodes: &[Member]| Members { nodes: nodes.to_vec(), ..Members::default() };
         let members = list(&[member(1, 11), member(2, 22)]);
-        let mut heard = Heard::default();
+        let mut contact = LastContact::default();
         for _ in 0..3 {
-            heard.tick(&members);
-            heard.of(NodeId(2));
+            contact.tick(&members);
+            contact.record(NodeId(2));
         }
-        let silent = |heard: &Heard, node| heard.silent_ticks(&members, NodeId(node));
-        assert_eq!((silent(&heard, 1), silent(&heard, 2), heard.ticks()), (3, 0, 3));
+        let silent = |contact: &LastContact, node| contact.silent_ticks(&members, NodeId(node));
+        assert_eq!((silent(&contact, 1), silent(&contact, 2), contact.ticks()), (3, 0, 3));
         assert_eq!(
-            (heard.at_tick(&members, NodeId(1)), heard.at_tick(&members, NodeId(2))),
+            (contact.at_tick(&members, NodeId(1)), contact.at_tick(&members, NodeId(2))),
             (0, 3)
         );
-        assert_eq!(silent(&heard, 9), 0, "it is only just added");
+        assert_eq!(silent(&contact, 9), 0, "it is only just added");
         let replaced = list(&[member(1, 12), member(2, 22)]);
-        assert_eq!(heard.silent_ticks(&replaced, NodeId(1)), 0, "it was the life before");
-        heard.begin();
-        assert_eq!(silent(&heard, 1), 0);
+        assert_eq!(contact.silent_ticks(&replaced, NodeId(1)), 0, "it was the life before");
+        contact.begin();
+        assert_eq!(silent(&contact, 1), 0);
     }
 }

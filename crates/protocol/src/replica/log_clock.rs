@@ -52,7 +52,7 @@ pub(crate) struct LogClock {
     /// The latest log time of an entry that was applied or proposed here; 0: there is none yet.
     last_ms: u64,
     /// The clock that the term's leader has sent.
-    heard: Option<(u64, peer::Clock)>,
+    received: Option<(u64, peer::Clock)>,
     /// A bug, for a trial: log time is what the wall clock shows.
     by_wall: bool,
 }
@@ -67,7 +67,7 @@ impl LogClock {
             shown_ms,
             wall_ahead_ms: ahead(now.wall_ms, shown_ms),
             last_ms,
-            heard: None,
+            received: None,
             by_wall,
         }
     }
@@ -130,9 +130,9 @@ impl LogClock {
     pub(crate) fn receive(&mut self, term: u64, clock: peer::Clock) {
         // A connection that broke may bring what is older.
         let known_ms =
-            self.heard.filter(|(of, _)| *of == term).map_or(0, |(_, known)| known.log_time_ms);
+            self.received.filter(|(of, _)| *of == term).map_or(0, |(_, known)| known.log_time_ms);
         let clock = peer::Clock { log_time_ms: clock.log_time_ms.max(known_ms), ..clock };
-        self.heard = Some((term, clock));
+        self.received = Some((term, clock));
         if clock.log_time_ms >= self.last_ms {
             self.now = Duration::from_millis(clock.log_time_ms).min(self.latest());
             self.shown_ms = self.now.as_millis() as u64;
@@ -142,8 +142,8 @@ impl LogClock {
 
     /// The time up to which keys are due, by the leader of this term; `None`: it cannot propose an
     /// entry now, or has sent no time.
-    pub(crate) fn heard_ms(&self, term: u64) -> Option<u64> {
-        let (of, clock) = self.heard?;
+    pub(crate) fn received_ms(&self, term: u64) -> Option<u64> {
+        let (of, clock) = self.received?;
         (of == term && clock.moves).then_some(clock.log_time_ms)
     }
 
@@ -203,7 +203,7 @@ impl<R: LogReader> Replica<R> {
     pub(crate) fn due_by_ms(&self, options: &Options) -> Option<u64> {
         match self.leads() {
             true => self.moves_time(options).then(|| self.log_clock.now_ms()),
-            false => self.log_clock.heard_ms(self.raft.term()),
+            false => self.log_clock.received_ms(self.raft.term()),
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let word = peer::Clock { log_time_ms: BEGIN_MS + 30_000, wall_ahead_ms: 7, moves: true };
         next.go_on(at(SECOND, BEGIN_MS + 5 * HOUR_MS), false);
         next.receive(3, word);
-        assert_eq!((next.heard_ms(3), next.heard_ms(4)), (Some(BEGIN_MS + 30_000), None));
+        assert_eq!((next.received_ms(3), next.received_ms(4)), (Some(BEGIN_MS + 30_000), None));
         next.go_on(at(3 * SECOND, BEGIN_MS + 5 * HOUR_MS), true);
         assert!((32_000..=32_020).contains(&(next.now_ms() - BEGIN_MS)), "{}", next.now_ms());
     }

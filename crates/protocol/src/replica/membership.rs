@@ -59,7 +59,7 @@ pub(crate) enum Wanted {
     },
 }
 
-/// What a leader looks at to decide about wishes.
+/// What a leader looks at to decide about requested changes.
 pub(crate) struct Context<'a> {
     pub(crate) members: &'a Members,
     /// Ticks that it has counted.
@@ -67,10 +67,10 @@ pub(crate) struct Context<'a> {
     /// Whether a member is silent.
     pub(crate) is_lost: &'a dyn Fn(NodeId) -> bool,
     /// The tick after which a message of a member last came.
-    pub(crate) heard_at_tick: &'a dyn Fn(NodeId) -> u64,
+    pub(crate) contact_tick: &'a dyn Fn(NodeId) -> u64,
 }
 
-/// What to do next about one wish.
+/// What to do next about one requested change.
 #[derive(Debug, PartialEq)]
 enum Next {
     Done,
@@ -104,7 +104,7 @@ impl Membership {
         }
     }
 
-    /// Settles the wishes that have come true and answers with the change to propose next, if any.
+    /// Settles the requested changes that are done and returns the one to propose next, if any.
     pub(crate) fn next(
         &mut self,
         context: &Context<'_>,
@@ -271,7 +271,7 @@ fn is_learner(members: &Members, node: u64) -> bool {
     members.learners.contains(&node)
 }
 
-/// Whether a wish to add a node can be granted.
+/// Whether a node can be added.
 pub(crate) fn check_add(
     members: &Members,
     member: &Member,
@@ -287,14 +287,14 @@ pub(crate) fn check_add(
     }
 }
 
-/// Whether a member is silent, as far as its leader can tell: one that hears no majority of the
-/// voters may be the one that is cut off.
+/// Whether a member is silent, as far as its leader can know: a leader that receives from no
+/// majority of the voters may be the one that is cut off.
 pub(crate) fn is_lost(members: &Members, node: NodeId, is_alive: impl Fn(NodeId) -> bool) -> bool {
-    let heard = members.voters.iter().filter(|voter| is_alive(NodeId(**voter))).count();
-    !is_alive(node) && 2 * heard > members.voters.len()
+    let alive = members.voters.iter().filter(|voter| is_alive(NodeId(**voter))).count();
+    !is_alive(node) && 2 * alive > members.voters.len()
 }
 
-/// Whether a wish to remove a node can be granted at all.
+/// Whether a node can be removed at all.
 pub(crate) fn check_remove(members: &Members, node: NodeId) -> Result<(), MembershipError> {
     if find(members, node).is_none() {
         return Err(MembershipError::NotAMember(node));
@@ -307,8 +307,8 @@ pub(crate) fn check_remove(members: &Members, node: NodeId) -> Result<(), Member
 
 /// Whether the voters that remain without a node have all sent a message since it was asked.
 /// Without that a voter that answers stays, unless its removal is forced: each such step brings the
-/// site nearer to having no majority, and often it is another one that was meant. Earlier words do
-/// not count: one that died a moment ago is missed soon.
+/// site nearer to having no majority, and often it is another one that was meant. Earlier messages
+/// do not count: one that died a moment ago is missed soon.
 fn remaining(
     context: &Context<'_>,
     node: NodeId,
@@ -320,7 +320,7 @@ fn remaining(
     }
     let remaining = members.voters.iter().filter(|voter| **voter != node.0);
     let voters = remaining.clone().count() as u64;
-    let answers = |voter: &&u64| (context.heard_at_tick)(NodeId(**voter)) > asked_at_tick;
+    let answers = |voter: &&u64| (context.contact_tick)(NodeId(**voter)) > asked_at_tick;
     let reachable = remaining.filter(answers).count() as u64;
     match reachable < voters {
         true => Err(MembershipError::FewerReachable { node, voters, reachable }),
@@ -374,7 +374,7 @@ mod tests {
     /// At a leader of which all others are heard, or lost.
     fn at(members: &Members, ticks: u64, all_lost: bool) -> Context<'_> {
         let is_lost: &dyn Fn(NodeId) -> bool = if all_lost { &|_| true } else { &|_| false };
-        Context { members, ticks, is_lost, heard_at_tick: &|_| u64::MAX }
+        Context { members, ticks, is_lost, contact_tick: &|_| u64::MAX }
     }
 
     fn kind_of(next: Next) -> Option<MemberChangeKind> {
@@ -497,12 +497,12 @@ mod tests {
         members.voters = vec![1, 2, 3];
         members.learners = vec![4];
         let next = |wanted: Wanted, ticks, third_at: u64, lost: Option<u64>| {
-            let heard_at_tick = |node: NodeId| if node == NodeId(3) { third_at } else { u64::MAX };
+            let contact_tick = |node: NodeId| if node == NodeId(3) { third_at } else { u64::MAX };
             wanted.next(&Context {
                 members: &members,
                 ticks,
                 is_lost: &|node| lost == Some(node.0),
-                heard_at_tick: &heard_at_tick,
+                contact_tick: &contact_tick,
             })
         };
         let remove = Some(MemberChangeKind::Remove);

@@ -7,7 +7,7 @@
 //! - [`gate`]: which reads are answered from the state, on any thread;
 //! - [`membership`], [`changing`], [`leader_transfer`]: the members of the site, and which is to
 //!   lead it;
-//! - [`heard`], [`lives`]: which members respond, and which life of a node a message is of;
+//! - [`contact`], [`lives`]: which members respond, and which life of a node a message is of;
 //! - [`log_clock`], [`moments`]: log time, and the moments that people name;
 //! - [`snapshots`]: for a log that is long and for nodes that lag;
 //! - [`recovery`]: what a replica does with its disk before it starts.
@@ -19,9 +19,9 @@
 //! [`crate::site`].
 
 pub(crate) mod changing;
+pub(crate) mod contact;
 pub(crate) mod forwarding;
 pub(crate) mod gate;
-pub(crate) mod heard;
 pub(crate) mod leader_transfer;
 pub mod lives;
 pub(crate) mod log_clock;
@@ -36,10 +36,10 @@ pub(crate) mod writes;
 use crate::bugs::Bug;
 use crate::options::Options;
 use changing::LastChange;
+use contact::LastContact;
 use forwarding::Forwarding;
 use gate::Gate;
 pub use gate::{ReadGate, Readable};
-use heard::Heard;
 use leader_transfer::LeaderTransfer;
 use log_clock::LogClock;
 pub use log_clock::Pace;
@@ -74,7 +74,7 @@ pub(crate) struct Replica<R: LogReader> {
     pub(crate) membership: Membership,
     pub(crate) last_change: Option<LastChange>,
     pub(crate) leader_transfer: LeaderTransfer,
-    pub(crate) heard: Heard,
+    pub(crate) contact: LastContact,
     pub(crate) removed: bool,
     /// The log index since which this life is a member, as the last list with it states.
     pub(crate) member_since: Option<u64>,
@@ -137,7 +137,7 @@ impl<R: LogReader> Replica<R> {
             membership: Membership::default(),
             last_change: Some(LastChange::unknown(applied)),
             leader_transfer: LeaderTransfer::default(),
-            heard: Heard::default(),
+            contact: LastContact::default(),
             removed: false,
             member_since: (options.member_since > 0).then_some(options.member_since),
             log_clock: LogClock::new(log_time_ms, now, by_wall_clock),
@@ -177,7 +177,7 @@ impl<R: LogReader> Replica<R> {
     }
 
     fn is_giving_way(&self, options: &Options) -> bool {
-        self.raft.is_transferring() && !options.planted.is(Bug::LeaseThroughHandover)
+        self.raft.is_transferring() && !options.planted.is(Bug::LeaseThroughTransfer)
     }
 
     /// Whether it is certain, without a question, that no other node leads: by what gate this

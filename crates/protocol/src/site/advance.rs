@@ -23,7 +23,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What a tick of time brings beside raft's own part.
     pub(super) fn on_tick(&mut self) {
         let now = self.now.monotonic;
-        self.replica.heard.tick(&self.replica.members);
+        self.replica.contact.tick(&self.replica.members);
         let mut settled = Vec::new();
         self.replica.writes.give_up(now, &mut settled);
         self.replica.forwarding.give_up(now, &mut settled);
@@ -52,14 +52,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.replica.count_stuck_ticks();
         let is_loading = self.snapshots.is_loading();
         if self.leads() && (self.options.witness || is_loading || self.is_behind_by_full_disk()) {
-            self.hand_over();
+            self.transfer_leadership();
         }
     }
 
     /// A witness that had to lead, or a leader that is to be removed, has no room or loads a
-    /// snapshot, hands over to the data node that holds most of the log, or to the next one where
+    /// snapshot, transfers its leadership to the data node that holds most of the log, or to the next one where
     /// that one did not take over.
-    pub(super) fn hand_over(&mut self) {
+    pub(super) fn transfer_leadership(&mut self) {
         if self.replica.raft.is_transferring() {
             return;
         }
@@ -78,7 +78,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn transfer_to(&mut self, node: NodeId) {
-        if !self.options.planted.is(Bug::LeaseThroughHandover) {
+        if !self.options.planted.is(Bug::LeaseThroughTransfer) {
             self.replica.lease_until = None;
             self.replica.lease_barred_term = self.replica.raft.term();
         }
@@ -153,7 +153,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             );
             self.settle(settled);
             self.replica.reads.ask_again();
-            self.replica.heard.begin();
+            self.replica.contact.begin();
         }
         let transferring = self.replica.raft.is_transferring();
         let mut settled = Vec::new();
@@ -225,19 +225,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let mut settled = Vec::new();
-        let ticks = self.replica.heard.ticks();
+        let ticks = self.replica.contact.ticks();
         let mut membership = std::mem::take(&mut self.replica.membership);
         let context = membership::Context {
             members: &self.replica.members,
             ticks,
             is_lost: &|node| self.replica.is_lost(&self.options, node),
-            heard_at_tick: &|node| self.replica.heard_at_tick(&self.options, node),
+            contact_tick: &|node| self.replica.contact_tick(&self.options, node),
         };
         let wanted = membership.next(&context, &mut settled);
         self.replica.membership = membership;
         self.settle(settled);
         if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {
-            return self.hand_over();
+            return self.transfer_leadership();
         }
         let change = wanted.or_else(|| {
             membership::promotion(&self.replica.members, |node| {

@@ -91,13 +91,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_mirror_lag(&mut self, site: SiteId, lag: MirrorLag) {
         let mirror = self.machine.mirrors().get(&site).filter(|one| one.number == lag.number);
         let Some(is_complete) = mirror.map(|mirror| mirror.is_complete()) else { return };
-        let heard = self.global.backups.heard.entry(site).or_insert((lag.number, 0, 0));
-        if heard.0 != lag.number {
-            *heard = (lag.number, 0, 0);
+        let reported = self.global.backups.reported.entry(site).or_insert((lag.number, 0, 0));
+        if reported.0 != lag.number {
+            *reported = (lag.number, 0, 0);
         }
-        heard.2 = lag.behind;
+        reported.2 = lag.behind;
         if lag.behind == 0 && is_complete {
-            heard.1 = self.replica.log_clock.now_ms();
+            reported.1 = self.replica.log_clock.now_ms();
         }
     }
 
@@ -116,15 +116,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The mirrors of other sites that are kept here.
     pub fn mirrors_kept(&self) -> Vec<MirrorStatus> {
         let kept = |(from, mirror): (&SiteId, &super::machine::global::mirrors::Mirror)| {
-            let heard =
-                self.global.backups.heard.get(from).filter(|heard| heard.0 == mirror.number);
+            let reported = self
+                .global
+                .backups
+                .reported
+                .get(from)
+                .filter(|reported| reported.0 == mirror.number);
             MirrorStatus {
                 from: *from,
                 holds: mirror.holds,
                 complete: mirror.complete.len() as u32,
                 keys: self.machine.mirrored_keys(*from),
                 revision: Revision(mirror.revision),
-                behind: heard.map(|heard| heard.2),
+                behind: reported.map(|reported| reported.2),
                 caught_up_ms: self.caught_up_ms(*from),
             }
         };

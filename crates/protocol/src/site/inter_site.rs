@@ -254,7 +254,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         node: NodeId,
         message: InterSiteMessage,
     ) {
-        self.deployment.failure_detector.heard(site, self.now.monotonic);
+        self.deployment.failure_detector.record_contact(site, self.now.monotonic);
         if let Some(message) = self.is_of_known_registry(site, node, message) {
             self.take_site_message(site, node, message);
         }

@@ -1,7 +1,7 @@
 //! Operators' changes of the site's members, at its leader.
 
 use super::{Origin, Site};
-use crate::replica::heard::ticks_of_the_lost;
+use crate::replica::contact::ticks_of_the_lost;
 use crate::replica::membership::{self, Wanted};
 use model::{Answer, Failure, MembershipError, NodeId, RequestId};
 use std::time::Duration;
@@ -16,13 +16,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn send_on_to_next_leader(&mut self, requester: Origin) {
         self.settle(vec![(requester, Err(Failure::NoLeader))]);
         self.send_replies();
-        self.hand_over();
+        self.transfer_leadership();
     }
 
     /// The tick that it is now, and the one by which it is known that a member is lost, `times`
     /// over; before a request's deadline, so that its sender receives the reason.
     pub(super) fn timeout(&self, times: u64, deadline: Duration) -> (u64, u64) {
-        let ticks = self.replica.heard.ticks();
+        let ticks = self.replica.contact.ticks();
         let left = deadline.saturating_sub(self.now.monotonic);
         let ticks_left = (left.as_nanos() / self.options.tick.as_nanos()) as u64;
         (ticks, ticks + (times * ticks_of_the_lost(&self.options) as u64).min(ticks_left))

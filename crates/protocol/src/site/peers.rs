@@ -23,7 +23,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         if !lives::only_joins(&message) {
-            self.replica.heard.of(from);
+            self.replica.contact.record(from);
         }
         let clock = message.clock;
         match message.content {

@@ -445,7 +445,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // What was heard long ago is no answer.
         let is_late = called + CALL * 2 <= now;
         if !is_late
-            && others().all(|site| self.deployment.failure_detector.is_heard_since(site, called))
+            && others().all(|site| self.deployment.failure_detector.had_contact_since(site, called))
         {
             let attempts = attempts + 1;
             self.deployment.changes.repeating = Repeating { called: None, last: now, attempts };
@@ -485,7 +485,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let views = std::mem::take(&mut self.deployment.changes.views);
         for one in views {
             let all = sites.iter().all(|site| {
-                *site == own || self.deployment.failure_detector.is_heard_since(*site, one.since)
+                *site == own || self.deployment.failure_detector.had_contact_since(*site, one.since)
             });
             match all || one.since + CALL <= now {
                 true => due.push(one),
@@ -553,7 +553,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let member = self.machine.membership().expect("who looks is a member");
         let (own, registry) = (member.own, &member.registry);
         let answers = |site: SiteId| {
-            site == own || self.deployment.failure_detector.is_heard_since(site, since)
+            site == own || self.deployment.failure_detector.had_contact_since(site, since)
         };
         let set = registry.registrars.set;
         let registrars = set.sites().iter();

@@ -27,7 +27,7 @@ pub(crate) struct Bounds {
     pub(crate) leaves: u8,
     pub(crate) recoveries: u8,
     /// Lost sites that are removed. Without any, sites that are lost are not parted from others for
-    /// longer than their failover: fewer steps are ruled out, and no return needs to be told.
+    /// longer than their failover: fewer steps are ruled out, and no return needs to be reported.
     pub(crate) removals: u8,
 }
 

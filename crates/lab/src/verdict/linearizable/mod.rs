@@ -133,7 +133,7 @@ impl<'h> Key<'h> {
             return self.unexplained();
         };
         let could_find = self.could_find(until(&last), last.1, &brief);
-        self.tell(last, count + 1, &could_find)
+        self.violation(last, count + 1, &could_find)
     }
 
     /// What the last operation of a part could have found.
@@ -161,7 +161,7 @@ impl<'h> Key<'h> {
         tried.into_iter().filter(fits).take(COULD_FIND_MAX).collect()
     }
 
-    fn tell(&self, last: (u64, usize), count: usize, could_find: &[Held<'h>]) -> Violation {
+    fn violation(&self, last: (u64, usize), count: usize, could_find: &[Held<'h>]) -> Violation {
         let (at_us, last) = last;
         let operation = &self.history.operations[last];
         let mut what = format!(
@@ -189,9 +189,10 @@ impl<'h> Key<'h> {
                 [] if needed.is_none() => what += "It found nothing there",
                 [] => what += &format!("It found {found}, which no client had written"),
                 makers => {
-                    let tellings = makers.iter().map(|&i| describe(&self.history.operations[i]));
-                    let tellings = tellings.collect::<Vec<_>>().join("; ");
-                    what += &format!("It found {found}, which comes from: {tellings}");
+                    let explanations =
+                        makers.iter().map(|&i| describe(&self.history.operations[i]));
+                    let explanations = explanations.collect::<Vec<_>>().join("; ");
+                    what += &format!("It found {found}, which comes from: {explanations}");
                     shows.extend(makers);
                 }
             }

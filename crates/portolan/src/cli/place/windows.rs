@@ -305,7 +305,7 @@ impl Memory {
         let done = place.moved(cluster, goals, &self.left.waiting(), &mut outcome).await;
         self.left.take(&outcome);
         let is_known = done.is_ok() || outcome != Outcome::default();
-        if let Some(Err(failed)) = is_known.then(|| place.tell(&outcome)) {
+        if let Some(Err(failed)) = is_known.then(|| place.report(&outcome)) {
             failed.report();
         }
         done

@@ -25,8 +25,8 @@ fn registry() -> Registry {
 
 /// What B sees, to which LOST has not answered for long.
 fn view(registry: &Registry, now: Duration) -> Context<'_> {
-    let heard_since = &|site: SiteId, _| site != LOST;
-    Context { now, own: B, registry, caught_up_ms: 0, heard_since }
+    let contact_since = &|site: SiteId, _| site != LOST;
+    Context { now, own: B, registry, caught_up_ms: 0, contact_since }
 }
 
 /// B is to take over for LOST.

@@ -146,8 +146,8 @@ impl SlotMap {
 
     /// How long ago a site agreed to what was learnt then of its slots.
     pub fn age(&self, owner: SiteId, learnt: Option<Duration>, now: Duration) -> Option<Duration> {
-        let heard = self.agreed.get(&owner).copied().max(learnt);
-        heard.map(|at| now.saturating_sub(at))
+        let agreed_at = self.agreed.get(&owner).copied().max(learnt);
+        agreed_at.map(|at| now.saturating_sub(at))
     }
 
     /// Whether anything is to be pushed.

@@ -101,7 +101,7 @@ impl Lookups {
         }
         let mut walk = Walk::new(target, without.iter().copied());
         let next = walk.begin(ring);
-        self.go_on(now, id, walk, next);
+        self.follow(now, id, walk, next);
         id
     }
 
@@ -113,7 +113,7 @@ impl Lookups {
         }
         if let Some(mut walk) = self.take(found.id) {
             let next = walk.found(found.way, ring);
-            self.go_on(now, found.id, walk, next);
+            self.follow(now, found.id, walk, next);
         }
         true
     }
@@ -145,7 +145,7 @@ impl Lookups {
         for id in silent {
             let Some(mut walk) = self.take(id) else { continue };
             let next = walk.redirected(ring);
-            self.go_on(now, id, walk, next);
+            self.follow(now, id, walk, next);
         }
     }
 
@@ -155,7 +155,7 @@ impl Lookups {
         Some(lookup.walk)
     }
 
-    fn go_on(&mut self, now: Duration, id: u64, walk: Walk, next: Next) {
+    fn follow(&mut self, now: Duration, id: u64, walk: Walk, next: Next) {
         let target = walk.target;
         let output = match next {
             Next::Done(member) => {

@@ -282,7 +282,7 @@ fn work(
         doing[worker] = seeds.next();
         if let Some((world, seed)) = &doing[worker] {
             // A worker that has gone reports that by itself.
-            let _ = workers.tell(worker, world, *seed);
+            let _ = workers.assign(worker, world, *seed);
         }
     };
     for worker in 0..workers.count() {

@@ -133,7 +133,7 @@ impl Workers {
     }
 
     /// Gives a worker its next seed.
-    pub(super) fn tell(&mut self, worker: usize, world: &str, seed: u64) -> io::Result<()> {
+    pub(super) fn assign(&mut self, worker: usize, world: &str, seed: u64) -> io::Result<()> {
         match &mut self.workers[worker].1 {
             Some(stdin) => writeln!(stdin, "{world} {seed}").and_then(|()| stdin.flush()),
             None => Err(io::ErrorKind::BrokenPipe.into()),

@@ -138,7 +138,7 @@ pub struct Driver {
     /// When it became certain that none is left of the sites that the pointers named.
     withdrawn: Option<Duration>,
     /// When a member was last seen.
-    heard: Duration,
+    last_answer: Duration,
     /// Sites of the directory that were tried in this round, and rounds since it began or withdrew.
     tried: BTreeSet<SiteId>,
     rounds: u32,
@@ -172,7 +172,7 @@ impl Driver {
             confirmed: false,
             began: None,
             withdrawn: None,
-            heard: Duration::ZERO,
+            last_answer: Duration::ZERO,
             tried: BTreeSet::new(),
             rounds: 0,
             vias: Vec::new(),
@@ -247,7 +247,7 @@ impl Driver {
             Some(Content::Pointers(mut pointers)) => {
                 pointers.successors.truncate(limits::RING_LIST_MEMBERS_MAX);
                 if pointers.member {
-                    self.heard = now;
+                    self.last_answer = now;
                 }
                 if let Some(asked) = self.answered(pointers.id, from) {
                     self.reported(now, asked.about, pointers);
@@ -266,7 +266,7 @@ impl Driver {
             }
             Some(Content::Found(found)) => {
                 if found.way.is_some() {
-                    self.heard = now;
+                    self.last_answer = now;
                 }
                 if let Some(Asked { about: About::Way { mut walk, goal }, .. }) =
                     self.answered(found.id, from)

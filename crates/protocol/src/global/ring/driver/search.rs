@@ -35,7 +35,8 @@ impl Driver {
         if self.searches() >= limits::RING_SEARCHES_MAX {
             return self.rest(now, of);
         }
-        let alone_from = self.withdrawn.map(|at| at.max(self.heard) + 2 * self.options.suspicion);
+        let alone_from =
+            self.withdrawn.map(|at| at.max(self.last_answer) + 2 * self.options.suspicion);
         let alone = alone_from.is_some_and(|from| from <= now) && self.has_tried();
         if !self.ring.is_member() && alone {
             return self.stay_alone(now);

@@ -154,7 +154,7 @@ impl Three {
     ) -> Result<Loss, Failure> {
         let mut jobs = FailoverJobs::default();
         let silent = [&[A], silent].concat();
-        let heard_since = move |site: SiteId, _| !silent.contains(&site);
+        let contact_since = move |site: SiteId, _| !silent.contains(&site);
         let wanted = Wanted {
             origin: Origin::client(Ticket(1)),
             lost: A,
@@ -175,7 +175,7 @@ impl Three {
                 own: B,
                 registry: &registry,
                 caught_up_ms: 5,
-                heard_since: &heard_since,
+                contact_since: &contact_since,
             };
             let mut effects = match wanted.take() {
                 Some(wanted) => jobs.want(wanted, &view),
