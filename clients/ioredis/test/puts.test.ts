@@ -232,9 +232,9 @@ test("a put is not asked for before a write that was refused", async () => {
 test("without an answer before the deadline it is unknown, and at once where it had no number", async () => {
   const a = await scripted(() => undefined);
   const b = await scripted(() => "-UNKNOWN the outcome is unknown\r\n");
-  const session = new Session(new Sites({ a: a.address, b: b.address }, {}, ELSEWHERE), { deadlineMs: 300 });
+  const session = new Session(new Sites({ a: a.address, b: b.address }, {}, ELSEWHERE), { deadlineMs: 2_000 });
   await assert.rejects(session.set("car:1", "x"), UnknownOutcome);
-  assert.ok(puts(b).length > 2, "it was asked for until then");
+  assert.ok(puts(b).length > 1, "it was asked for again until then");
   await session.moveTo("b");
   // Asked for, it would come after what was made behind it.
   const [followed, last] = await Promise.allSettled([session.set("car:1", "x"), session.del("car:1")]);
