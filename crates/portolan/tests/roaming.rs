@@ -5,7 +5,6 @@
 use client::{Batch, Options, Roaming, RoamingError, RoamingSession, ScanRange, Sites};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -27,9 +26,9 @@ fn portolan(words: &[&str]) -> Command {
     command
 }
 
-/// A loopback address that is free now, for a node that comes back to it.
+/// A loopback address that nothing else gets while a node is down that comes back to it.
 fn free() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    field::ports::free().to_string()
 }
 
 /// A site of one node. Killed when dropped.

@@ -73,12 +73,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "found ([planted bugs](../docs/record.md#planted-bugs)), some by a script in place of a world",
         "met",
     ],
-    [
-        "550 clients and more: visibility at saturation",
-        "bounded",
-        "not measured",
-        "open",
-    ],
+    ["550 clients and more: visibility at saturation", "bounded", "not measured", "open"],
     [
         "visibility with a standby, against without",
         "plus its round trip and commit",
