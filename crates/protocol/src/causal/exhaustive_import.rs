@@ -240,22 +240,12 @@ fn explore(bounds: Bounds, planted: Planted) -> Result<(usize, u32), String> {
 
 #[test]
 fn no_order_of_messages_makes_an_import_wrong_or_endless() {
-    for (again, twice, leaders) in [(1, 0, 0), (0, 1, 1)] {
+    for (again, twice, leaders) in [(0, 1, 1), (1, 2, 1), (2, 1, 1)] {
         let bounds = Bounds { again, twice, leaders };
         let found = explore(bounds, Planted::none());
         let (states, depth) = found.unwrap_or_else(|why| panic!("{bounds:?}: {why}"));
         eprintln!("{bounds:?}: {states} states, depth {depth}");
         assert!(states > 1_000);
-    }
-}
-
-#[test]
-#[ignore = "minutes"]
-fn no_order_of_more_messages_does() {
-    for (again, twice, leaders) in [(1, 2, 1), (2, 1, 1)] {
-        let bounds = Bounds { again, twice, leaders };
-        let found = explore(bounds, Planted::none());
-        eprintln!("{bounds:?}: {:?}", found.unwrap_or_else(|why| panic!("{why}")));
     }
 }
 

@@ -63,8 +63,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "every order of the steps of three sites, two keys and one client that moves",
         "no violation, depth stated",
         "none, to the end of bounds that [the record](../docs/record.md#model-checkers) has; a root and its standby in \
-         [ADR 53](../docs/adr/0053-a-standby-imports-first.md#what-was-searched). Payloads in any order, metadata that is resent and three regions \
-         are in seeds, not in a search",
+         [ADR 53](../docs/adr/0053-a-standby-imports-first.md#what-was-searched). Three regions are in seeds, not in a search",
         "in part",
     ],
     [
