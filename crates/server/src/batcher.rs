@@ -133,11 +133,13 @@ impl Batcher {
     }
 }
 
-/// All that is queued. The next queue has room for as much, as growing moves what is in it.
+/// All that is queued. The next queue has room for as much, within a limit, as growing moves what
+/// is in it.
 fn take_all<T>(queue: &mut Vec<T>) -> Vec<T> {
+    const ROOM_MAX: usize = 4_096;
     match queue.is_empty() {
         true => Vec::new(),
-        false => std::mem::replace(queue, Vec::with_capacity(queue.len())),
+        false => std::mem::replace(queue, Vec::with_capacity(queue.len().min(ROOM_MAX))),
     }
 }
 

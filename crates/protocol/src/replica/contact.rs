@@ -49,7 +49,7 @@ impl LastContact {
         }
     }
 
-    /// The tick after which a member was last contact.
+    /// The tick after which a message of a member last came.
     fn at_tick(&self, members: &Members, node: NodeId) -> u64 {
         self.ticks - self.silent_ticks(members, node) as u64
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_is_counted_in_ticks_and_ends_with_a_word() {
+    fn silence_is_counted_in_ticks_and_ends_with_a_message() {
         let member = |node, incarnation| Member { node, incarnation, ..Member::default() };
         let list = |nodes: &[Member]| Members { nodes: nodes.to_vec(), ..Members::default() };
         let members = list(&[member(1, 11), member(2, 22)]);
