@@ -265,7 +265,9 @@ impl Node {
         }
     }
 
-    /// Suspends the process (SIGSTOP) or resumes it (SIGCONT).
+    /// Suspends the process (SIGSTOP) or resumes it (SIGCONT). When it returns, no thread of a
+    /// suspended process runs: the first one that takes the signal stops the others, and on a busy
+    /// machine that takes a while.
     ///
     /// # Panics
     /// When it does not run.
@@ -273,6 +275,13 @@ impl Node {
         let (pid, signal) = (self.pid().to_string(), if sleeps { "-STOP" } else { "-CONT" });
         let sent = Command::new("kill").args([signal, &pid]).status();
         assert!(sent.is_ok_and(|s| s.success()), "kill {signal} {pid}");
+        if sleeps {
+            let sleeps = || match threads_awake(&pid) {
+                0 => Ok(()),
+                awake => Err(format!("{awake} threads of {pid} run")),
+            };
+            eventually(READY_MAX, sleeps).expect("SIGSTOP stops a process");
+        }
     }
 
     /// Stops it (SIGTERM) and waits until it has ended.
@@ -366,4 +375,13 @@ fn https_get(address: SocketAddr, path: &str, ca: &Path) -> Result<(u16, String)
     let text = String::from_utf8_lossy(&output.stdout);
     let (body, code) = text.rsplit_once('\n').ok_or("curl prints nothing")?;
     Ok((code.parse().map_err(|_| format!("curl prints {code:?}"))?, body.to_owned()))
+}
+/// How many threads of a process are not stopped, by `/proc`.
+fn threads_awake(pid: &str) -> usize {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stat = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    // The state stands behind the name, which is in parentheses and may have any character.
+    let is_awake =
+        |stat: &String| stat.rsplit_once(") ").is_some_and(|(_, of)| !of.starts_with('T'));
+    stat.filter(is_awake).count()
 }

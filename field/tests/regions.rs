@@ -61,10 +61,13 @@ fn wait_ordered(node: &Node) {
 fn regions_come_to_the_same_and_sessions_go_from_one_to_another() {
     let folder = tempfile::tempdir().unwrap();
     let mut nodes = start(folder.path());
-    let shown = nodes[3].cli(&["region", "show"]).unwrap();
-    for region in ["east", "west", "south"] {
-        assert!(shown.contains(region), "{shown}");
-    }
+    let shows_all = || {
+        let shown = nodes[3].cli(&["region", "show"])?;
+        let has_all = ["east", "west", "south"].iter().all(|region| shown.contains(region));
+        if has_all { Ok(()) } else { Err(shown) }
+    };
+    // The site may not have the registry yet that the first causal keyspace changed.
+    eventually(LIMIT, shows_all).unwrap();
     let mut client = connect(&nodes[0]).unwrap();
     let mut carried = call(&mut client, &["PORTOLAN.TOKEN"]).unwrap();
     for round in 0..24_usize {
