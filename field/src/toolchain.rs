@@ -6,8 +6,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::binary;
+
+/// How often a registry is tried.
+const FETCHES: usize = 3;
+const FETCH_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Whether `program --version` (or `version`) can be run; otherwise prints a line on standard
 /// error.
@@ -48,9 +53,11 @@ pub fn python(name: &str) -> Command {
     let source = clients().join("python");
     let home = installed("python", &source.join("requirements.txt"), |home, pinned| {
         run(Command::new("python3").args(["-m", "venv"]).arg(home));
-        run(Command::new(home.join("bin/pip"))
-            .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
-            .arg(pinned));
+        fetch(
+            Command::new(home.join("bin/pip"))
+                .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
+                .arg(pinned),
+        );
     });
     let mut command = Command::new(home.join("bin/python"));
     command.arg(source.join(name));
@@ -68,9 +75,11 @@ pub fn node(name: &str) -> Command {
         for file in [pinned, &source.join("package.json")] {
             copy(file, home);
         }
-        run(Command::new("npm")
-            .args(["ci", "--silent", "--no-audit", "--no-fund"])
-            .current_dir(home));
+        fetch(
+            Command::new("npm")
+                .args(["ci", "--silent", "--no-audit", "--no-fund"])
+                .current_dir(home),
+        );
     });
     // A program finds its packages in its own folder.
     copy(&source.join(name), &home);
@@ -97,7 +106,7 @@ pub fn ioredis_wrapper() -> PathBuf {
             copy(file, home);
         }
         let ci = ["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"];
-        run(Command::new("npm").args(ci).current_dir(home));
+        fetch(Command::new("npm").args(ci).current_dir(home));
     });
     // Another test may run what was built: it is built anew only from other sources.
     let (_, _lock) = locked("ioredis");
@@ -147,7 +156,7 @@ pub fn go(folder: &str) -> Command {
     let source = binary::root().join("field").join(folder);
     let (home, _lock) = locked(folder);
     let (program, new) = (home.join("program"), home.join("program.new"));
-    run(Command::new("go").args(["build", "-o"]).arg(&new).arg(".").current_dir(source));
+    fetch(Command::new("go").args(["build", "-o"]).arg(&new).arg(".").current_dir(source));
     // Another test may run the program now.
     fs::rename(new, &program).expect("the target folder can be written");
     Command::new(program)
@@ -162,11 +171,13 @@ pub fn go(folder: &str) -> Command {
 pub fn java(name: &str) -> Command {
     let source = clients().join("java");
     let home = installed("java", &source.join("pom.xml"), |home, pinned| {
-        run(Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "--file"])
-            .arg(pinned)
-            .arg("dependency:copy-dependencies")
-            .arg(format!("-DoutputDirectory={}", home.join("packages").display())));
+        fetch(
+            Command::new("mvn")
+                .args(["--quiet", "--batch-mode", "--file"])
+                .arg(pinned)
+                .arg("dependency:copy-dependencies")
+                .arg(format!("-DoutputDirectory={}", home.join("packages").display())),
+        );
     });
     let packages = format!("{}/*", home.join("packages").display());
     let program = source.join(name).with_extension("java");
@@ -207,12 +218,27 @@ fn installed(name: &str, pins: &Path, install: impl FnOnce(&Path, &Path)) -> Pat
 fn copy(file: &Path, folder: &Path) -> bool {
     let to = folder.join(file.file_name().expect("a file has a name"));
     let wanted = fs::read(file).expect("the file is in the source tree");
-    // Another test may read it now.
     let is_other = fs::read(&to).ok().as_ref() != Some(&wanted);
     if is_other {
-        fs::write(to, wanted).expect("the target folder can be written");
+        // Another test may read it, or copy it, now: none finds a part.
+        let new =
+            tempfile::NamedTempFile::new_in(folder).expect("the target folder can be written");
+        fs::write(&new, wanted).expect("the target folder can be written");
+        new.persist(to).expect("the target folder can be written");
     }
     is_other
+}
+
+/// Runs a command that reaches a registry: one that fails may succeed a little later.
+fn fetch(command: &mut Command) {
+    for _ in 1..FETCHES {
+        if command.status().is_ok_and(|status| status.success()) {
+            return;
+        }
+        eprintln!("{command:?} failed; it is run once more in {FETCH_AGAIN_AFTER:?}");
+        std::thread::sleep(FETCH_AGAIN_AFTER);
+    }
+    run(command);
 }
 
 /// Runs a command to its end and shows its output.

@@ -16,7 +16,8 @@ const numbers = [...Array(KEYS).keys()];
 
 const { PORTOLAN_SKETCHES: url, PORTOLAN_WRAPPER } = process.env;
 const { Cluster } = url ? await import(PORTOLAN_WRAPPER) : { Cluster: Plain };
-const placement = { url, token: "secret", windowMs: 500 };
+// A sketch that comes late on a slow machine is not dropped.
+const placement = { url, token: "secret", windowMs: 500, deadlineMs: 60_000 };
 const cluster = new Cluster([{ host, port: Number(port) }], url ? { placement } : {});
 let rounds = 0;
 while (rounds === 0 || !existsSync(PORTOLAN_STOP)) {

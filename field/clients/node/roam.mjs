@@ -8,8 +8,8 @@
 // What is asserted depends on no clock: in each window requests are counted by user, and each costs the round
 // trip from its user's site to the owner of its slot. A phase ends when in two windows in a row that mean is
 // within a tenth of the best one that any static placement of slots has for the same requests, and after 20
-// windows within a quarter; there are at most WINDOWS_MAX of them. How soon that is, and the latencies as measured, are printed: beside those of
-// keys which are never moved and never leave their site.
+// windows within a quarter; there are at most WINDOWS_MAX of them. How soon that is, and the latencies as
+// measured, are printed: beside those of keys which are never moved and never leave their site.
 //
 // PORTOLAN_MASTERS_AT: addresses of the masters, then of other servers. PORTOLAN_SKETCHES: where sketches go.
 // PORTOLAN_CONTROLS: a key of each master. PORTOLAN_WRAPPER: the package, built. PORTOLAN_WINDOW_MS.
@@ -80,7 +80,9 @@ async function main() {
     for (const [of, server, port] of ports) {
       if (of === site) natMap[server] = { host: "127.0.0.1", port };
     }
-    const placement = { url: env.PORTOLAN_SKETCHES, token: "secret", name: `site${site}`, windowMs };
+    const [url, name] = [env.PORTOLAN_SKETCHES, `site${site}`];
+    // A sketch that comes late on a slow machine is not dropped.
+    const placement = { url, token: "secret", name, windowMs, deadlineMs: 60_000 };
     // With a natMap ioredis follows MOVED by trying servers at random until it has the new map.
     return new Cluster([natMap[servers[site]]], { natMap, placement, maxRedirections: 1_000 });
   });

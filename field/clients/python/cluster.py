@@ -18,7 +18,9 @@ if SKETCHES:
 
     assert issubclass(portolan_redis.RedisCluster, RedisCluster)
     RedisCluster = portolan_redis.RedisCluster
-    more = {"placement": portolan_redis.Placement(SKETCHES, token="secret", window_s=0.5)}
+    # A sketch that comes late on a slow machine is not dropped.
+    placement = portolan_redis.Placement(SKETCHES, token="secret", window_s=0.5, deadline_s=60)
+    more = {"placement": placement}
 
 HOST, PORT = os.environ["PORTOLAN_REDIS"].rsplit(":", 1)
 PREFIX = os.environ["PORTOLAN_PREFIX"]
