@@ -5,8 +5,8 @@
 //! half of the machine is idle. In two lanes no two tests of real processes run at once, more than
 //! within one binary, and what computes has the rest.
 //!
-//! A binary's output is printed as a whole when it ends. All are run; the failures are named at the
-//! end.
+//! A binary's output is printed as a whole when it ends. All are run; at the end what failed is
+//! named, with what it printed once more: it is not to be looked for among the rest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,6 +20,9 @@ use super::cargo;
 
 /// Packages whose tests start processes, or wait in real time.
 const WAITING: [&str; 5] = ["client", "field", "front", "portolan", "server"];
+
+/// Of how many lines of a failed binary the end is printed once more.
+const REPEATED_LINES_MAX: usize = 100;
 
 /// A binary of tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,17 +84,31 @@ pub(super) fn run() -> Result<(), String> {
         ran("examples in documents", examples, &failed);
     });
     let failed = failed.into_inner().unwrap_or_default();
-    if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+    for Failed { name, printed, .. } in &failed {
+        eprintln!("\n     Failed: {name}\n{printed}");
+    }
+    let names: Vec<String> =
+        failed.iter().map(|Failed { name, why, .. }| format!("{name} ({why})")).collect();
+    if names.is_empty() { Ok(()) } else { Err(names.join(", ")) }
 }
 
-fn lane(binaries: &[Binary], failed: &Mutex<Vec<String>>) {
+/// A binary that failed.
+#[derive(Debug)]
+struct Failed {
+    name: String,
+    why: String,
+    /// What its failed tests printed.
+    printed: String,
+}
+
+fn lane(binaries: &[Binary], failed: &Mutex<Vec<Failed>>) {
     for binary in binaries {
         ran(&format!("{} {}", binary.package(), binary.name), binary.command(), failed);
     }
 }
 
 /// Runs one command, and prints what it printed.
-fn ran(name: &str, mut command: Command, failed: &Mutex<Vec<String>>) {
+fn ran(name: &str, mut command: Command, failed: &Mutex<Vec<Failed>>) {
     // Built by now, since the package has integration tests. Asked to build it, cargo would do so
     // without the features that tests' dependencies turn on, which is half of the tree once more.
     command.env("PORTOLAN_BIN", target().join("debug/portolan"));
@@ -99,15 +116,28 @@ fn ran(name: &str, mut command: Command, failed: &Mutex<Vec<String>>) {
     let output = command.output();
     let mut failed = failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     eprintln!("\n     Ran {name} in {:.1} s", began.elapsed().as_secs_f64());
+    let name = name.to_owned();
     match output {
         Ok(output) => {
-            eprint!("{}{}", text(&output.stdout), text(&output.stderr));
+            let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+            eprint!("{stdout}{stderr}");
             if !output.status.success() {
-                failed.push(format!("{name} ({})", output.status));
+                let (why, printed) = (output.status.to_string(), of_failures(&stdout, &stderr));
+                failed.push(Failed { name, why, printed });
             }
         }
-        Err(error) => failed.push(format!("{name} ({error})")),
+        Err(error) => {
+            failed.push(Failed { name, why: error.to_string(), printed: String::new() });
+        }
     }
+}
+
+/// What a binary printed of its failed tests: from the list of failures on, which `cargo test`
+/// prints last. Without one (it was killed, or did not compile) what it printed as errors.
+fn of_failures(stdout: &str, stderr: &str) -> String {
+    let printed = stdout.find("\nfailures:\n").map_or(stderr, |at| &stdout[at + 1..]);
+    let lines: Vec<&str> = printed.lines().collect();
+    lines[lines.len().saturating_sub(REPEATED_LINES_MAX)..].join("\n")
 }
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
@@ -132,6 +162,16 @@ mod tests {
             "a line of the compiler".to_owned(),
         ];
         assert!(others.iter().all(|line| Binary::of(line).is_none()));
+    }
+
+    #[test]
+    fn what_failed_is_printed_once_more() {
+        let stdout = "running 2 tests\n\nfailures:\n\n---- a stdout ----\nit panicked\n";
+        let repeated = of_failures(stdout, "a warning");
+        assert_eq!(repeated, "failures:\n\n---- a stdout ----\nit panicked");
+        assert_eq!(of_failures("running 2 tests\n", "it was killed"), "it was killed");
+        let long = "one line\n".repeat(2 * REPEATED_LINES_MAX);
+        assert_eq!(of_failures("", &long).lines().count(), REPEATED_LINES_MAX);
     }
 
     #[test]
