@@ -7,8 +7,8 @@ use crate::problem::{Indices, Problem};
 use crate::view::NodeId;
 use model::{Slot, SlotSet};
 use protocol::placement::{
-    Assignment, Bar, Explanation, Ledger, Limits, Origin, Prices, Regrets, Site, Solution,
-    Stability, Terms, Why, Window, plan, quantile,
+    Assignment, Bar, Explanation, Ledger, Limits, Matrix, Near, Origin, Prices, Regrets, Site,
+    Solution, Stability, Terms, Why, Window, plan, quantile,
 };
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -143,6 +143,9 @@ pub struct Decision {
     pub after_ms: Option<f64>,
     /// The objective with every slot at its best master, whatever that costs.
     pub best_ms: Option<f64>,
+    /// The mean that no placement goes below with the room that masters have: the dual value of the
+    /// auction's prices. `None`: no master has a bound, or the objective is a quantile.
+    pub bound_ms: Option<f64>,
     /// The window that has ended: what moves have saved and cost.
     pub ended: Option<Window>,
 }
@@ -234,6 +237,7 @@ impl Decider {
             now_ms: self.measure(&problem, |group| groups.owner(group)),
             after_ms: self.measure(&problem, |group| after.owner(group)),
             best_ms: self.measure(&problem, |group| best.site(group)),
+            bound_ms: self.bound_ms(&problem),
             ended,
         };
         let slot = |group: u32| self.indices.slots[group as usize];
@@ -243,19 +247,33 @@ impl Decider {
     }
 
     fn assign(&mut self, problem: &Problem, solution: &Solution, ready: &[bool]) -> Assignment {
-        let Some(capacities) = &problem.capacities else {
+        let decided = (&problem.matrix, &problem.near);
+        let Some(terms) = self.terms(problem, decided, ready) else {
             return Assignment::of_ready(&problem.groups, solution, ready);
         };
-        let terms = Terms {
-            matrix: &problem.matrix,
-            near: &problem.near,
-            rules: &problem.rules,
-            capacities,
-            margin: self.stability.margin,
-            ready,
-            bids_max: BIDS_MAX,
-        };
         self.prices.auction(&terms, &problem.groups)
+    }
+
+    fn terms<'a>(
+        &self,
+        problem: &'a Problem,
+        (matrix, near): (&'a Matrix, &'a Near),
+        ready: &'a [bool],
+    ) -> Option<Terms<'a>> {
+        let capacities = problem.capacities.as_ref()?;
+        let (rules, margin) = (&problem.rules, self.stability.margin);
+        Some(Terms { matrix, near, rules, capacities, margin, ready, bids_max: BIDS_MAX })
+    }
+
+    /// By the latencies as they were measured, as what it is shown beside; what is decided goes by
+    /// what they may be at most.
+    fn bound_ms(&self, problem: &Problem) -> Option<f64> {
+        let (matrix, near) = &problem.measured;
+        let terms = self.terms(problem, (matrix, near), &[])?;
+        let groups = &problem.groups;
+        let rate: f64 = (0..groups.len()).map(|at| f64::from(groups.accesses(at).rate())).sum();
+        let bound_ms = self.prices.bound(&terms, groups) / rate;
+        (self.options.objective == Objective::Mean && bound_ms.is_finite()).then_some(bound_ms)
     }
 
     fn described(

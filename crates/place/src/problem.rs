@@ -75,7 +75,7 @@ pub(crate) struct Problem {
     pub(crate) matrix: Matrix,
     pub(crate) near: Near,
     /// What an access costs by the objective, as measured: gains are by that.
-    measured: (Matrix, Near),
+    pub(crate) measured: (Matrix, Near),
 }
 
 impl Problem {

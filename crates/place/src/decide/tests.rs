@@ -62,6 +62,22 @@ fn a_slot_goes_where_its_users_are() {
 }
 
 #[test]
+fn with_room_that_is_short_a_bound_is_stated() {
+    let clients = [client(1, 10.0, [40.0, 2.0, 30.0])];
+    let decide = |room: &BTreeMap<NodeId, u64>| {
+        decide_in(&mut Decider::new(options(MANY)), &clients, room, 60.0)
+    };
+    assert_eq!(decide(&BTreeMap::new()).bound_ms, None);
+    // The slot has 2,000 bytes.
+    let short = decide(&[(masters()[1].clone(), 1_000)].into());
+    assert_eq!(short.moves[0].to, masters()[2]);
+    let bound_ms = short.bound_ms.unwrap();
+    assert!((2.0..=30.0).contains(&bound_ms), "{bound_ms}");
+    let enough = decide(&[(masters()[1].clone(), 4_000)].into());
+    assert_eq!((&enough.moves[0].to, enough.bound_ms), (&masters()[1], Some(2.0)));
+}
+
+#[test]
 fn what_several_users_lose_is_stated() {
     let users = [client(1, 10.0, [40.0, 2.0, 40.0]), client(2, 5.0, [40.0, 40.0, 2.0])];
     let [one] = &advised(&users, MANY)[..] else { panic!() };

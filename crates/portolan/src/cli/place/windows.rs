@@ -208,7 +208,7 @@ impl Windows {
         decision: &Decision,
         survey: &Survey,
     ) -> std::io::Result<()> {
-        let Decision { moves, left, now_ms, after_ms, best_ms, ended } = decision;
+        let Decision { moves, left, now_ms, after_ms, best_ms, bound_ms, ended } = decision;
         // The sum of nothing is -0.
         let sum = |of: fn(&Move) -> f64| moves.iter().map(of).sum::<f64>() + 0.0;
         let (gain, apart) = (sum(|one| one.gain), sum(|one| one.gain_apart));
@@ -232,7 +232,8 @@ impl Windows {
                 "clients": clients, "moves": listed.collect::<Vec<_>>(), "left": left,
                 "gain_ms_per_s": gain, "gain_apart_ms_per_s": apart, "bytes": bytes,
                 "objective": self.objective.to_string(), "now_ms": now_ms,
-                "after_ms": after_ms, "best_ms": best_ms, "last_window": ended,
+                "after_ms": after_ms, "best_ms": best_ms, "bound_ms": bound_ms,
+                "last_window": ended,
                 "malformed_sketches": dropped.malformed,
                 "unknown_servers": dropped.unknown_servers,
                 "absurd_latencies": dropped.absurd_latencies,
@@ -273,7 +274,10 @@ impl Windows {
         ))?;
         let [now, then, best] = [now_ms, after_ms, best_ms].map(|known| ms(*known));
         let objective = self.objective;
-        show::print(format_args!("{objective}: {now} now, {then} then, {best} at best"))?;
+        let bound =
+            bound_ms.map(|bound| format!("; with the servers' room no less than {bound:.1} ms"));
+        let bound = bound.unwrap_or_default();
+        show::print(format_args!("{objective}: {now} now, {then} then, {best} at best{bound}"))?;
         let Dropped { malformed, clients, other_names, unknown_servers, absurd_latencies } =
             dropped;
         let sketches = malformed + clients + other_names;
