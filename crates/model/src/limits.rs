@@ -120,10 +120,6 @@ pub const LEDGER_WINDOWS_MAX: usize = 360;
 pub const LEDGER_SHOWN_MAX: usize = 256;
 /// Moved groups that the ledger follows; past it the one moved first is not any more.
 pub const LEDGER_FOLLOWED_MAX: usize = 65_536;
-/// Servers that a client's sketch names.
-pub const SKETCH_SERVERS_MAX: usize = 16_384;
-/// Keys that a client's sketch names.
-pub const SKETCH_KEYS_MAX: usize = 65_536;
 /// Buckets of a distribution of latencies; beyond that the lowest are put together.
 pub const SKETCH_BUCKETS_MAX: usize = 256;
 

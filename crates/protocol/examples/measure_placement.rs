@@ -8,10 +8,9 @@
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
 use protocol::placement::sampler::COUNTED_PER_S_MAX;
-use protocol::placement::trial::Planted;
 use protocol::placement::{
-    Arrival, Client, Counter, Decision, GroupKey, Groups, Incumbents, Latencies, Limits, Method,
-    Near, Origin, Rules, Sampler, Site, Solution, Solver, Stability, Tick, Waiting, greedy, order,
+    Client, Counter, Decision, GroupKey, Groups, Latencies, Limits, Method, Near, Origin, Rules,
+    Sampler, Site, Solution, Solver, Stability, Tick, Waiting, greedy, order,
 };
 use std::hint::black_box;
 
@@ -167,7 +166,7 @@ fn sorted_greedy(solver: &Solver<'_>, latencies: &Latencies, dice: &mut Dice) {
     for slack in [2.0, 1.2, 1.05] {
         let capacities = vec![(bytes as f64 * slack / SITES as f64) as u64; SITES];
         let name = format!("1 M groups: utility, sort, greedy, capacity {slack}");
-        measure(&name, || greedy(solver, &groups, &solution, &capacities, Incumbents::Move));
+        measure(&name, || greedy(solver, &groups, &solution, &capacities));
     }
 }
 
@@ -211,7 +210,7 @@ fn count(dice: &mut Dice) {
             accesses.iter().cycle().take(OPERATIONS).map(|(_, site)| u64::from(*site)).sum::<u64>()
         });
         for one_of in [1, 16, 64] {
-            let mut counter = Counter::new(Site(9), 200_000, 10.0, Planted::none());
+            let mut counter = Counter::new(200_000, 10.0);
             let sampler = Sampler::new(nothing);
             sampler.set_load(COUNTED_PER_S_MAX * one_of);
             measure(&format!("{keys} keys: 10 M operations, 1 in {one_of} counted"), || {
@@ -219,9 +218,9 @@ fn count(dice: &mut Dice) {
                 for (index, (group, site)) in accesses.iter().cycle().take(OPERATIONS).enumerate() {
                     sum += u64::from(*site);
                     if let Some(weight) = sampler.take() {
-                        let (now, by) =
-                            (Tick::from_ms(index as u64 / 1_000), Arrival::By(Site(*site)));
-                        counter.count(now, *group, Client(u32::from(*site)), by, weight);
+                        let now = Tick::from_ms(index as u64 / 1_000);
+                        let (client, site) = (Client(u32::from(*site)), Site(*site));
+                        counter.count(now, *group, client, site, weight);
                     }
                 }
                 sum
@@ -237,7 +236,7 @@ fn decide(latencies: &Latencies, dice: &mut Dice) {
     const GROUPS: usize = 200_000;
     let stability = Stability { memory_s: 10.0, sites_are_origins: true, ..Stability::default() };
     let (rules, near) = (Rules::none(SITES), Near::new(latencies.mean(), 8));
-    let mut counter = Counter::new(Site(0), GROUPS, stability.memory_s, Planted::none());
+    let mut counter = Counter::new(GROUPS, stability.memory_s);
     let now = Tick::from_ms(0);
     for group in 0..GROUPS {
         let key = GroupKey::lendable((group % 16_384) as u16, 1, dice.next());
@@ -247,7 +246,7 @@ fn decide(latencies: &Latencies, dice: &mut Dice) {
                 0 if !is_elsewhere => (0, 200.0),
                 _ => (dice.below(SITES) as u16, 10.0),
             };
-            counter.count(now, key, Client(u32::from(site)), Arrival::By(Site(site)), weight);
+            counter.count(now, key, Client(u32::from(site)), Site(site), weight);
         }
     }
     let decision = Decision {

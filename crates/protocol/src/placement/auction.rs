@@ -39,7 +39,7 @@ const LEAST: f32 = 1e-9;
 /// A site has room if it has enough for the group that it refused last. Otherwise a large group
 /// comes at the lower price, outbids smaller ones, and the price that they leave behind falls
 /// again, for ever.
-pub(super) fn step(price: f32, has_room: bool, lowest: Option<f32>) -> f32 {
+fn step(price: f32, has_room: bool, lowest: Option<f32>) -> f32 {
     let towards = if has_room { 0.0 } else { lowest.unwrap_or(price) };
     let next = price + STEP * (towards - price);
     if next < LEAST { 0.0 } else { next }

@@ -7,14 +7,10 @@
 //! group stays that is used more than all that want its place. 2^18 profiles and the slots are 18
 //! MB.
 //!
-//! An access is counted once. One that another site forwards is that site's. A client that asks the
-//! owner directly states by its sketch where it is, else its address may; otherwise nothing is
-//! known of its place, and nothing is counted. (As the owner's own it would hold the group where it
-//! is for ever.)
+//! An access is counted once: as of the site that forwards it, or that its client is attached to.
 
 use super::latencies::Site;
 use super::profile::{Client, Profile, Tick};
-use super::trial::{Bug, Planted};
 
 /// Slots of the keyspace.
 const SLOTS: usize = 1 << 14;
@@ -86,20 +82,6 @@ impl GroupKey {
     }
 }
 
-/// How an access came to the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// A site forwarded it, or its client is attached here.
-    By(Site),
-    /// From a client of unknown place.
-    Direct {
-        /// It sends sketches, which count its accesses.
-        sends_sketches: bool,
-        /// The site that is near to its address.
-        by_address: Option<Site>,
-    },
-}
-
 /// The profiles of a site's groups.
 #[derive(Clone, Debug)]
 pub struct Counter {
@@ -110,18 +92,15 @@ pub struct Counter {
     slots: Vec<Profile>,
     tau_s: f32,
     has_votes: bool,
-    owner: Site,
-    evicted: u64,
-    planted: Planted,
 }
 
 impl Counter {
     /// For about that many groups; counts fade in τ.
-    pub fn new(owner: Site, groups: usize, tau_s: f32, planted: Planted) -> Counter {
+    pub fn new(groups: usize, tau_s: f32) -> Counter {
         let profiles = vec![Profile::default(); groups.next_power_of_two().max(2)];
         let slots = vec![Profile::default(); SLOTS];
         let used = vec![0; profiles.len().div_ceil(64)];
-        Counter { profiles, used, slots, tau_s, has_votes: false, owner, evicted: 0, planted }
+        Counter { profiles, used, slots, tau_s, has_votes: false }
     }
 
     /// The same where each client of a group counts as much as any other, whatever it claims. A
@@ -138,42 +117,8 @@ impl Counter {
         (self.profiles.len() + self.slots.len()) * size_of::<Profile>() + size_of_val(&*self.used)
     }
 
-    /// Groups that gave way to heavier ones, for a metric.
-    pub fn evicted(&self) -> u64 {
-        self.evicted
-    }
-
-    /// Counts a sampled access.
-    pub fn count(&mut self, now: Tick, group: GroupKey, client: Client, by: Arrival, weight: f32) {
-        let site = match by {
-            Arrival::By(site) => Some(site),
-            Arrival::Direct { .. } if self.planted.is(Bug::DirectIsLocal) => Some(self.owner),
-            Arrival::Direct { sends_sketches: true, .. } => None,
-            Arrival::Direct { by_address, .. } => by_address,
-        };
-        if let Some(site) = site {
-            self.add(now, group, client, site, weight);
-        }
-    }
-
-    /// Counts what a client's sketch names, with the site that the client is near to: accesses that
-    /// it made directly, and those that went through a site, which have been counted.
-    pub fn count_sketch(
-        &mut self,
-        now: Tick,
-        group: GroupKey,
-        client: Client,
-        site: Site,
-        (direct, forwarded): (u32, u32),
-    ) {
-        let both = self.planted.is(Bug::SketchPlusForward);
-        let count = direct + if both { forwarded } else { 0 };
-        if count > 0 {
-            self.add(now, group, client, site, count as f32);
-        }
-    }
-
-    fn add(&mut self, now: Tick, group: GroupKey, client: Client, site: Site, weight: f32) {
+    /// Counts a sampled access by a site.
+    pub fn count(&mut self, now: Tick, group: GroupKey, client: Client, site: Site, weight: f32) {
         let (tau_s, slot) = (self.tau_s, usize::from(group.slot()));
         let weight = if self.has_votes { 1.0 } else { weight };
         let Some(index) = self.place(now, group, weight) else {
@@ -217,7 +162,6 @@ impl Counter {
         let before = std::mem::replace(lighter, Profile::new(group.0, now, self.has_votes));
         self.used[index / 64] |= 1 << (index % 64);
         if before.tag != 0 && before.total() > 0.0 {
-            self.evicted += 1;
             let slot = usize::from(GroupKey(before.tag).slot());
             self.slots[slot].absorb(&before, now, self.tau_s);
         }
@@ -238,21 +182,12 @@ impl Counter {
         profile
     }
 
-    /// A group has gone to another owner; its profile goes along.
+    /// A group has gone to another owner, and is followed no more.
     pub fn remove(&mut self, now: Tick, group: GroupKey) -> Option<Profile> {
         let index = self.find(group)?;
         self.profiles[index].fade(now, self.tau_s);
         self.used[index / 64] &= !(1 << (index % 64));
         Some(std::mem::take(&mut self.profiles[index]))
-    }
-
-    /// A group has come with its profile, which had faded until it left there.
-    pub fn insert(&mut self, now: Tick, group: GroupKey, profile: Profile) {
-        let arrived = profile.arrived(group.0, now);
-        match self.place(now, group, arrived.total().max(f32::MIN_POSITIVE)) {
-            Some(index) => self.profiles[index] = arrived,
-            None => self.slots[usize::from(group.slot())].absorb(&arrived, now, self.tau_s),
-        }
     }
 
     /// All groups that are followed and have users.

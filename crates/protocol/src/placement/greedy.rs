@@ -1,9 +1,8 @@
-//! Assignment under capacities, by utility: the baselines.
+//! Assignment under capacities, by utility: the baseline.
 //!
 //! Portkey places all groups anew in each window, the one with the highest utility first; at a full
 //! site a group goes to its next best (§4.2.2). A group that is well placed has no utility, comes
-//! last, and loses its place to any other. The second rule lets incumbents keep theirs: it moves
-//! little and ends up further from the optimum.
+//! last, and loses its place to any other.
 
 use super::groups::Groups;
 use super::latencies::Site;
@@ -13,18 +12,6 @@ use super::solver::{Solution, Solver};
 
 /// The bytes that each site can hold.
 pub type Capacities = Vec<u64>;
-
-/// What becomes of groups where they are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Incumbents {
-    /// All are placed anew.
-    Move,
-    /// A group stays unless its cost falls by this share, at a site that has room.
-    Keep {
-        /// 0.1 is 10 %.
-        margin: f32,
-    },
-}
 
 /// A site for each group.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,10 +64,8 @@ pub fn greedy(
     groups: &Groups,
     solution: &Solution,
     capacities: &Capacities,
-    incumbents: Incumbents,
 ) -> Assignment {
     assert_eq!(capacities.len(), groups.sites_known(), "the capacities are of other sites");
-    let keeps = incumbents != Incumbents::Move;
     let bytes_min = (0..groups.len()).map(|group| groups.bytes(group)).min().unwrap_or(0);
     let mut room = Room::new(capacities, u64::from(bytes_min));
     let mut sites: Vec<u16> = (0..groups.len()).map(|group| groups.owner(group).0).collect();
@@ -89,10 +74,8 @@ pub fn greedy(
         solution.cost(group) == f32::INFINITY || solver.rules().pinned(group).is_some()
     };
     for (group, site) in sites.iter_mut().enumerate() {
-        if !keeps && is_fixed(group) {
+        if is_fixed(group) {
             *site = solution.site(group).0;
-        }
-        if keeps || is_fixed(group) {
             room.take(*site, groups.bytes(group));
         }
     }
@@ -100,33 +83,14 @@ pub fn greedy(
     let mut unplaced = 0;
     for group in by_utility(solver, groups, solution) {
         let group = group as usize;
-        let at = sites[group];
-        let mut cost_max = f32::INFINITY;
-        if let Incumbents::Keep { margin } = incumbents {
-            let at_owner = solver.cost(groups, group, Site(at));
-            let is_forced = solver.rules().forbids(group, Site(at)).is_some();
-            cost_max = if is_forced { f32::INFINITY } else { at_owner * (1.0 - margin) };
-            if solution.site(group).0 == at || solution.cost(group) > cost_max {
-                continue;
-            }
-        } else if is_fixed(group) {
+        if is_fixed(group) {
             continue;
         }
-        let bytes = groups.bytes(group);
-        match room.nearest(&mut scan, solver, groups, group, solution.site(group).0, cost_max) {
-            Some(site) => {
-                if keeps {
-                    room.give(at, bytes);
-                }
-                room.take(site, bytes);
-                sites[group] = site;
-            }
-            None if keeps => {}
-            None => {
-                room.take(at, bytes);
-                unplaced += 1;
-            }
+        match room.nearest(&mut scan, solver, groups, group, solution.site(group).0) {
+            Some(site) => sites[group] = site,
+            None => unplaced += 1,
         }
+        room.take(sites[group], groups.bytes(group));
     }
     Assignment { sites, unplaced }
 }
@@ -156,16 +120,11 @@ impl Room {
         self.look(usize::from(site));
     }
 
-    fn give(&mut self, site: u16, bytes: u32) {
-        self.free[usize::from(site)] += i64::from(bytes);
-        self.look(usize::from(site));
-    }
-
     fn has(&self, site: u16, bytes: u32) -> bool {
         self.free[usize::from(site)] >= i64::from(bytes)
     }
 
-    /// The cheapest site with room for the group, if it costs no more than that.
+    /// The cheapest site with room for the group.
     fn nearest(
         &self,
         scan: &mut Scan,
@@ -173,7 +132,6 @@ impl Room {
         groups: &Groups,
         group: usize,
         best: u16,
-        cost_max: f32,
     ) -> Option<u16> {
         let bytes = groups.bytes(group);
         if self.has(best, bytes) {
@@ -186,9 +144,6 @@ impl Room {
         loop {
             let least = scan.least();
             let site = scan.find(least)?;
-            if least > cost_max {
-                return None;
-            }
             if self.has(site, bytes) {
                 return Some(site);
             }

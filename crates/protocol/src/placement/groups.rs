@@ -61,7 +61,6 @@ pub struct Groups {
     rates: Vec<f32>,
     owners: Vec<u16>,
     bytes: Vec<u32>,
-    dropped: u64,
 }
 
 impl Groups {
@@ -83,13 +82,11 @@ impl Groups {
             rates: Vec::with_capacity(accesses),
             owners: Vec::with_capacity(groups),
             bytes: Vec::with_capacity(groups),
-            dropped: 0,
         }
     }
 
     /// Adds a group and returns its index. Accesses from unknown origins and those with a rate that
-    /// is not positive or absurd are dropped and counted. `None`: the owner is unknown, so is the
-    /// group then.
+    /// is not positive or absurd are dropped. `None`: the owner is unknown, so is the group then.
     pub fn push(
         &mut self,
         owner: Site,
@@ -97,7 +94,6 @@ impl Groups {
         accesses: impl IntoIterator<Item = (Origin, f32)>,
     ) -> Option<usize> {
         if usize::from(owner.0) >= self.known_sites {
-            self.dropped += 1;
             return None;
         }
         for (origin, rate) in accesses {
@@ -105,8 +101,6 @@ impl Groups {
             if is_known && rate > 0.0 && rate <= RATE_MAX {
                 self.origins.push(origin.0);
                 self.rates.push(rate);
-            } else {
-                self.dropped += 1;
             }
         }
         let end = u32::try_from(self.origins.len()).expect("fewer than 2^32 accesses");
@@ -160,11 +154,6 @@ impl Groups {
     /// Accesses of all groups.
     pub fn accesses_count(&self) -> usize {
         self.origins.len()
-    }
-
-    /// Values that were refused, for a metric.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     /// The memory that profiles take.

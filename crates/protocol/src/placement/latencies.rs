@@ -101,8 +101,6 @@ pub struct Latencies {
     ms: Matrix,
     /// How single accesses vary, where that was measured. Elsewhere all take as long as the mean.
     spread: BTreeMap<(Origin, Site), Distribution>,
-    /// Rows that have changed since [`Latencies::take_changed`].
-    changed: Vec<bool>,
     dropped: u64,
 }
 
@@ -122,18 +120,18 @@ impl Latencies {
                 row[..sites].fill(value);
             }
         }
-        Latencies { ms, spread: BTreeMap::new(), changed: vec![true; origins], dropped: 0 }
+        Latencies { ms, spread: BTreeMap::new(), dropped: 0 }
     }
 
     /// Takes in a measurement. Negative and absurd values, and unknown origins and sites, are
     /// dropped and counted; what was known stays.
     pub fn learn(&mut self, origin: Origin, site: Site, ms: f32) {
-        let is_known = self.is_known(origin, site);
-        if !is_known || !(0.0..=LATENCY_MS_MAX).contains(&ms) {
+        if !self.is_known(origin, site) || !(0.0..=LATENCY_MS_MAX).contains(&ms) {
             self.dropped += 1;
             return;
         }
-        self.set(origin, site, ms);
+        let cell = usize::from(origin.0) * self.ms.stride() + usize::from(site.0);
+        self.ms.cells[cell] = ms;
     }
 
     /// Takes in how the single accesses behind a mean vary: what a quantile is of. An empty
@@ -144,27 +142,10 @@ impl Latencies {
             return;
         }
         self.spread.insert((origin, site), spread);
-        self.changed[usize::from(origin.0)] = true;
-    }
-
-    /// The latency is not known any more: the site is no candidate for groups of this origin.
-    pub fn forget(&mut self, origin: Origin, site: Site) {
-        if self.is_known(origin, site) {
-            self.spread.remove(&(origin, site));
-            self.set(origin, site, f32::INFINITY);
-        }
     }
 
     fn is_known(&self, origin: Origin, site: Site) -> bool {
         usize::from(origin.0) < self.ms.origins && usize::from(site.0) < self.ms.sites
-    }
-
-    fn set(&mut self, origin: Origin, site: Site, ms: f32) {
-        let cell = usize::from(origin.0) * self.ms.stride() + usize::from(site.0);
-        if self.ms.cells[cell] != ms {
-            self.ms.cells[cell] = ms;
-            self.changed[usize::from(origin.0)] = true;
-        }
     }
 
     /// A latency, if it is known.
@@ -206,12 +187,6 @@ impl Latencies {
         known.sort_unstable_by(f32::total_cmp);
         known.dedup();
         known
-    }
-
-    /// Which rows have changed since the last call.
-    pub fn take_changed(&mut self) -> Vec<bool> {
-        let unchanged = vec![false; self.changed.len()];
-        std::mem::replace(&mut self.changed, unchanged)
     }
 
     /// Values that were refused, for a metric.

@@ -23,14 +23,13 @@
 //!   dropped. [`probing`]: which of them a site measures by messages of its own.
 //! - [`groups`]: where the accesses of each group come from, sparse (CSR): 10 bytes a group, 6
 //!   bytes an origin. [`profile`], [`counter`], [`sampler`]: how an owner counts them, in bounded
-//!   memory; [`sketch`]: how a client does.
-//! - [`rules`]: barred sites, pins, failure domains, priorities; of groups, and of kinds of groups.
+//!   memory. [`sketch`]: how the latencies of a client vary.
+//! - [`rules`]: barred sites and pins of groups; excluded sites and priorities of kinds of groups.
 //! - [`scan`], [`near`]: the least cost of one group.
 //! - [`solver`]: the best site of each group within a budget of operations.
 //! - [`quantile`]: the objective p95, or any other quantile, in place of the mean.
 //! - [`order`]: groups by utility, the largest first.
-//! - [`auction`]: capacities by prices, with a certificate. [`market`]: the same at one site, for
-//!   claims.
+//! - [`auction`]: capacities by prices, with a certificate.
 //! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
 //! - [`stability`]: margin and regret: when a better site is worth a move.
 //! - [`weights`]: one vote for each client, against liars; [`Counter::with_votes`] counts so.
@@ -41,9 +40,9 @@
 //! # What must stay true
 //!
 //! A site with an unknown latency to one of a group's origins is never chosen for that group, a
-//! barred one never, one in the failure domain of the group's mirror or barred for its kind never,
-//! and a pinned group goes to its pin only. A group whose cost where it is cannot be stated stays.
-//! Of equal sites the owner wins, then the lowest index: the same inputs give the same moves.
+//! barred one never, one that is excluded for its kind never, and a pinned group goes to its pin
+//! only. A group whose cost where it is cannot be stated stays. Of equal sites the owner wins, then
+//! the lowest index: the same inputs give the same moves.
 //!
 //! # What is left out
 //!
@@ -65,7 +64,6 @@ pub mod greedy;
 pub mod groups;
 pub mod latencies;
 pub mod ledger;
-pub mod market;
 pub mod near;
 pub mod order;
 pub mod plan;
@@ -85,20 +83,19 @@ mod votes;
 pub mod weights;
 
 pub use auction::{Prices, Terms};
-pub use counter::{Arrival, Counter, GroupKey};
+pub use counter::{Counter, GroupKey};
 pub use decide::{Chosen, Decision, Waiting};
 pub use explain::{Candidate, Explanation, Why, explain};
-pub use greedy::{Assignment, Capacities, Incumbents, greedy};
+pub use greedy::{Assignment, Capacities, greedy};
 pub use groups::{Accesses, Groups};
 pub use latencies::{Latencies, Matrix, Origin, Site};
 pub use ledger::{Ledger, Window};
-pub use market::{Claim, Market, Refusal, Verdict};
 pub use near::Near;
 pub use plan::{Limits, Move, Plan, plan};
 pub use profile::{Client, Profile, Tick};
-pub use quantile::{Curve, Tail};
+pub use quantile::Tail;
 pub use rules::{Bar, ByKey, Kind, Rules};
 pub use sampler::Sampler;
-pub use sketch::{Distribution, Malformed, Sketch};
-pub use solver::{Answer, Changed, Method, Solution, Solver};
+pub use sketch::Distribution;
+pub use solver::{Answer, Method, Solution, Solver};
 pub use stability::{Judgement, Regrets, Stability};

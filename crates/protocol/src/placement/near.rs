@@ -35,14 +35,13 @@ impl Near {
         let k = k.clamp(1, matrix.sites());
         let (sites, bounds) = (vec![0; k * matrix.origins()], vec![(0.0, 0.0); matrix.origins()]);
         let mut near = Near { k, sites, bounds };
-        near.update(matrix, &vec![true; matrix.origins()]);
+        near.fill(matrix);
         near
     }
 
-    /// Brings the lists of these origins up to date.
-    pub fn update(&mut self, matrix: &Matrix, rows: &[bool]) {
+    fn fill(&mut self, matrix: &Matrix) {
         let mut order: Vec<u16> = Vec::new();
-        for origin in (0..matrix.origins()).filter(|origin| rows[*origin]) {
+        for origin in 0..matrix.origins() {
             let row = matrix.row(origin as u16);
             let ms = |site: u16| row[usize::from(site)];
             let by_latency = |a: &u16, b: &u16| ms(*a).total_cmp(&ms(*b)).then(a.cmp(b));

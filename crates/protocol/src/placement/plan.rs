@@ -87,8 +87,8 @@ pub fn moves(solver: &Solver<'_>, groups: &Groups, assignment: &Assignment) -> V
 }
 
 /// Orders moves and cuts them off where the budget ends. A move waits until its target has room;
-/// `None`: sites have no limit. Sites that are full and exchange groups need some room to do it:
-/// see `market`.
+/// `None`: sites have no limit. Sites that are full and exchange groups need some room above what
+/// the auction goes by.
 pub fn plan(
     moves: &[Move],
     groups: &Groups,

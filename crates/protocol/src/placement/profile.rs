@@ -109,9 +109,6 @@ pub struct Profile {
     rest: f32,
     /// The size of the group.
     pub bytes: u32,
-    /// What its users have waited longer than they would elsewhere, in ms: it goes along with the
-    /// group.
-    pub regret_ms: f32,
     /// The last tick, and above it the form.
     tick_and_form: u32,
 }
@@ -128,11 +125,6 @@ impl Profile {
         let mut profile = Profile { tag, tick_and_form: now.0, ..Profile::default() };
         profile.set_form(if has_votes { Form::Votes } else { Form::Clients });
         profile
-    }
-
-    /// The same profile by another site's clock.
-    pub(super) fn arrived(self, tag: u64, now: Tick) -> Profile {
-        Profile { tag, tick_and_form: self.tick_and_form & !Tick::MASK | now.0, ..self }
     }
 
     fn form(&self) -> Form {

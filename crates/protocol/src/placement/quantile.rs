@@ -12,8 +12,8 @@
 //! that is near and sometimes stalls loses against one that is a little farther and steady.
 //!
 //! The matrix for T is of the same kind as that of latencies, so scan, prices, margin and regret
-//! apply to it. Several owners can find one T together, each adding the rates of its own groups by
-//! threshold in a [`Curve`]; sites do not (each has the mean as its objective).
+//! apply to it. T is of all groups together, so what finds it must know them all: `portolan place`
+//! does. Sites, each with groups of its own, have the mean as their objective.
 //!
 //! Portkey (§4.2.3) takes for each group the quantile of its own accesses as its cost. That has no
 //! rate in it, hence no utility, and it puts groups of few accesses on a par with those that make
@@ -78,62 +78,6 @@ fn slow_rate(latencies: &Latencies, groups: &Groups, rules: &Rules, threshold_ms
     let matrix = latencies.slower_than(threshold_ms);
     let near = Near::new(&matrix, 1);
     Solver::new(&matrix, &near, rules).solve(groups, u64::MAX).total()
-}
-
-/// Of several owners' groups: the rate of accesses that are slower than each of some thresholds,
-/// with each group at its best site for it. Curves of owners add up, and from the sum each finds
-/// the same threshold.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
-    /// Ascending.
-    thresholds_ms: Vec<f32>,
-    slow: Vec<f64>,
-    total: f64,
-}
-
-impl Curve {
-    /// Thresholds at equal ratios between those two.
-    pub fn thresholds(least_ms: f32, most_ms: f32, count: usize) -> Vec<f32> {
-        let step = (most_ms / least_ms).powf(1.0 / (count.max(2) - 1) as f32);
-        (0..count).map(|index| least_ms * step.powi(index as i32)).collect()
-    }
-
-    /// The curve of these groups.
-    pub fn new(
-        latencies: &Latencies,
-        groups: &Groups,
-        rules: &Rules,
-        thresholds_ms: Vec<f32>,
-    ) -> Curve {
-        let slow = |ms: &f32| slow_rate(latencies, groups, rules, *ms);
-        let slow = thresholds_ms.iter().map(slow).collect();
-        let rate = |group: usize| f64::from(groups.accesses(group).rate());
-        Curve { thresholds_ms, slow, total: (0..groups.len()).map(rate).sum() }
-    }
-
-    /// Adds another owner's curve; `false`: it has other thresholds, or values that cannot be, and
-    /// is refused.
-    #[must_use]
-    pub fn add(&mut self, other: &Curve) -> bool {
-        let is_rate = |rate: &f64| (0.0..=other.total * (1.0 + 1e-6)).contains(rate);
-        let is_sound = other.total.is_finite() && other.slow.iter().all(is_rate);
-        let is_same =
-            self.thresholds_ms == other.thresholds_ms && self.slow.len() == other.slow.len();
-        if !is_same || !is_sound {
-            return false;
-        }
-        self.slow.iter_mut().zip(&other.slow).for_each(|(sum, rate)| *sum += rate);
-        self.total += other.total;
-        true
-    }
-
-    /// The least of the thresholds that all these groups together can meet.
-    pub fn tail(&self, quantile: f32) -> Option<Tail> {
-        let allowed = self.total * (1.0 - f64::from(quantile)) * (1.0 + 1e-6);
-        let meets = |(_, rate): &(&f32, &f64)| **rate <= allowed && self.total > 0.0;
-        let least = self.thresholds_ms.iter().zip(&self.slow).find(meets);
-        least.map(|(&threshold_ms, _)| Tail { quantile, threshold_ms })
-    }
 }
 
 /// The quantile of all accesses, with each group at this site.

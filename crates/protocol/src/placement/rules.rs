@@ -16,7 +16,7 @@ pub enum Bar {
     Barred,
     /// The group is pinned to another one.
     Pinned,
-    /// The site can fail together with the group's mirror, or with all that has a copy.
+    /// The site can fail together with all that has a copy of the group.
     Domain,
     /// Groups of this kind are not given to the site.
     LendTo,
@@ -117,29 +117,19 @@ pub struct Rules {
     barred: Vec<bool>,
     /// Sites that take nothing now: what is best there stays where it is.
     refusing: Vec<bool>,
-    /// The failure domain of each site: a number of its own unless set.
-    domains: Vec<u32>,
     pins: BTreeMap<u32, u16>,
-    priorities: BTreeMap<u32, f32>,
-    /// Of each group; empty: none has one.
-    mirrors: Vec<u16>,
     by_key: Arc<ByKey>,
     /// The kind of each group of a batch; empty: none has one.
     kinds: Vec<u16>,
 }
 
 impl Rules {
-    /// All groups may be at all sites, and each site fails alone.
+    /// All groups may be at all sites.
     pub fn none(sites: usize) -> Rules {
-        // Above any number that is set.
-        let alone = |site: usize| u32::from(u16::MAX) + 1 + site as u32;
         Rules {
             barred: vec![false; sites],
             refusing: vec![false; sites],
-            domains: (0..sites).map(alone).collect(),
             pins: BTreeMap::new(),
-            priorities: BTreeMap::new(),
-            mirrors: Vec::new(),
             by_key: Arc::default(),
             kinds: Vec::new(),
         }
@@ -175,11 +165,6 @@ impl Rules {
         self.barred[usize::from(site.0)] = true;
     }
 
-    /// Groups may go to this site again.
-    pub fn admit(&mut self, site: Site) {
-        self.barred[usize::from(site.0)] = false;
-    }
-
     /// The site takes nothing now. It may be the best one still: what would go there waits where it
     /// is.
     pub fn refuse(&mut self, site: Site) {
@@ -191,35 +176,15 @@ impl Rules {
         self.refusing[usize::from(site.0)]
     }
 
-    /// Sites of one domain fail together.
-    pub fn set_domain(&mut self, site: Site, domain: u16) {
-        self.domains[usize::from(site.0)] = u32::from(domain);
-    }
-
     /// The group stays at this site, or goes there.
     pub fn pin(&mut self, group: usize, site: Site) {
         self.pins.insert(group as u32, site.0);
     }
 
-    /// What a millisecond of this group's users counts, 1 unless set. Not positive: the group never
-    /// moves.
-    pub fn set_priority(&mut self, group: usize, priority: f32) {
-        self.priorities.insert(group as u32, priority);
-    }
-
-    /// The group has its mirror there, so its owner must be in another failure domain; only the
-    /// mirror itself can be the next owner (it needs another mirror then).
-    pub fn set_mirror(&mut self, group: usize, mirror: Site) {
-        if self.mirrors.len() <= group {
-            self.mirrors.resize(group + 1, NONE);
-        }
-        self.mirrors[group] = mirror.0;
-    }
-
-    /// What a millisecond of this group's users counts.
+    /// What a millisecond of this group's users counts: 1, unless its kind has another number. Not
+    /// positive: the group never moves.
     pub fn priority(&self, group: usize) -> f32 {
-        let of_group = self.priorities.get(&(group as u32)).copied();
-        of_group.or_else(|| self.kind(group).map(|kind| kind.priority)).unwrap_or(1.0)
+        self.kind(group).map_or(1.0, |kind| kind.priority)
     }
 
     /// Where the group is pinned.
@@ -241,47 +206,20 @@ impl Rules {
         if self.pinned(group).is_some_and(|pin| pin != site) {
             return Some(Bar::Pinned);
         }
-        let of_kind = self.excluding(group).and_then(|kind| kind.bar(usize::from(site.0)));
-        of_kind.or_else(|| self.shares_fate(group, site).then_some(Bar::Domain))
-    }
-
-    fn shares_fate(&self, group: usize, site: Site) -> bool {
-        let Some(mirror) = self.mirror(group).filter(|mirror| *mirror != site) else {
-            return false;
-        };
-        self.domains[usize::from(mirror.0)] == self.domains[usize::from(site.0)]
-    }
-
-    /// The site that has the group's mirror.
-    pub fn mirror(&self, group: usize) -> Option<Site> {
-        self.mirrors.get(group).filter(|site| **site != NONE).map(|site| Site(*site))
+        self.excluding(group).and_then(|kind| kind.bar(usize::from(site.0)))
     }
 
     /// Whether the group has rules of its own.
     pub(super) fn is_special(&self, group: usize) -> bool {
-        let has_own = self.mirror(group).is_some() || self.pinned(group).is_some();
-        has_own || self.excluding(group).is_some()
+        self.pinned(group).is_some() || self.excluding(group).is_some()
     }
 
-    /// The sites that the group's mirror or its kind excludes.
+    /// The sites that the group's kind excludes.
     pub(super) fn excluded(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
         let sites = move |kind: &Kind| 0..kind.bars.len();
-        let of_kind = self
-            .excluding(group)
+        self.excluding(group)
             .into_iter()
-            .flat_map(move |kind| sites(kind).filter(move |site| kind.bar(*site).is_some()));
-        self.beside_mirror(group).chain(of_kind)
-    }
-
-    fn beside_mirror(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
-        let mirror = self.mirror(group);
-        let domain = mirror.map(|site| self.domains[usize::from(site.0)]);
-        // A domain of its own has no other site.
-        let shared = domain.filter(|domain| *domain <= u32::from(u16::MAX));
-        let sites = if shared.is_some() { self.domains.len() } else { 0 };
-        (0..sites).filter(move |&site| {
-            Some(self.domains[site]) == shared && mirror != Some(Site(site as u16))
-        })
+            .flat_map(move |kind| sites(kind).filter(move |site| kind.bar(*site).is_some()))
     }
 
     pub(super) fn sites(&self) -> usize {

@@ -93,7 +93,7 @@ impl Solution {
         if gain.is_finite() { gain } else { 0.0 }
     }
 
-    /// How many groups the last call has answered so.
+    /// How many groups were answered so.
     pub fn count(&self, method: Method) -> u64 {
         self.counts[method as usize]
     }
@@ -128,15 +128,6 @@ impl Solution {
 
 fn sum(costs: &[f32]) -> f64 {
     costs.iter().filter(|cost| cost.is_finite()).map(|cost| f64::from(*cost)).sum()
-}
-
-/// What is new since a solution was found.
-#[derive(Clone, Copy, Debug)]
-pub struct Changed<'a> {
-    /// Of each group: its profile, size, owner or rules.
-    pub groups: &'a [bool],
-    /// Of each origin: its latencies.
-    pub rows: &'a [bool],
 }
 
 /// Finds the best sites by one matrix of costs.
@@ -405,38 +396,6 @@ impl<'a> Solver<'a> {
             }
         }
         solution
-    }
-
-    /// Brings a solution up to date where something has changed, exactly while the budget lasts,
-    /// then among near sites. Prices and the rules of sites must be those of before: they concern
-    /// all groups. The lists of near sites must be [up to date](Near::update).
-    pub fn update(
-        &self,
-        groups: &Groups,
-        solution: &mut Solution,
-        changed: Changed<'_>,
-        operations_max: u64,
-    ) {
-        assert_eq!(solution.sites.len(), groups.len(), "the solution is of other groups");
-        solution.counts = [0; 5];
-        let mut scan = Scan::new(self.matrix);
-        let mut left = operations_max;
-        for group in 0..groups.len() {
-            let accesses = groups.accesses(group);
-            let has_new_row = || accesses.origins.iter().any(|row| changed.rows[usize::from(*row)]);
-            if !changed.groups[group] && !has_new_row() {
-                continue;
-            }
-            let operations = accesses.len() as u64 * self.matrix.sites() as u64;
-            let answer = match left.checked_sub(operations) {
-                Some(rest) => {
-                    left = rest;
-                    self.exact(&mut scan, groups, group)
-                }
-                None => self.pruned(groups, group),
-            };
-            solution.set(group, answer);
-        }
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! By the first, two sites closer than θ times the mean cost never exchange a group, and with
 //! constant profiles, latencies and prices each move lowers the cost by a share of θ at least:
-//! there are finitely many. A group's regret is its own and moves with it; it begins again at zero.
+//! there are finitely many. A group's regret is its own, and begins again at zero after a move.
 
 use super::explain::{Explanation, Why, explain};
 use super::groups::Groups;
@@ -136,8 +136,7 @@ impl Stability {
         to: Site,
     ) -> f32 {
         let pause_ms = self.pause_ms(solver.matrix(), groups.owner(group), to);
-        let bytes = bytes_to_move(solver, groups, group, to);
-        self.cost_of_move_ms(groups.accesses(group).rate(), bytes, pause_ms)
+        self.cost_of_move_ms(groups.accesses(group).rate(), groups.bytes(group), pause_ms)
     }
 }
 
@@ -247,9 +246,4 @@ impl Regrets {
         }
         explanation
     }
-}
-
-/// The mirror has the group but for the last changes.
-fn bytes_to_move(solver: &Solver<'_>, groups: &Groups, group: usize, to: Site) -> u32 {
-    if solver.rules().mirror(group) == Some(to) { 0 } else { groups.bytes(group) }
 }

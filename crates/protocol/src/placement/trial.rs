@@ -11,16 +11,6 @@ pub enum Bug {
     NoMargin,
     /// What a group has waited pays for one move after the other.
     RegretKept,
-    /// Capacity is checked when a group is claimed, and not when it is installed.
-    CapacityAtClaimOnly,
-    /// Rules are checked when a group is claimed, and not when it is installed.
-    RulesAtClaimOnly,
-    /// A group that is outbid leaves before another site has admitted it.
-    ReleaseFirst,
-    /// What a client names in its sketch counts, and what is forwarded for it counts as well.
-    SketchPlusForward,
-    /// Accesses of a client whose place is unknown count as the owner's own.
-    DirectIsLocal,
     /// Each client has one vote over all groups that it names, as in Portkey §7, and not one in
     /// each.
     VotesOverGroups,

@@ -16,8 +16,7 @@
 use super::Site;
 use crate::global::accesses::{Access, Accesses, Caller, Entry, accessed, merged};
 use crate::origin::Origin;
-use crate::placement::trial::Planted;
-use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
+use crate::placement::{Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
 use model::{Body, ClientName, SiteId, Slot, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,7 +98,7 @@ impl Counting {
         let now = tick(now);
         let (groups, has_votes) = (self.groups, self.has_votes);
         let mut counter = self.counter.take().unwrap_or_else(|| {
-            let counter = Counter::new(own, groups, MEMORY_S, Planted::none());
+            let counter = Counter::new(groups, MEMORY_S);
             if has_votes { counter.with_votes() } else { counter }
         });
         for one in accesses {
@@ -111,7 +110,7 @@ impl Counting {
                 !has_votes && self.left.get(&one.group).is_some_and(|left| left.1 >= LEFT_MAX);
             let client = self.counted_as(one.client).filter(|_| !is_restless);
             let client = client.map_or(Client::of_site(site), &client_of);
-            counter.count(now, one.group, client, Arrival::By(site), one.count);
+            counter.count(now, one.group, client, site, one.count);
             if one.bytes > 0
                 && let Some(profile) = counter.profile(now, one.group)
             {

@@ -1,8 +1,6 @@
-//! Prices: the auction over all sites, and the market of one.
+//! Prices: the auction over all sites.
 
-use super::super::market::{HEADROOM, RESERVED_WINDOWS};
 use super::super::plan::moves;
-use super::super::trial::{Bug, Planted};
 use super::*;
 
 const SITES: usize = 64;
@@ -47,7 +45,6 @@ impl Users {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     Portkey,
-    Keep,
     Prices,
 }
 
@@ -87,17 +84,13 @@ fn six_windows(rule: Rule, slack: f64, sizes: u32) -> (f64, f64) {
         groups = users.groups(&sites, &bytes);
         let solver = Solver::new(latencies.mean(), &near, &rules);
         let solution = solver.solve(&groups, u64::MAX);
-        let keep = Incumbents::Keep { margin: 0.1 };
         let assignment = match rule {
-            Rule::Portkey => greedy(&solver, &groups, &solution, &capacities, Incumbents::Move),
-            Rule::Keep => greedy(&solver, &groups, &solution, &capacities, keep),
+            Rule::Portkey => greedy(&solver, &groups, &solution, &capacities),
             Rule::Prices => prices.auction(&terms(0.1), &groups),
         };
         assert_eq!(assignment.unplaced, 0, "{rule:?} at {slack}");
-        if rule != Rule::Keep {
-            let held = assignment.held(&groups);
-            assert!(held.iter().zip(&capacities).all(|(held, most)| held <= most));
-        }
+        let held = assignment.held(&groups);
+        assert!(held.iter().zip(&capacities).all(|(held, most)| held <= most));
         for group in 0..COUNT {
             moved += usize::from(!is_new[group] && assignment.site(group) != sites[group]);
             sites[group] = assignment.site(group);
@@ -117,16 +110,15 @@ fn six_windows(rule: Rule, slack: f64, sizes: u32) -> (f64, f64) {
 #[test]
 fn prices_are_near_the_bound_and_move_little() {
     for (slack, above_max, moved_max) in [(1.05, 1.0, 5.0), (1.2, 1.0, 5.0), (2.0, 1.0, 1.0)] {
-        let rows =
-            [Rule::Portkey, Rule::Keep, Rule::Prices].map(|rule| six_windows(rule, slack, 1));
-        let [portkey, keep, (above, moved)] = rows;
+        let rows = [Rule::Portkey, Rule::Prices].map(|rule| six_windows(rule, slack, 1));
+        let [portkey, (above, moved)] = rows;
         eprintln!(
-            "capacity {slack}: % above D, % unchanged moved: Portkey {portkey:.2?}, keep {keep:.2?}, prices {:.2?}",
+            "capacity {slack}: % above D, % unchanged moved: Portkey {portkey:.2?}, prices {:.2?}",
             (above, moved)
         );
         assert!(above >= 0.0 && above <= above_max, "{above} % above the bound at {slack}");
         assert!(moved <= moved_max, "{moved} % of unchanged groups moved at {slack}");
-        assert!(above < portkey.0.max(1.1) && above < keep.0 && moved < portkey.1.min(keep.1));
+        assert!(above < portkey.0.max(1.1) && moved < portkey.1);
     }
 }
 
@@ -135,195 +127,6 @@ fn prices_bear_groups_of_unequal_sizes() {
     let (above, moved) = six_windows(Rule::Prices, 1.05, 1_000);
     eprintln!("capacity 1.05, sizes 100–1,100: {above:.2} % above D, {moved:.2} % unchanged moved");
     assert!((0.0..=3.0).contains(&above) && moved <= 10.0, "{above} % above, {moved} % moved");
-}
-
-/// Markets of a few sites, and who holds each group.
-struct Town {
-    markets: Vec<Market>,
-    owners: Vec<Site>,
-    rules: Rules,
-}
-
-impl Town {
-    /// Sites that sell so many bytes each; groups of 100 bytes, with what they bid.
-    fn new(capacity: u64, at: &[(usize, f32)], planted: Planted) -> Town {
-        let limit = (capacity as f64 * (1.0 + HEADROOM)).ceil() as u64;
-        let sites = 1 + at.iter().map(|(index, _)| *index).max().unwrap_or(0);
-        let rules = Rules::none(sites);
-        let markets: Vec<_> =
-            (0..sites).map(|index| Market::new(site(index), limit, planted)).collect();
-        let mut town = Town { markets, owners: Vec::new(), rules };
-        for (group, (index, bid)) in at.iter().enumerate() {
-            let group = group as u32;
-            town.markets[*index].install(group, 100, &town.rules).expect("room");
-            town.markets[*index].update(Claim { group, bytes: 100, bid: *bid });
-            town.owners.push(site(*index));
-        }
-        town
-    }
-
-    fn claim(&mut self, group: u32, at: usize, bid: f32) -> Verdict {
-        self.markets[at].claim(Claim { group, bytes: 100, bid }, &self.rules)
-    }
-
-    fn install(&mut self, group: u32, at: usize) -> Result<(), Refusal> {
-        self.markets[at].install(group, 100, &self.rules)?;
-        let from = std::mem::replace(&mut self.owners[group as usize], site(at));
-        self.markets[usize::from(from.0)].remove(group);
-        Ok(())
-    }
-
-    /// No site holds more than it can, and each group is at its owner and nowhere else.
-    fn is_sound(&self) -> bool {
-        let most =
-            |market: &Market| (market.capacity_bytes() as f64 * (1.0 + HEADROOM)).ceil() as u64;
-        self.markets.iter().all(|market| market.held_bytes() <= most(market) + 1)
-            && (0..self.owners.len()).all(|group| {
-                let owner = self.owners[group];
-                let holds = |index: usize| self.markets[index].holds(group as u32);
-                (0..self.markets.len()).all(|index| holds(index) == (owner == site(index)))
-            })
-    }
-}
-
-fn admitted(outbid: &[u32]) -> Verdict {
-    Verdict::Admitted { outbid: outbid.to_vec() }
-}
-
-/// Two owners have one place in mind; one has a reservation that has run out.
-fn two_owners_one_place(planted: Planted) -> bool {
-    let mut town = Town::new(200, &[(0, 9.0), (1, 0.0), (2, 0.0)], planted);
-    assert_eq!(town.claim(1, 0, 1.0), admitted(&[]));
-    (0..RESERVED_WINDOWS).for_each(|_| town.markets[0].close_window());
-    assert_eq!(town.claim(2, 0, 1.0), admitted(&[]));
-    let installed = [town.install(2, 0), town.install(1, 0)];
-    town.is_sound() && installed == [Ok(()), Err(Refusal::Busy)]
-}
-
-#[test]
-fn two_owners_never_overfill_a_site() {
-    assert!(two_owners_one_place(Planted::none()));
-    if Planted::is_possible() {
-        assert!(!two_owners_one_place(Planted::of(Bug::CapacityAtClaimOnly)));
-    }
-}
-
-/// A site begins to drain, and a group is pinned, between claim and install.
-fn rules_change_on_the_way(planted: Planted) -> bool {
-    let mut town = Town::new(400, &[(0, 9.0), (1, 0.0), (1, 0.0)], planted);
-    assert_eq!(town.claim(1, 0, 1.0), admitted(&[]));
-    assert_eq!(town.claim(2, 0, 1.0), admitted(&[]));
-    town.rules.pin(1, site(1));
-    let pinned = town.install(1, 0);
-    town.rules.bar(site(0));
-    let barred = town.install(2, 0);
-    (pinned, barred) == (Err(Refusal::Rule(Bar::Pinned)), Err(Refusal::Rule(Bar::Barred)))
-}
-
-#[test]
-fn rules_hold_when_a_group_is_installed() {
-    assert!(rules_change_on_the_way(Planted::none()));
-    if Planted::is_possible() {
-        assert!(!rules_change_on_the_way(Planted::of(Bug::RulesAtClaimOnly)));
-    }
-}
-
-/// Both sites are full, and each of two groups is better at the other's site.
-fn full_sites_exchange_groups(planted: Planted) -> bool {
-    let mut at = vec![(0, 0.0), (1, 0.0)];
-    at.extend((0..38).map(|index| (index % 2, 5.0)));
-    let mut town = Town::new(2_000, &at, planted);
-    if town.claim(0, 1, 3.0) != admitted(&[1]) || !town.is_sound() {
-        return false;
-    }
-    // The one that is outbid stays until it is admitted elsewhere.
-    let stays = town.markets[1].outbid().eq([1]) && town.install(0, 1).is_ok() && town.is_sound();
-    let goes = town.claim(1, 0, 3.0) == admitted(&[]) && town.install(1, 0).is_ok();
-    let is_sold = town.markets.iter().all(|market| market.held_bytes() == market.capacity_bytes());
-    stays && goes && is_sold && town.is_sound()
-}
-
-#[test]
-fn an_outbid_group_stays_until_it_is_admitted() {
-    assert!(full_sites_exchange_groups(Planted::none()));
-    if Planted::is_possible() {
-        assert!(!full_sites_exchange_groups(Planted::of(Bug::ReleaseFirst)));
-    }
-}
-
-#[test]
-fn a_price_rises_to_the_losers_bid_and_falls_when_there_is_room() {
-    let mut town =
-        Town::new(200, &[(0, 2.0), (0, 4.0), (1, 0.0), (1, 0.0), (2, 0.0)], Planted::none());
-    assert_eq!(town.claim(2, 0, 1.0), Verdict::Refused(Refusal::Price(1.0)));
-    assert_eq!(town.claim(2, 0, 0.5), Verdict::Refused(Refusal::Price(1.0)));
-    assert_eq!(town.claim(2, 0, f32::NAN), Verdict::Refused(Refusal::Malformed));
-    // There is headroom for a part of a group only.
-    assert_eq!(town.claim(2, 0, 3.0), Verdict::Refused(Refusal::Busy));
-    assert_eq!(town.markets[0].price(), 1.0);
-    town.install(0, 2).expect("room");
-    assert_eq!(town.claim(2, 0, 3.0), admitted(&[]));
-    assert_eq!(
-        town.claim(3, 0, 3.5),
-        Verdict::Refused(Refusal::Busy),
-        "a reservation has its place"
-    );
-    town.install(2, 0).expect("reserved");
-    // The lowest bid is 3 now.
-    town.markets[0].close_window();
-    assert_eq!(town.markets[0].price(), 2.0);
-    town.install(2, 1).expect("room");
-    let prices: Vec<f32> = (0..3)
-        .map(|_| {
-            town.markets[0].close_window();
-            town.markets[0].price()
-        })
-        .collect();
-    assert_eq!(prices, [1.0, 0.5, 0.25]);
-}
-
-#[test]
-fn an_outbid_group_that_bids_more_stays_if_there_is_room() {
-    let mut at = vec![(0, 0.0), (1, 0.0)];
-    at.extend((0..38).map(|index| (index % 2, 5.0)));
-    let mut town = Town::new(2_000, &at, Planted::none());
-    assert_eq!(town.claim(0, 1, 3.0), admitted(&[1]));
-    town.markets[1].update(Claim { group: 1, bytes: 100, bid: 9.0 });
-    assert!(town.markets[1].outbid().eq([1]), "its place is sold");
-    town.markets[1].remove(0);
-    town.markets[1].update(Claim { group: 1, bytes: 100, bid: 9.0 });
-    assert!(town.markets[1].outbid().next().is_none());
-}
-
-#[test]
-fn all_that_want_an_idle_site_fill_it_to_its_capacity_and_no_further() {
-    let mut at = vec![(0, 0.0)];
-    at.extend((1..200).map(|index| (1 + index % 2, 0.0)));
-    let mut town = Town::new(12_000, &at, Planted::none());
-    let mut dice = Dice::new(1);
-    for round in 0..10 {
-        for group in 1..200 {
-            let bid = 1.0 + dice.part();
-            if town.owners[group as usize] == site(0) {
-                continue;
-            }
-            if let Verdict::Admitted { .. } = town.claim(group, 0, bid) {
-                town.install(group, 0).expect("what is admitted has room");
-                town.markets[0].update(Claim { group, bytes: 100, bid });
-            }
-            // Those that are outbid go back where there is room.
-            let outbid: Vec<u32> = town.markets[0].outbid().collect();
-            for group in outbid {
-                let back = 1 + group as usize % 2;
-                if town.claim(group, back, 0.1) == admitted(&[]) {
-                    town.install(group, back).expect("room");
-                }
-            }
-            assert!(town.is_sound(), "round {round}, group {group}");
-        }
-    }
-    let held = town.markets[0].held_bytes();
-    assert!((11_000..=12_600).contains(&held), "{held} bytes");
 }
 
 #[test]
@@ -459,29 +262,4 @@ fn a_group_that_is_not_ready_outbids_none_and_can_be_outbid() {
     };
     assert_eq!(sites([false, true]), [0, 1]);
     assert_eq!(sites([true, false]), [1, 2]);
-}
-
-#[test]
-fn what_is_reserved_is_no_room_for_another() {
-    let mut town = Town::new(200, &[(0, 9.0), (1, 0.0), (2, 0.0)], Planted::none());
-    assert_eq!(town.claim(1, 0, 1.0), admitted(&[]));
-    assert_eq!(town.install(2, 0), Err(Refusal::Busy), "it has no reservation");
-    assert_eq!(town.install(1, 0), Ok(()));
-}
-
-#[test]
-fn a_place_that_was_sold_and_left_can_be_sold_again() {
-    let mut at = vec![(0, 0.0), (0, 0.0), (1, 0.0)];
-    at.extend((0..57).map(|index| (index % 3, 5.0)));
-    let mut town = Town::new(2_100, &at, Planted::none());
-    // Two incumbents are outbid, one after the other, and leave.
-    for (group, outbid) in [(2, 0), (4, 1)] {
-        assert_eq!(town.claim(group, 0, 3.0), admitted(&[outbid]));
-        town.install(outbid, 2).expect("room");
-        town.install(group, 0).expect("reserved");
-        assert!(town.is_sound());
-    }
-    let held = town.markets[0].held_bytes();
-    assert_eq!(held, town.markets[0].capacity_bytes());
-    assert!(matches!(town.claim(5, 0, 1.0), Verdict::Refused(Refusal::Price(_))));
 }

@@ -1,10 +1,9 @@
-//! What owners and clients count.
+//! What owners count, and how the latencies of clients vary.
 
 use super::super::sampler::COUNTED_PER_S_MAX;
-use super::super::sketch::{ACCURACY, KeyUse, ServerUse};
-use super::super::trial::{Bug, Planted};
+use super::super::sketch::ACCURACY;
 use super::*;
-use model::limits::{SKETCH_BUCKETS_MAX, SKETCH_KEYS_MAX};
+use model::limits::SKETCH_BUCKETS_MAX;
 use std::collections::BTreeMap;
 
 const TAU_S: f32 = 10.0;
@@ -18,8 +17,8 @@ fn key(number: usize) -> GroupKey {
     GroupKey::new(number as u16 % 16_384, hash ^ hash >> 29)
 }
 
-fn counter(groups: usize, planted: Planted) -> Counter {
-    Counter::new(site(9), groups, TAU_S, planted)
+fn counter(groups: usize) -> Counter {
+    Counter::new(groups, TAU_S)
 }
 
 fn rates(profile: &Profile) -> BTreeMap<u16, f32> {
@@ -32,13 +31,13 @@ fn rates(profile: &Profile) -> BTreeMap<u16, f32> {
 
 #[test]
 fn a_client_that_moves_takes_all_its_counts_along() {
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     for second in 0..60 {
         for _ in 0..4 {
-            counter.count(seconds(second), key(1), Client(7), Arrival::By(site(1)), 1.0);
+            counter.count(seconds(second), key(1), Client(7), site(1), 1.0);
         }
     }
-    counter.count(seconds(60), key(1), Client(7), Arrival::By(site(2)), 1.0);
+    counter.count(seconds(60), key(1), Client(7), site(2), 1.0);
     let profile = counter.profile(seconds(60), key(1)).expect("followed");
     assert!(!profile.is_by_site());
     let rates = rates(profile);
@@ -48,10 +47,10 @@ fn a_client_that_moves_takes_all_its_counts_along() {
 
 #[test]
 fn counts_fade_and_a_rate_is_count_by_tau() {
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     for tick in 0..2_000 {
         let now = Tick::from_ms(tick * 50);
-        counter.count(now, key(1), Client(7), Arrival::By(site(1)), 1.0);
+        counter.count(now, key(1), Client(7), site(1), 1.0);
     }
     let now = Tick::from_ms(100_000);
     let rate = rates(counter.profile(now, key(1)).expect("followed"))[&1];
@@ -64,19 +63,13 @@ fn counts_fade_and_a_rate_is_count_by_tau() {
 #[test]
 fn many_clients_count_by_site_with_a_remainder() {
     let mut dice = Dice::new(1);
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     // Half of 40 clients are at one site, the others at twelve more.
     for second in 0..40 {
         for _ in 0..20 {
             let client = dice.below(40);
             let at = if client < 20 { 3 } else { 4 + client % 12 };
-            counter.count(
-                seconds(second),
-                key(1),
-                Client(client as u32),
-                Arrival::By(site(at)),
-                1.0,
-            );
+            counter.count(seconds(second), key(1), Client(client as u32), site(at), 1.0);
         }
     }
     let profile = counter.profile(seconds(40), key(1)).expect("followed");
@@ -89,7 +82,7 @@ fn many_clients_count_by_site_with_a_remainder() {
     for second in 40..240 {
         for client in 0..2 {
             for _ in 0..5 {
-                let at = Arrival::By(site(3));
+                let at = site(3);
                 counter.count(seconds(second), key(1), Client(client), at, 1.0);
             }
         }
@@ -102,12 +95,12 @@ fn many_clients_count_by_site_with_a_remainder() {
 
 #[test]
 fn a_new_client_replaces_one_that_has_gone() {
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     for second in 0..300 {
         // Four clients at a time; each second minute another four.
         for client in 0..4 {
             let client = Client(client + 4 * (second as u32 / 120));
-            counter.count(seconds(second), key(1), client, Arrival::By(site(1)), 1.0);
+            counter.count(seconds(second), key(1), client, site(1), 1.0);
         }
     }
     let profile = counter.profile(seconds(300), key(1)).expect("followed");
@@ -116,17 +109,17 @@ fn a_new_client_replaces_one_that_has_gone() {
 
 #[test]
 fn a_fifth_client_gets_the_entry_of_the_lightest() {
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     for second in 0..60 {
         for client in 0..4 {
-            let at = Arrival::By(site(client));
+            let at = site(client);
             counter.count(seconds(second), key(1), Client(client as u32), at, 1.0 + client as f32);
         }
     }
     for second in 60..90 {
-        counter.count(seconds(second), key(1), Client(3), Arrival::By(site(3)), 4.0);
+        counter.count(seconds(second), key(1), Client(3), site(3), 4.0);
         for client in [1, 2, 5] {
-            counter.count(seconds(second), key(1), Client(client), Arrival::By(site(4)), 3.0);
+            counter.count(seconds(second), key(1), Client(client), site(4), 3.0);
         }
     }
     let rates = rates(counter.profile(seconds(90), key(1)).expect("followed"));
@@ -136,13 +129,13 @@ fn a_fifth_client_gets_the_entry_of_the_lightest() {
 #[test]
 fn a_group_of_many_sites_stays_by_site() {
     let mut dice = Dice::new(3);
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     // Half of them at one of six sites, the others at one of 19 more.
     for second in 0..400 {
         for _ in 0..20 {
             let at = if dice.is(0.5) { dice.below(6) } else { 6 + dice.below(19) };
             let client = Client(dice.below(90) as u32);
-            counter.count(seconds(second), key(1), client, Arrival::By(site(at)), 1.0);
+            counter.count(seconds(second), key(1), client, site(at), 1.0);
         }
         let profile = counter.profile(seconds(second), key(1)).expect("followed");
         assert!(second < 20 || profile.is_by_site() && rates(profile).len() >= 7, "{second}");
@@ -155,14 +148,14 @@ fn a_group_of_many_sites_stays_by_site() {
 
 #[test]
 fn sites_with_few_accesses_count_beside_one_with_many() {
-    let mut counter = counter(16, Planted::none());
+    let mut counter = counter(16);
     let mut client = 0;
     for tick in 0..4_000 {
         let now = Tick::from_ms(tick * 10);
         for (at, count, weight) in [(1, 20, 1_000.0), (2, 20, 1.0), (3, 2, 5.0), (4, 1, 10.0)] {
             for _ in 0..count {
                 client = (client + 1) % 100;
-                counter.count(now, key(1), Client(client), Arrival::By(site(at)), weight);
+                counter.count(now, key(1), Client(client), site(at), weight);
             }
         }
     }
@@ -177,16 +170,16 @@ fn sites_with_few_accesses_count_beside_one_with_many() {
 /// The votes of each group: honest clients of it make two accesses a second, and liars, elsewhere,
 /// claim a million of each.
 fn votes_of(honest: usize, liars: usize, named: usize) -> Vec<BTreeMap<u16, f32>> {
-    let mut counter = counter(4_096, Planted::none()).with_votes();
+    let mut counter = counter(4_096).with_votes();
     for second in 0..30 {
         for group in 0..named {
             for liar in 0..liars {
                 let liar = Client(1_000_000 + liar as u32);
-                counter.count(seconds(second), key(group), liar, Arrival::By(site(2)), 1e6);
+                counter.count(seconds(second), key(group), liar, site(2), 1e6);
             }
             for client in 0..honest {
                 let client = Client((group * honest + client) as u32);
-                counter.count(seconds(second), key(group), client, Arrival::By(site(1)), 2.0);
+                counter.count(seconds(second), key(group), client, site(1), 2.0);
             }
         }
     }
@@ -214,9 +207,9 @@ fn clients_that_count_alike_have_one_vote_each() {
 
 #[test]
 fn a_vote_follows_its_client_and_ends_after_it_has_gone() {
-    let mut counter = counter(16, Planted::none()).with_votes();
-    counter.count(seconds(1), key(1), Client(7), Arrival::By(site(1)), 1.0);
-    counter.count(seconds(2), key(1), Client(7), Arrival::By(site(2)), 1.0);
+    let mut counter = counter(16).with_votes();
+    counter.count(seconds(1), key(1), Client(7), site(1), 1.0);
+    counter.count(seconds(2), key(1), Client(7), site(2), 1.0);
     for (second, votes) in [(2, 1.0), (39, 1.0), (40, 0.0)] {
         let profile = counter.profile(seconds(second), key(1)).expect("followed");
         assert_eq!(profile.total(), votes, "after {second} s");
@@ -227,10 +220,10 @@ fn a_vote_follows_its_client_and_ends_after_it_has_gone() {
 #[test]
 fn what_gives_way_counts_for_its_slot() {
     // One pair of places.
-    let mut counter = counter(2, Planted::none());
+    let mut counter = counter(2);
     for (group, count) in [(1, 3), (2, 5), (3, 4)] {
         for _ in 0..count {
-            counter.count(seconds(1), key(group), Client(1), Arrival::By(site(1)), 1.0);
+            counter.count(seconds(1), key(group), Client(1), site(1), 1.0);
         }
     }
     // The third took from the first one three times less one, and then its place.
@@ -238,14 +231,14 @@ fn what_gives_way_counts_for_its_slot() {
     assert_eq!(counter.profile(seconds(1), key(2)).map(|profile| profile.total()), Some(5.0));
     assert_eq!(counter.profile(seconds(1), key(3)).map(|profile| profile.total()), Some(2.0));
     let slots = [1, 3].map(|slot| counter.slot(seconds(1), slot).total());
-    assert_eq!((slots, counter.evicted()), ([1.0, 2.0], 1));
+    assert_eq!(slots, [1.0, 2.0]);
 }
 
 #[test]
 fn heavy_groups_are_followed_and_the_rest_counts_by_slot() {
     let mut dice = Dice::new(2);
     let (groups, accesses) = (20_000, 400_000);
-    let mut counter = counter(1_024, Planted::none());
+    let mut counter = counter(1_024);
     assert_eq!(counter.memory_bytes(), (1_024 + 16_384) * 64 + 1_024 / 8);
     // A few take most: the rate of a group falls with the inverse of its number.
     let draw = |dice: &mut Dice| ((groups as f32).powf(dice.part()) as usize).min(groups - 1);
@@ -254,7 +247,7 @@ fn heavy_groups_are_followed_and_the_rest_counts_by_slot() {
         let group = draw(&mut dice);
         counts[group] += 1.0;
         let now = Tick::from_ms(access / 1_000);
-        counter.count(now, key(group), Client(1), Arrival::By(site(1)), 1.0);
+        counter.count(now, key(group), Client(1), site(1), 1.0);
     }
     let now = Tick::from_ms(400);
     // A few of them share their two places with two that are heavier.
@@ -264,7 +257,6 @@ fn heavy_groups_are_followed_and_the_rest_counts_by_slot() {
     });
     let followed = followed.count();
     assert!(followed >= 90, "{followed} of the hundred heaviest groups are followed");
-    assert!(counter.evicted() > 0);
     let slots: f32 = (0..16_384).map(|slot| counter.slot(now, slot).total()).sum();
     let all: f32 = counter.groups().map(|(_, profile)| profile.total()).sum::<f32>() + slots;
     let share = all / accesses as f32;
@@ -273,76 +265,8 @@ fn heavy_groups_are_followed_and_the_rest_counts_by_slot() {
 
 #[test]
 fn two_hundred_thousand_groups_are_followed_in_twenty_megabytes() {
-    let counter = counter(200_000, Planted::none());
+    let counter = counter(200_000);
     assert!(counter.memory_bytes() < 20_000_000);
-}
-
-#[test]
-fn a_profile_goes_along_with_its_group_and_keeps_to_its_new_owners_clock() {
-    let mut from = counter(16, Planted::none());
-    for second in 0..30 {
-        from.count(seconds(second), key(1), Client(7), Arrival::By(site(1)), 3.0);
-    }
-    from.profile(seconds(30), key(1)).expect("followed").regret_ms = 55.0;
-    let profile = from.remove(seconds(30), key(1)).expect("followed");
-    assert!(from.profile(seconds(30), key(1)).is_none());
-    // Its new owner was started much earlier, or later.
-    for start in [5, 50_000] {
-        let mut to = counter(16, Planted::none());
-        to.insert(seconds(start), key(1), profile);
-        let arrived = to.profile(seconds(start), key(1)).expect("followed");
-        assert_eq!((arrived.regret_ms, rates(arrived)), (55.0, rates(&profile)));
-        to.count(seconds(start), key(1), Client(7), Arrival::By(site(2)), 1.0);
-        let arrived = to.profile(seconds(start), key(1)).expect("followed");
-        assert_eq!(rates(arrived).len(), 1, "the client's counts go along with it");
-    }
-}
-
-/// A client makes 20 accesses through a site and 12 directly, and sends a sketch.
-fn counts_once(planted: Planted) -> bool {
-    let mut counter = counter(16, planted);
-    let direct = Arrival::Direct { sends_sketches: true, by_address: Some(site(3)) };
-    for _ in 0..20 {
-        counter.count(seconds(1), key(1), Client(7), Arrival::By(site(1)), 1.0);
-    }
-    for _ in 0..12 {
-        counter.count(seconds(1), key(1), Client(7), direct, 1.0);
-    }
-    counter.count_sketch(seconds(1), key(1), Client(7), site(2), (12, 20));
-    let profile = counter.profile(seconds(1), key(1)).expect("followed");
-    (profile.total() - 32.0).abs() < 1e-3 && rates(profile).keys().eq([&2])
-}
-
-#[test]
-fn an_access_is_counted_once() {
-    assert!(counts_once(Planted::none()));
-    if Planted::is_possible() {
-        assert!(!counts_once(Planted::of(Bug::SketchPlusForward)));
-    }
-}
-
-/// A client of unknown place asks the owner; another one asks through a site that is nearer to it.
-fn a_direct_client_holds_nothing(planted: Planted) -> bool {
-    let mut counter = counter(16, planted);
-    let unknown = Arrival::Direct { sends_sketches: false, by_address: None };
-    for _ in 0..100 {
-        counter.count(seconds(1), key(1), Client(1), unknown, 1.0);
-        counter.count(seconds(1), key(1), Client(2), Arrival::By(site(1)), 0.5);
-    }
-    let profile = counter.profile(seconds(1), key(1)).expect("followed");
-    rates(profile).keys().eq([&1])
-}
-
-#[test]
-fn a_direct_client_does_not_hold_a_group_where_it_is() {
-    assert!(a_direct_client_holds_nothing(Planted::none()));
-    if Planted::is_possible() {
-        assert!(!a_direct_client_holds_nothing(Planted::of(Bug::DirectIsLocal)));
-    }
-    let mut counter = counter(16, Planted::none());
-    let near = Arrival::Direct { sends_sketches: false, by_address: Some(site(4)) };
-    counter.count(seconds(1), key(1), Client(1), near, 1.0);
-    assert!(rates(counter.profile(seconds(1), key(1)).expect("followed")).keys().eq([&4]));
 }
 
 #[test]
@@ -365,58 +289,6 @@ fn samples_weigh_what_they_stand_for() {
         let share = counted * 16.0 / accesses as f32;
         assert!((0.8..1.2).contains(&share), "{share} at {load}");
     }
-}
-
-fn sketch() -> Sketch {
-    let mut sketch = Sketch { duration_ms: 10_000, ..Sketch::default() };
-    for request in 0..40 {
-        sketch.count(request % 3, 10.0 + request as f32, request as u64 % 7, 100);
-    }
-    sketch
-}
-
-#[test]
-fn a_sketch_counts_in_little_memory() {
-    let counted = sketch();
-    assert_eq!(counted.check(3), Ok(()));
-    assert_eq!(counted.servers[0].count, 14);
-    assert_eq!(counted.servers[0].mean_ms(), Some(29.5));
-    assert_eq!(counted.keys[0], KeyUse { key: 0, count: 6, bytes: 600 });
-    assert_eq!(counted.rate(counted.keys[0]), 0.6);
-    assert_eq!(counted.memory_bytes(), 3 * 8 + 7 * 16);
-    let mut large = Sketch { duration_ms: 10_000, ..Sketch::default() };
-    for index in 0..50_000 {
-        large.count(index % 5_000, 10.0, index as u64, 100);
-    }
-    assert!(large.memory_bytes() < 1_000_000);
-    for index in 50_000..SKETCH_KEYS_MAX + 10 {
-        large.count(usize::MAX, -5.0, index as u64, 100);
-    }
-    assert_eq!((large.keys.len(), large.servers.len()), (SKETCH_KEYS_MAX, 5_000));
-    assert_eq!(large.check(5_000), Ok(()));
-}
-
-#[test]
-fn a_malformed_sketch_is_refused() {
-    let with = |change: &dyn Fn(&mut Sketch)| {
-        let mut changed = sketch();
-        change(&mut changed);
-        changed.check(3)
-    };
-    assert_eq!(with(&|at| at.duration_ms = 0), Err(Malformed::Duration));
-    assert_eq!(with(&|at| at.duration_ms = u32::MAX), Err(Malformed::Duration));
-    assert_eq!(with(&|at| at.servers.push(ServerUse::default())), Err(Malformed::Servers));
-    assert_eq!(with(&|at| at.servers[1].sum = u32::MAX), Err(Malformed::Server(1)));
-    assert_eq!(with(&|at| at.servers[2].count = 0), Err(Malformed::Server(2)));
-    assert_eq!(with(&|at| at.keys.swap(2, 3)), Err(Malformed::Key(3)));
-    assert_eq!(with(&|at| at.keys[4].key = 3), Err(Malformed::Key(4)));
-    assert_eq!(with(&|at| at.keys[5].count = 0), Err(Malformed::Key(5)));
-    assert_eq!(with(&|at| at.keys[5].count = u32::MAX), Err(Malformed::Accesses));
-    let many = |at: &mut Sketch| {
-        at.keys =
-            (0..=SKETCH_KEYS_MAX as u64).map(|key| KeyUse { key, count: 1, bytes: 0 }).collect();
-    };
-    assert_eq!(with(&many), Err(Malformed::Keys));
 }
 
 #[test]
@@ -477,9 +349,9 @@ fn a_distribution_is_bounded_and_refuses_what_cannot_be() {
 
 #[test]
 fn all_groups_are_seen_that_are_followed_and_no_other() {
-    let (now, mut counter) = (seconds(0), counter(300, Planted::none()));
+    let (now, mut counter) = (seconds(0), counter(300));
     for number in 0..200 {
-        counter.count(now, key(number), Client(3), Arrival::By(site(1)), 1.0);
+        counter.count(now, key(number), Client(3), site(1), 1.0);
     }
     let seen = |counter: &Counter| {
         let mut groups: Vec<u64> = counter.groups().map(|(group, _)| group.number()).collect();
@@ -495,7 +367,8 @@ fn all_groups_are_seen_that_are_followed_and_no_other() {
     }
     let rest: Vec<u64> = followed.iter().skip(1).step_by(2).copied().collect();
     assert_eq!(seen(&counter), rest);
-    let without_users = Profile::new(followed[0], now, false);
-    counter.insert(now, GroupKey::of_number(followed[0]), without_users);
-    assert_eq!(seen(&counter), rest);
+    // What was counted for it has faded.
+    let faded = counter.profile(seconds(1_000), GroupKey::of_number(rest[0]));
+    assert_eq!(faded.map(|profile| profile.total()), Some(0.0));
+    assert_eq!(seen(&counter), rest[1..]);
 }

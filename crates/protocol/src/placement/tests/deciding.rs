@@ -102,8 +102,7 @@ fn a_decision_about_two_hundred_thousand_groups_keeps_to_twenty_megabytes() {
         limits: limits(256),
         elapsed_s: 0.01,
     };
-    let profiles =
-        Counter::new(site(0), groups.len(), TAU_S, trial::Planted::none()).memory_bytes();
+    let profiles = Counter::new(groups.len(), TAU_S).memory_bytes();
     let mut waiting = Waiting::default();
     for _ in 0..3 {
         let (chosen, bytes) = decision.choose_counted(groups.iter().cloned(), &mut waiting);

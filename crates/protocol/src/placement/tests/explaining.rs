@@ -4,10 +4,9 @@ use super::super::ledger::FOLLOWED_WINDOWS;
 use super::*;
 
 fn explained(rules: &Rules, owner: usize, accesses: &[(Origin, f32)]) -> Explanation {
-    let mut latencies = table(&[[10.0, 9.5, 2.0], [10.0, 9.5, 30.0]]);
-    if owner == 1 {
-        latencies.forget(origin(0), site(1));
-    }
+    // What cannot be stays unknown.
+    let at_1 = if owner == 1 { f32::INFINITY } else { 9.5 };
+    let latencies = table(&[[10.0, at_1, 2.0], [10.0, 9.5, 30.0]]);
     let mut groups = Groups::new(2, 3);
     groups.push(site(owner), 1, accesses.iter().copied());
     let near = Near::new(latencies.mean(), 3);

@@ -206,8 +206,8 @@ fn an_unknown_latency_excludes_a_site() {
 
 #[test]
 fn a_group_stays_where_its_cost_is_unknown() {
-    let mut latencies = table(&[[10.0, 1.0]]);
-    latencies.forget(origin(0), site(0));
+    // What cannot be stays unknown.
+    let latencies = table(&[[f32::INFINITY, 1.0]]);
     let mut groups = Groups::new(1, 2);
     groups.push(site(0), 1, [(origin(0), 5.0)]);
     groups.push(site(1), 1, [(origin(0), 5.0)]);
@@ -234,17 +234,7 @@ fn absurd_values_are_dropped_and_counted() {
     assert_eq!(groups.push(site(0), 1, rates.map(|rate| (origin(0), rate))), Some(0));
     assert_eq!(groups.push(site(0), 1, [(origin(1), 1.0)]), Some(1));
     assert_eq!(groups.push(site(2), 1, []), None);
-    assert_eq!((groups.dropped(), groups.accesses(0).rate(), groups.len()), (7, 7.0, 2));
-}
-
-#[test]
-fn rows_that_changed_are_known() {
-    let mut latencies = table(&[[10.0, 1.0], [1.0, 10.0]]);
-    assert_eq!(latencies.take_changed(), [true, true]);
-    latencies.learn(origin(0), site(0), 10.0);
-    assert_eq!(latencies.take_changed(), [false, false]);
-    latencies.learn(origin(1), site(0), 10.0);
-    assert_eq!(latencies.take_changed(), [false, true]);
+    assert_eq!((groups.accesses(0).rate(), groups.accesses(1).len(), groups.len()), (7.0, 0, 2));
 }
 
 #[test]
@@ -261,17 +251,19 @@ fn a_group_goes_where_its_rules_let_it() {
     assert_eq!(solve(&rules), [1; 3]);
     rules.bar(site(1));
     assert_eq!(solve(&rules), [2; 3]);
-    // The mirror is in the domain of site 2.
-    rules.set_domain(site(2), 7);
-    rules.set_domain(site(0), 7);
-    rules.set_mirror(0, site(0));
-    assert_eq!(solve(&rules), [3; 3]);
+    // Its kind may not be at site 2.
+    let kind = Kind::new(vec![None, None, Some(Bar::Domain), None], 1.0);
+    let of_kind = |rules: &Rules, kind: Kind| {
+        let (mut rules, mut by_key) = (rules.clone(), ByKey::default());
+        let kind = by_key.add(kind);
+        by_key.set_all(kind);
+        rules.set_kinds(by_key);
+        rules.of_batch(&[GroupKey::new(0, 0)]).expect("a kind has rules")
+    };
+    assert_eq!(solve(&of_kind(&rules, kind.clone())), [3; 3]);
     rules.pin(0, site(2));
-    assert_eq!(solve(&rules), [0; 3], "the pin is in the mirror's domain: it stays");
-    rules.set_mirror(0, site(2));
-    assert_eq!(solve(&rules), [2; 3], "the mirror itself may take it");
-    rules.admit(site(1));
-    assert_eq!(solve(&rules), [2; 3]);
+    assert_eq!(solve(&of_kind(&rules, kind.clone())), [0; 3], "its pin is excluded: it stays");
+    assert_eq!(solve(&of_kind(&rules, kind.at_home(site(2)))), [2; 3], "it may be at home");
 }
 
 #[test]

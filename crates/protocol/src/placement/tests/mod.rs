@@ -107,24 +107,28 @@ pub(super) fn groups(
     groups
 }
 
-/// Rules of every kind, for some.
+/// Rules of every sort, for some.
 pub(super) fn some_rules(sites: usize, count: usize, dice: &mut Dice) -> Rules {
     let mut rules = Rules::none(sites);
     for index in 0..sites {
         if dice.is(0.1) {
             rules.bar(site(index));
         }
-        if dice.is(0.5) {
-            rules.set_domain(site(index), dice.below(3) as u16);
-        }
     }
     for group in 0..count {
         if dice.is(0.1) {
             rules.pin(group, site(dice.below(sites)));
         }
-        if dice.is(0.3) {
-            rules.set_mirror(group, site(dice.below(sites)));
-        }
     }
-    rules
+    // Three of ten keyspaces exclude sites.
+    let mut by_key = ByKey::default();
+    for keyspace in 0..3 {
+        let bars = (0..sites).map(|_| dice.is(0.3).then_some(Bar::Domain)).collect();
+        let kind = by_key.add(Kind::new(bars, 1.0).at_home(site(dice.below(sites))));
+        by_key.set_class(GroupKey::class_of(keyspace), kind);
+    }
+    rules.set_kinds(by_key);
+    let key = |_| GroupKey::lendable(0, dice.below(10) as u32, 0);
+    let keys: Vec<GroupKey> = (0..count).map(key).collect();
+    rules.of_batch(&keys).expect("kinds have rules")
 }

@@ -1,8 +1,7 @@
 //! Names that are not of one client in one place.
 
 use super::super::profile::{Client, Tick};
-use super::super::trial::Planted;
-use super::super::{Arrival, Counter, GroupKey, Site};
+use super::super::{Counter, GroupKey, Site};
 use std::collections::BTreeMap;
 
 const HOME: Site = Site(1);
@@ -10,7 +9,7 @@ const AWAY: Site = Site(2);
 const TAU_S: f32 = 10.0;
 
 fn counter() -> Counter {
-    Counter::new(HOME, 16, TAU_S, Planted::none())
+    Counter::new(16, TAU_S)
 }
 
 fn group() -> GroupKey {
@@ -35,7 +34,7 @@ fn followed(stays_s: [u64; 2]) -> usize {
     let period = stays_s[0] + stays_s[1];
     let at_one = |second: &u64| {
         let site = if second % period < stays_s[0] { HOME } else { AWAY };
-        counter.count(tick(*second), group(), Client(7), Arrival::By(site), 2.0);
+        counter.count(tick(*second), group(), Client(7), site, 2.0);
         let rates = rates(&mut counter, *second);
         rates.len() == 1 && rates.contains_key(&site.0)
     };
@@ -61,12 +60,12 @@ fn with_liar(honest: u32, liar_per_s: u32, names: u32) -> (u32, BTreeMap<u16, f3
     let (mut counter, mut number, mut led) = (counter(), 0, 0);
     for second in 0..300 {
         for client in 0..honest {
-            counter.count(tick(second), group(), Client(client), Arrival::By(HOME), 1.0);
+            counter.count(tick(second), group(), Client(client), HOME, 1.0);
         }
         for _ in 0..liar_per_s {
             number += 1;
             let name = Client(1_000_000 + number % names);
-            counter.count(tick(second), group(), name, Arrival::By(AWAY), 1.0);
+            counter.count(tick(second), group(), name, AWAY, 1.0);
         }
         let rates = rates(&mut counter, second);
         led += u32::from(rates.get(&AWAY.0) > rates.get(&HOME.0));
@@ -101,7 +100,7 @@ fn taken_name(each_s: u64) -> f32 {
     let mut away = 0;
     for second in 0..200 {
         let (site, weight) = if second % each_s == each_s - 1 { (AWAY, 1.0) } else { (HOME, 2.0) };
-        counter.count(tick(second), group(), Client(7), Arrival::By(site), weight);
+        counter.count(tick(second), group(), Client(7), site, weight);
         let rates = rates(&mut counter, second);
         away += u32::from(rates.get(&AWAY.0) > rates.get(&HOME.0));
     }

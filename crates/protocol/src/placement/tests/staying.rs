@@ -1,4 +1,4 @@
-//! When a group stays, and what a window finds anew.
+//! When a group stays.
 
 use super::super::plan::moves;
 use super::super::trial::{Bug, Planted};
@@ -266,23 +266,6 @@ fn a_group_waits_until_its_users_have_paid() {
 }
 
 #[test]
-fn a_mirror_needs_only_the_last_changes() {
-    let latencies = two_sites();
-    let mut groups = Groups::new(2, 2);
-    groups.push(site(0), 1_000_000, [(origin(1), 10.0)]);
-    let (near, mut rules) = (Near::new(latencies.mean(), 2), Rules::none(2));
-    let is_ready = |rules: &Rules| {
-        let solver = Solver::new(latencies.mean(), &near, rules);
-        let solution = solver.solve(&groups, u64::MAX);
-        let stability = rule(1.0, Planted::none());
-        Regrets::new(1).ready(&stability, &solver, &groups, &solution, 1.0)[0]
-    };
-    assert!(!is_ready(&rules));
-    rules.set_mirror(0, site(1));
-    assert!(is_ready(&rules));
-}
-
-#[test]
 fn a_judgement_counts_one_access_more_at_the_owner() {
     let latencies = two_sites();
     let mut groups = Groups::new(2, 2);
@@ -412,40 +395,4 @@ fn a_liar_makes_no_group_more_important() {
     assert_eq!(weight(&[]), 0.0);
     assert_eq!(weight(&[4.0, 1e9]), 8.0);
     assert_eq!(weight(&[4.0, 5.0, 1e9]), 15.0);
-}
-
-#[test]
-fn an_update_answers_what_has_changed_and_nothing_else() {
-    for seed in 0..30 {
-        let mut dice = Dice::new(seed);
-        let mut latencies = noise(30, 30, 0.05, &mut dice);
-        latencies.take_changed();
-        let mut groups = groups(200, 4, &latencies, &mut dice);
-        let rules = some_rules(30, groups.len(), &mut dice);
-        let mut near = Near::new(latencies.mean(), 4);
-        let mut solution = Solver::new(latencies.mean(), &near, &rules).solve(&groups, u64::MAX);
-        for _ in 0..3 {
-            latencies.learn(origin(dice.below(30)), site(dice.below(30)), 1.0 + dice.part());
-        }
-        let mut moved = vec![false; groups.len()];
-        for _ in 0..5 {
-            let group = dice.below(groups.len());
-            moved[group] = true;
-            groups.set_owner(group, site(dice.below(30)));
-        }
-        let rows = latencies.take_changed();
-        near.update(latencies.mean(), &rows);
-        let solver = Solver::new(latencies.mean(), &near, &rules);
-        let changed = Changed { groups: &moved, rows: &rows };
-        solver.update(&groups, &mut solution, changed, u64::MAX);
-        let answered = solution.count(Method::Exact) + solution.count(Method::Stays);
-        assert!(answered > 0 && answered < 150, "{answered} groups");
-        let anew = solver.solve(&groups, u64::MAX);
-        for group in 0..groups.len() {
-            assert_eq!(solution.site(group), anew.site(group), "seed {seed}, group {group}");
-            assert_eq!(solution.cost(group), anew.cost(group));
-            assert_eq!(solution.gain(group), anew.gain(group));
-        }
-        assert_eq!(solution.excess_max(), anew.excess_max());
-    }
 }

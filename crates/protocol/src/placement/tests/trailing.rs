@@ -98,42 +98,11 @@ fn the_tail_is_shorter_than_by_the_mean_or_by_groups() {
 }
 
 #[test]
-fn owners_find_one_threshold_together() {
-    let mut dice = Dice::new(5);
-    let latencies = plane(12, &mut dice);
-    let rules = Rules::none(12);
-    let thresholds = Curve::thresholds(0.5, 100.0, 60);
-    assert!((thresholds[59] - 100.0).abs() < 0.1);
-    let mut all = Groups::new(12, 12);
-    let mut sum: Option<Curve> = None;
-    for _ in 0..5 {
-        let own = users(40, &latencies, &mut dice);
-        for group in 0..own.len() {
-            all.push(own.owner(group), 1, own.accesses(group).iter());
-        }
-        let curve = Curve::new(&latencies, &own, &rules, thresholds.clone());
-        match &mut sum {
-            None => sum = Some(curve),
-            Some(sum) => assert!(sum.add(&curve)),
-        }
-    }
-    let mut sum = sum.expect("five curves");
-    let together = sum.tail(0.95).expect("users").threshold_ms;
-    let exact = Tail::find(&latencies, &all, &rules, 0.95).expect("users").threshold_ms;
-    // The next threshold above the exact one.
-    assert!(together >= exact && together <= exact * 1.11, "{together} for {exact}");
-    let other = Curve::new(&latencies, &all, &rules, Curve::thresholds(1.0, 100.0, 60));
-    assert!(!sum.add(&other), "other thresholds");
-}
-
-#[test]
 fn without_users_there_is_no_tail() {
     let latencies = plane(3, &mut Dice::new(1));
     let mut groups = Groups::new(3, 3);
     groups.push(site(0), 1, []);
     assert_eq!(Tail::find(&latencies, &groups, &Rules::none(3), 0.95), None);
-    let curve = Curve::new(&latencies, &groups, &Rules::none(3), vec![1.0, 100.0]);
-    assert_eq!(curve.tail(0.95), None);
 }
 
 #[test]
@@ -176,11 +145,12 @@ fn a_server_that_stalls_is_far_by_the_quantile_only() {
     let p95 = |at: Site| measure(&latencies, &groups, 0.95, |_| at).expect("users");
     assert_eq!(p95(steady), 25.0);
     assert!((p95(stalling) / 110.0 - 1.0).abs() < 0.03, "{}", p95(stalling));
-    // What is forgotten has no spread either, and an empty one is none.
-    latencies.forget(origin(0), stalling);
-    latencies.learn_spread(origin(0), stalling, varying);
+    // A cell without a mean has no spread, and an empty one is none.
     latencies.learn_spread(origin(0), steady, Distribution::default());
-    assert_eq!(latencies.dropped(), 2);
-    latencies.learn(origin(0), stalling, 20.0);
-    assert_eq!(goes_to(&latencies), (20.0, stalling), "by means alone");
+    let mut unknown = Latencies::unknown(1, 2);
+    unknown.learn_spread(origin(0), stalling, varying);
+    assert_eq!((latencies.dropped(), unknown.dropped()), (1, 1));
+    unknown.learn(origin(0), stalling, 20.0);
+    unknown.learn(origin(0), steady, 25.0);
+    assert_eq!(goes_to(&unknown), (20.0, stalling), "by means alone");
 }

@@ -9,9 +9,8 @@
 use std::collections::BTreeMap;
 
 use protocol::placement::{
-    Arrival, Assignment, Capacities, Client, Counter, GroupKey, Groups, Incumbents, Latencies,
-    Limits, Near, Origin, Prices, Regrets, Rules, Site, Solver, Stability, Tail, Terms, Tick,
-    greedy, plan, quantile, trial::Planted,
+    Assignment, Capacities, Client, Counter, GroupKey, Groups, Latencies, Limits, Near, Origin,
+    Prices, Regrets, Rules, Site, Solver, Stability, Tail, Terms, Tick, greedy, plan, quantile,
 };
 
 use super::play::{COMMIT_MS, Decide};
@@ -124,7 +123,7 @@ impl<'a> Windowed<'a> {
             Assignment::unlimited(&groups, &solution)
         } else {
             let solution = solver.solve(&groups, u64::MAX);
-            greedy(&solver, &groups, &solution, &self.capacities, Incumbents::Move)
+            greedy(&solver, &groups, &solution, &self.capacities)
         };
         (0..owners.len()).map(|key| wanted.site(key).0).collect()
     }
@@ -226,9 +225,8 @@ impl Ours {
         let mut sample = |ms: f32| ms * (1.0 + JITTER * (2.0 * random.fraction() as f32 - 1.0));
         let latencies =
             latencies(world, |ms| (0..6).map(|_| sample(ms)).fold(f32::INFINITY, f32::min));
-        let mean_ms = world.ms.iter().sum::<f32>() / world.ms.len() as f32;
         let mut hash = Random::stream(seed, "groups", 0);
-        let counter = Counter::new(Site(0), 8 * keys, TAU_S, Planted::none());
+        let counter = Counter::new(8 * keys, TAU_S);
         Ours {
             sites: world.sites,
             near: Near::new(latencies.mean(), 8),
@@ -237,8 +235,7 @@ impl Ours {
             tail: None,
             stability: Stability {
                 memory_s: TAU_S,
-                pause_ms: 2.0 * COMMIT_MS as f32 + if goal.by_site { 0.0 } else { mean_ms },
-                sites_are_origins: goal.by_site,
+                pause_ms: 2.0 * COMMIT_MS as f32,
                 ..Stability::default()
             },
             counter: if goal.equal { counter.with_votes() } else { counter },
@@ -259,12 +256,12 @@ impl Ours {
             (*at, *count, *then) = (origin, *count * kept + weight, at_ms);
             return;
         }
-        let by = Arrival::By(Site(origin));
+        let site = Site(origin);
         let client = match self.goal.by_site {
-            true => Client::of_site(Site(origin)),
+            true => Client::of_site(site),
             false => Client(u32::from(client)),
         };
-        self.counter.count(Tick::from_ms(at_ms), self.keys[key], client, by, weight);
+        self.counter.count(Tick::from_ms(at_ms), self.keys[key], client, site, weight);
     }
 
     /// The profiles of all groups, as they are now.
