@@ -160,6 +160,10 @@ pub enum Bug {
     BridgeUnstamped,
     /// A session that comes from another region is served whatever it has seen there.
     ForeignUnresolved,
+    /// The stamps of a region's writes go by its own clock, whatever it has taken of other regions.
+    ClockUnmerged,
+    /// After a rebuild sessions are served that have seen what is lost.
+    RebuiltUnchecked,
     /// A site of causal keys takes places of keyspaces that it holds without their content, if
     /// there are some that it does not hold.
     CoveredHeld,
@@ -186,7 +190,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 78] = [
+    pub const ALL: [Bug; 80] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -265,6 +269,8 @@ impl Bug {
         Bug::BridgeUnordered,
         Bug::BridgeUnstamped,
         Bug::ForeignUnresolved,
+        Bug::ClockUnmerged,
+        Bug::RebuiltUnchecked,
     ];
 
     /// Its name on a command line.
@@ -348,6 +354,8 @@ impl Bug {
             Bug::BridgeUnordered => "bridge-unordered",
             Bug::BridgeUnstamped => "bridge-unstamped",
             Bug::ForeignUnresolved => "foreign-unresolved",
+            Bug::ClockUnmerged => "clock-unmerged",
+            Bug::RebuiltUnchecked => "rebuilt-unchecked",
         }
     }
 }

@@ -38,8 +38,11 @@
 //! - A position or an identity that is missing leaves everything undecided, unless the rest is
 //!   broken.
 //!
-//! Of several regions the order is that of the writes' stamps, in which a history has them. Left out:
-//! an order that was rebuilt after losses.
+//! Of several regions the order is that of the writes' stamps, in which a history has them. Of an
+//! order that was rebuilt after losses it is what is left. Left out is then what a session did once
+//! it had seen a place that is lost: a history has such a request without its reads, under a client
+//! of its own. The lab writes it so (`clients::sessions::leave_void_out`), for one region: where
+//! there are several, none is rebuilt, and nothing is left out.
 //!
 //! *Durable*, of causal keys: each acknowledged write has a position, or is declared lost.
 //!

@@ -54,7 +54,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let member = self.machine.membership()?;
         let region = self.machine.region()?;
         let (own, applied) = (member.own, self.machine.causal().applied());
-        let (region, rebuilt) = (region.id, region.rebuilt);
+        let is_planted = self.options.planted.is(Bug::RebuiltUnchecked);
+        let (region, rebuilt) = (region.id, region.rebuilt.filter(|_| !is_planted));
         let released = released(&self.machine);
         let lacks_own = self.machine.causal().lacks_own();
         let mut others = [RegionId(0); limits::REGIONS_MAX];

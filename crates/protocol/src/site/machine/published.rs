@@ -168,7 +168,8 @@ impl Publish<Modes> for Published {
         self.publish_groups(modes, dirty.everything);
         let member = modes.deployment.member.as_ref();
         let region = member.and_then(|member| member.registry.region_of(member.own));
-        let rebuilt = region.and_then(|region| region.rebuilt);
+        let is_planted = modes.planted.is(Bug::RebuiltUnchecked);
+        let rebuilt = region.and_then(|region| region.rebuilt).filter(|_| !is_planted);
         self.causal.publish(member.map(|member| member.own), rebuilt, &modes.causal);
         self.revision.store(known.head.revision.0, Ordering::Release);
         self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);

@@ -246,7 +246,10 @@ impl<S: State> Applying<'_, S> {
         if is_none || !self.has_regions() || write.stamp().is_some() {
             return Cow::Borrowed(write);
         }
-        let at_ms = self.modes.causal.bridging.clock_ms;
+        let at_ms = match self.modes.planted.is(Bug::ClockUnmerged) {
+            true => self.known.head.log_time_ms,
+            false => self.modes.causal.bridging.clock_ms,
+        };
         let stamp = Stamp { at_ms, count: at.count(), region: self.modes.causal.head.region };
         let mut write = write.clone();
         write.effects.push(Effect::Mark(Mark::Stamped { stamp, taken: None }));

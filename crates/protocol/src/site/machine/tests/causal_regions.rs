@@ -2,6 +2,8 @@
 //! and what passes between them by hand, in any legal order. In the end all show, of each register,
 //! the write with the highest stamp.
 
+mod exhaustive;
+
 use super::causal::{CARTS, change, delete, set, unset};
 use super::*;
 use model::{
