@@ -62,6 +62,11 @@ impl<C> Sites<C> {
         made.id
     }
 
+    /// Changes the registry.
+    pub(super) fn change(&mut self, change: RegistryChange) {
+        self.order(0, Command::Deployment(DeploymentCommand::ChangeRegistry(change)));
+    }
+
     /// Each site has its share of the slots.
     pub(super) fn share_slots(&mut self, count: usize) {
         self.wait(|lab| {

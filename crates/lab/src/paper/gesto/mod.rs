@@ -9,7 +9,7 @@
 //!
 //! *What is not.* The machines and the Erlang program of the evaluation: a rate is of operations of
 //! this model, in its time and for each second that one of its cores is busy. Its runs took two
-//! minutes; these take a second or two, without what is left out of the beginning. The paper prints
+//! minutes; these take four seconds, or less than one, without what is left out of the beginning. The paper prints
 //! plots without numbers but for those in its text, so what is compared is what the text states.
 //! How many sites hold a key is not stated: here they are the datacenter and three cloudlets, and
 //! 100 of 10,000 keys are everywhere.

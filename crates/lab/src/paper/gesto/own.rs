@@ -9,15 +9,16 @@
 //!
 //! A keyspace stands for the keys that are everywhere, and one for each group of sites that hold
 //! the others. Two sites have to hold all causal keys, so the one nearest to the root holds those
-//! of other groups, too; nothing is measured of that, and there is no standby. A client has a
-//! session; going to another site, it asks there for what it has seen and written.
+//! of other groups, too; nothing is measured of that. It is the standby where there is one: then the
+//! root releases a place once that has it. A client has a session; going to another site, it asks
+//! there for what it has seen and written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::{
-    Bytes, CausalToken, KeyspaceId, KeyspaceSpec, Miss, Position, Request, Revision, SessionToken,
-    SiteId,
+    Bytes, CausalToken, KeyspaceId, KeyspaceSpec, Miss, Position, RegistryChange, Request,
+    Revision, SessionToken, SiteId, StandbyChoice, StandbyRule,
 };
 use protocol::site::Ticket;
 
@@ -73,12 +74,12 @@ pub struct Own {
 }
 
 impl Own {
-    /// At rest.
+    /// At rest; with a standby that is in sync, or with none.
     ///
     /// # Panics
     /// If the sites do not come up.
     #[must_use]
-    pub fn new(layout: &Layout) -> Own {
+    pub fn new(layout: &Layout, has_standby: bool) -> Own {
         let settings = Settings {
             sync: (COMMIT, COMMIT),
             answer_at_front: true,
@@ -94,8 +95,7 @@ impl Own {
         let mut sites = Sites::new(&vec![1; layout.sites()], settings, links, 1);
         let mut at = vec![0; layout.sites()];
         places.iter().enumerate().for_each(|(site, place)| at[*place] = site);
-        let to_root_us = |place: &usize| layout.delay_us[*place][layout.root];
-        let beside = places[1..].iter().copied().min_by_key(to_root_us).unwrap_or(layout.root);
+        let beside = beside_root(layout);
         let keyspaces = (0..=layout.groups.len()).map(|group| {
             let (name, prefix) = (format!("g{group}"), format!("{group}:"));
             let held = layout.groups.get(group).map(|held| held.iter().chain([&beside]));
@@ -107,6 +107,10 @@ impl Own {
             sites.make(KeyspaceSpec { sites: held, miss: Miss::Refuse, ..spec })
         });
         let keyspaces = keyspaces.collect();
+        if has_standby {
+            let choice = StandbyChoice::At(sites.id(at[beside]));
+            sites.change(RegistryChange::SetStandby(StandbyRule { choice, by_hand: false }));
+        }
         sites.lab.run(5_000 * MS);
         let client = |home: &usize| Client {
             token: SessionToken::new(Bytes::new()).expect("it is short"),
@@ -205,6 +209,13 @@ impl Own {
             }
         }
     }
+}
+
+/// The place of the site that holds all beside the root: the nearest one.
+pub(super) fn beside_root(layout: &Layout) -> usize {
+    let to_root_us = |place: &usize| layout.delay_us[*place][layout.root];
+    let others = (0..layout.sites()).filter(|place| *place != layout.root);
+    others.min_by_key(to_root_us).unwrap_or(layout.root)
 }
 
 /// The places in the order in which their sites join: the root first.

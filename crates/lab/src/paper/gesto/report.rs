@@ -111,7 +111,7 @@ impl Outcome<'_> {
                     .map(|us| us.is_finite().then_some(us))
             };
             // Nothing of this is counted of whole sites.
-            let is_modelled = point.system != System::Portolan;
+            let is_modelled = System::ALL.contains(&point.system);
             json!({
                 "run": point.to_string(),
                 "operations": one.operations,
