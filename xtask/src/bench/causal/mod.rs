@@ -10,6 +10,7 @@
 //! | `order` | the root's state machine: updates a second through the order, on one core |
 //! | `local` | GETs and SETs of one client at a site that is not the root, beside keys of that site alone |
 //! | `updates` | updates until all three sites show them, beside clients that write each update at each site |
+//! | `saturation` | writes of many clients for a shorter and a longer time: how much later all sites show them |
 //!
 //! There is no store here that is eventually consistent and otherwise the same. A client that
 //! writes each update at each site by itself has what such a store has to do at least: a commit at
@@ -23,7 +24,7 @@ use super::{Options, bars, command, disk, machine, read_results, systems, write_
 use results::Results;
 
 /// All rows, in the order in which they are measured.
-const ROWS: [&str; 4] = ["lab", "order", "local", "updates"];
+const ROWS: [&str; 5] = ["lab", "order", "local", "updates", "saturation"];
 
 /// Measures, and writes what came of it.
 pub(crate) fn causal(options: &Options) -> Result<(), String> {
@@ -40,8 +41,9 @@ pub(crate) fn causal(options: &Options) -> Result<(), String> {
     if options.wants("order") && !options.quick {
         results.order = order::measure()?;
     }
-    let [local, updates] = ["local", "updates"].map(|row| options.wants(row));
-    if local || updates {
+    let of_pair = ["local", "updates", "saturation"].map(|row| options.wants(row));
+    let [local, updates, saturation] = of_pair;
+    if of_pair.contains(&true) {
         for repetition in 1..=options.repetitions() {
             eprintln!("repetition {repetition} of {}", options.repetitions());
             results.disk.push(disk::fdatasync(&systems::root()?)?);
@@ -51,6 +53,9 @@ pub(crate) fn causal(options: &Options) -> Result<(), String> {
             }
             if updates {
                 results.updates.push(pair.updates(repetition, options.quick)?);
+            }
+            if saturation {
+                results.saturation.push(pair.saturation(repetition, options.quick)?);
             }
         }
     }

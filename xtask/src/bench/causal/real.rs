@@ -24,6 +24,11 @@ pub(super) const UPDATES: u64 = 150_000;
 const UPDATES_QUICK: u64 = 15_000;
 pub(super) const CLIENTS: usize = 48;
 pub(super) const PIPELINE: usize = 16;
+/// Clients that saturate the machine, distributed to all sites.
+pub(super) const MANY: usize = 552;
+/// For how long they write.
+pub(super) const LASTING_S: [f64; 2] = [4.0, 12.0];
+const LASTING_QUICK_S: [f64; 2] = [0.5, 1.0];
 /// How long all sites may take to show what was written.
 const SHOWN_MAX: Duration = Duration::from_secs(60);
 /// The end of what a site wrote; its writes come in their order.
@@ -65,6 +70,23 @@ impl Rate {
 pub(super) struct Updates {
     pub(super) causal: Rate,
     pub(super) own: Rate,
+    pub(super) command: String,
+}
+
+/// Writes of many clients for a while.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Lag {
+    pub(super) lasting_s: f64,
+    pub(super) per_s: f64,
+    /// From the last answer until all sites showed all.
+    pub(super) shown_after_s: f64,
+}
+
+/// The same for a shorter and for a longer time: where a queue grows, it is the longer then.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Saturation {
+    pub(super) short: Lag,
+    pub(super) long: Lag,
     pub(super) command: String,
 }
 
@@ -145,6 +167,29 @@ impl<'a> Pair<'a> {
             own.cpu_us_each()
         );
         Ok(Updates { causal, own, command: command(&self.causal, 1).text() })
+    }
+
+    /// Clients without a pause, as many as saturate the machine.
+    pub(super) fn saturation(&self, repetition: usize, quick: bool) -> Result<Saturation, String> {
+        let all: Vec<usize> = (0..SITES).collect();
+        let writes = |lasting_s| {
+            let command = command(&self.causal, &all, MANY).with("--keys", KEYS);
+            command.with("--gets", 0).lasting(lasting_s)
+        };
+        let lag = |lasting_s: f64| {
+            let report = writes(lasting_s).run(self.programs)?;
+            let per_s = loads::all_right(report, "the writes of many clients")?.ops_per_s;
+            let ended = Instant::now();
+            self.wait_shown(&format!("{repetition}-{lasting_s}"))?;
+            let shown_after_s = ended.elapsed().as_secs_f64();
+            eprintln!(
+                "  saturation {per_s:.0} a second for {lasting_s} s: shown {shown_after_s:.2} s later"
+            );
+            Ok::<_, String>(Lag { lasting_s, per_s, shown_after_s })
+        };
+        let [short, long] = if quick { LASTING_QUICK_S } else { LASTING_S };
+        let command = writes(long).text();
+        Ok(Saturation { short: lag(short)?, long: lag(long)?, command })
     }
 
     /// Waits until each site shows what each has written before.

@@ -5,7 +5,10 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::order::{self, Ordered};
-use super::real::{CLIENTS, KEYS, Local, PIPELINE, Rate, UPDATES, Updates, VALUE_BYTES};
+use super::real::{
+    CLIENTS, KEYS, LASTING_S, Lag, Local, MANY, PIPELINE, Rate, Saturation, UPDATES, Updates,
+    VALUE_BYTES,
+};
 use crate::bench::bars::{Elsewhere, Goal, elsewhere};
 use crate::bench::command::output;
 use crate::bench::disk::Fdatasync;
@@ -18,6 +21,8 @@ use crate::bench::systems::System;
 const SLOWER_PERCENT_MAX: f64 = 5.0;
 /// The least share of the updates of clients that write each one at each site.
 const SHARE_MIN: f64 = 0.90;
+/// How much later all sites may show what was written for longer.
+const LATER_S_MAX: f64 = 0.5;
 
 /// Everything that a run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +38,9 @@ pub(super) struct Results {
     pub(super) order: Vec<Ordered>,
     pub(super) local: Vec<Local>,
     pub(super) updates: Vec<Updates>,
+    /// Runs before 2026-11-30 have none.
+    #[serde(default)]
+    pub(super) saturation: Vec<Saturation>,
 }
 
 const INTRODUCTION: &str = "\
@@ -72,13 +80,6 @@ const ELSEWHERE: &[Elsewhere] = &[
         "found ([planted bugs](../docs/record.md#planted-bugs)), some by a script in place of a world",
         "met",
     ],
-    ["550 clients and more: visibility at saturation", "bounded", "not measured", "open"],
-    [
-        "visibility with a standby, against without",
-        "plus its round trip and commit",
-        "not measured",
-        "open",
-    ],
 ];
 
 type Quantile = (&'static str, fn(&Latency) -> f64);
@@ -98,6 +99,7 @@ impl Results {
             order: Vec::new(),
             local: Vec::new(),
             updates: Vec::new(),
+            saturation: Vec::new(),
         })
     }
 
@@ -121,7 +123,8 @@ impl Results {
         let local = [true, false].into_iter().flat_map(|gets| {
             QUANTILES.into_iter().filter_map(move |quantile| self.slower(gets, quantile))
         });
-        for goal in local.chain(self.share()).chain(order::goals(&self.order)) {
+        let of_sites = local.chain(self.share()).chain(self.later());
+        for goal in of_sites.chain(order::goals(&self.order)) {
             line(&mut page, &goal.row(""));
         }
         for goal in &self.lab {
@@ -130,6 +133,7 @@ impl Results {
         page.push_str(&elsewhere(ELSEWHERE));
         self.requests(&mut page);
         self.rates(&mut page);
+        self.lags(&mut page);
         page
     }
 
@@ -161,6 +165,17 @@ impl Results {
             met: missing <= 0.0,
             missed_by: format!("{:.2}", missing.max(0.0)),
         })
+    }
+
+    fn later(&self) -> Option<Goal> {
+        let of = |one: &Saturation| one.long.shown_after_s - one.short.shown_after_s;
+        let later = Spread::of(self.saturation.iter().map(of))?;
+        let [short, long] = LASTING_S;
+        let what = format!(
+            "{MANY} clients without a pause: all sites show all writes so much later after {long} s than after {short} s"
+        );
+        let here = format!("{} s", later.text(hundredths));
+        Some(Goal::at_most(what, (later.median, LATER_S_MAX), " s", here))
     }
 
     fn requests(&self, page: &mut String) {
@@ -218,6 +233,31 @@ impl Results {
             let shown = cell(|one| one.shown_s, hundredths);
             let cpu = cell(Rate::cpu_us_each, tenths);
             line(page, &format!("| {keys} | {per_s} | {answered} | {shown} | {cpu} |"));
+        }
+        quoted(page, &first.command);
+    }
+}
+
+impl Results {
+    fn lags(&self, page: &mut String) {
+        let Some(first) = self.saturation.first() else { return };
+        line(page, "\n## saturation: clients without a pause\n");
+        let about = format!(
+            "{MANY} clients, distributed to three sites of one node, write for a while; then, from their last answer on, until each site shows \
+             the last write of each. That is asked by the command line, which takes a part of it."
+        );
+        line(page, &about);
+        line(page, "\n| they write for, s | writes/s | all shown, s |");
+        line(page, "| --: | --: | --: |");
+        let kinds: [fn(&Saturation) -> &Lag; 2] = [|one| &one.short, |one| &one.long];
+        for lag in kinds {
+            let cell = |of: fn(&Lag) -> f64, show: fn(f64) -> String| {
+                let spread = Spread::of(self.saturation.iter().map(|one| of(lag(one))));
+                spread.map_or_else(|| "–".to_owned(), |one| one.text(show))
+            };
+            let per_s = cell(|one| one.per_s, grouped);
+            let shown = cell(|one| one.shown_after_s, hundredths);
+            line(page, &format!("| {} | {per_s} | {shown} |", lag(first).lasting_s));
         }
         quoted(page, &first.command);
     }
