@@ -7,9 +7,10 @@
 //! ([`crate::placement::probing`]).
 //!
 //! The value is the median of the last sixty spans of ten seconds in which there was an answer,
-//! each with the median of its first five. So a site that answers thousands of times a second and
-//! one that is probed now and then are measured alike: a least would be the lower, the more answers
-//! there are. By how much the median may be wrong is known beside it, from the spread of the spans:
+//! each with the median of its first five, of which no two are of one second. So a site that
+//! answers thousands of times a second and one that is probed now and then are measured alike: a
+//! least would be the lower, the more answers there are, and what is sent at once waits for each
+//! other on its way. By how much the median may be wrong is known beside it, from the spread of the spans:
 //! who goes by a round trip need not follow what is noise ([`crate::placement`]). When the way
 //! itself has changed, eight spans in a row lie above the upper quartile of those before, or below
 //! the lower one: then these count alone. By chance that comes once in four days. A site that is
@@ -26,7 +27,7 @@ use std::time::Duration;
 /// Spans of which the median counts, and how long one is.
 const SPANS_MAX: usize = 60;
 const SPAN_S: u64 = 10;
-/// Answers that count in a span.
+/// Answers that count in a span: the first of a second.
 const ANSWERS_MAX: usize = 5;
 /// So many spans in a row beyond a quartile are another way.
 const CHANGED: usize = 8;
@@ -85,6 +86,9 @@ impl Answers {
 
     fn measured(&mut self, us: u32, second: u64) {
         let last = self.round_trip.answered.as_secs();
+        if last == second {
+            return;
+        }
         if last / SPAN_S != second / SPAN_S {
             self.end_span();
         }
@@ -182,19 +186,15 @@ mod tests {
     fn the_median_of_few_answers_of_each_span_counts() {
         let all = RoundTrips::default();
         assert!(all.known().is_empty(), "what is unknown is not zero");
-        let first = [30, 10, 20].map(|ms| measured(&all, 1, ms));
+        let first = [(1, 30), (2, 10), (3, 20)].map(|(second, ms)| measured(&all, second, ms));
         assert_eq!(first, [30.0, 10.0, 20.0]);
         let known = all.known()[&SITE];
-        assert_eq!((known.error_ms, known.answered), (2.0, Duration::from_secs(1)));
+        assert_eq!((known.error_ms, known.answered), (2.0, Duration::from_secs(3)));
+        // What comes behind the first one of a second does not count.
+        (0..100).for_each(|_| assert_eq!(measured(&all, 3, 90), 20.0));
+        assert_eq!([4, 5].map(|second| measured(&all, second, 30)), [20.0, 30.0]);
         // No more than five count, however many there are.
-        for _ in 0..100 {
-            measured(&all, 2, 30);
-        }
-        assert_eq!(all.known()[&SITE].ms, 30.0);
-        for _ in 0..100 {
-            measured(&all, 3, 5);
-        }
-        assert_eq!(all.known()[&SITE].ms, 30.0);
+        (6..10).for_each(|second| assert_eq!(measured(&all, second, 5), 30.0));
         // Nor does one answer that waited in a queue.
         for span in 1..20 {
             measured(&all, span * SPAN_S, if span % 3 == 0 { 900 } else { 30 });

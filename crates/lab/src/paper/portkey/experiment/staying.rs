@@ -113,6 +113,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sites_that_are_alike_keep_what_is_read_in_bursts() {
+        let alike = alike(20, Duration::from_secs(600), NOISY);
+        assert_eq!(alike.moves, 0);
+    }
+
+    #[test]
     fn a_little_noise_moves_nothing() {
         let ways = Latency::Uniform { from_ms: 9.7, to_ms: 10.3 };
         let alike = alike(4, Duration::from_secs(300), ways);
