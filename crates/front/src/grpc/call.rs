@@ -10,9 +10,9 @@ use server::durations::Durations;
 use server::users::{Right, User};
 use server::{Handle, Outcome};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{AsciiMetadataKey, MetadataValue};
 use tonic::{Response, Status};
 use wire::grpc::{Reason, SESSION_KEY, status};
 
@@ -326,10 +326,14 @@ pub(crate) fn caller<T>(request: &tonic::Request<T>) -> &User {
     request.extensions().get::<Arc<User>>().expect("every request's caller is identified")
 }
 
+/// Read once: a text is read anew for each call.
+static TIMEOUT: LazyLock<AsciiMetadataKey> =
+    LazyLock::new(|| AsciiMetadataKey::from_static("grpc-timeout"));
+
 /// The time limit of the call: the caller's, from the header `grpc-timeout`, and at most the site's
 /// own limit. `None`: the caller does not set one.
 pub(crate) fn deadline_ms<T>(request: &tonic::Request<T>) -> Option<u64> {
-    let header = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let header = request.metadata().get(&*TIMEOUT)?.to_str().ok()?;
     let asked = timeout(header)?.min(limits::REQUEST_DEADLINE);
     Some((asked.as_millis() as u64).max(1))
 }

@@ -4,6 +4,8 @@
 use super::call::Callee;
 use crate::numbered::{Attempt, is_everywhere};
 use model::{Bytes, Command, Failure, Keyspace, RequestId, Step};
+use std::sync::LazyLock;
+use tonic::metadata::AsciiMetadataKey;
 use tonic::{Request, Status};
 use wire::grpc::status;
 use wire::grpc::{AGAIN_KEY, Invalid, TRIED_KEY};
@@ -16,9 +18,13 @@ pub(super) struct Tried {
     again: bool,
 }
 
+/// Read once: a text is read anew for each call.
+static TRIED: LazyLock<AsciiMetadataKey> =
+    LazyLock::new(|| AsciiMetadataKey::from_static(TRIED_KEY));
+
 /// The same; `None`: it is sent to one site only.
 pub(super) fn tried<T>(request: &Request<T>) -> Result<Option<Tried>, Status> {
-    let Some(name) = request.metadata().get(TRIED_KEY) else { return Ok(None) };
+    let Some(name) = request.metadata().get(&*TRIED) else { return Ok(None) };
     let first = name.to_str().map_err(|_| invalid("it is not a name"))?.to_owned();
     Ok(Some(Tried { first, again: request.metadata().contains_key(AGAIN_KEY) }))
 }

@@ -12,7 +12,8 @@ use model::{
 };
 use server::users::User;
 use server::{Handle, Outcome, Reply};
-use tonic::metadata::MetadataValue;
+use std::sync::LazyLock;
+use tonic::metadata::{AsciiMetadataKey, MetadataValue};
 use tonic::{Request, Status};
 use wire::grpc::{CLIENT_KEY, Invalid, SESSION_KEY, status};
 
@@ -86,9 +87,13 @@ impl CallSession {
     }
 }
 
+/// Read once: a text is read anew for each call.
+static CLIENT: LazyLock<AsciiMetadataKey> =
+    LazyLock::new(|| AsciiMetadataKey::from_static(CLIENT_KEY));
+
 /// The name that the client of a call gives itself; empty: none.
 fn name_of<T>(request: &Request<T>) -> Result<&[u8], Status> {
-    let name = request.metadata().get(CLIENT_KEY).map_or(&[][..], MetadataValue::as_bytes);
+    let name = request.metadata().get(&*CLIENT).map_or(&[][..], MetadataValue::as_bytes);
     match name.len() <= limits::CLIENT_NAME_BYTES_MAX {
         true => Ok(name),
         false => {
