@@ -8,7 +8,7 @@ use model::{
 };
 use server::config::{Config, Ports};
 use server::{Handle, Node};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -137,7 +137,7 @@ impl Deployment {
         let ports = Ports {
             peer: SocketAddr::from(([127, 0, 0, 1], 0)),
             redis: None,
-            redis_cluster: with_port.then(free_port),
+            redis_cluster: with_port.then(field::ports::free),
             ..Ports::default()
         };
         let keyspaces = vec![self.keyspace.clone()];
@@ -173,7 +173,7 @@ impl Deployment {
 
     /// A port for clients of the plain protocol.
     pub(crate) fn open_plain(&self, site: usize) -> RedisFront {
-        let ports = Ports { redis: Some(free_port()), ..Ports::default() };
+        let ports = Ports { redis: Some(field::ports::free()), ..Ports::default() };
         let config = Config { ports, ..self.config(site + 1, 1, None, false) };
         let options = Options::of(&config).unwrap();
         RedisFront::open(self.sites[site].node.as_ref().unwrap(), options).unwrap()
@@ -277,9 +277,4 @@ pub(crate) fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    listener.local_addr().unwrap()
 }
