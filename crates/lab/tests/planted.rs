@@ -9,7 +9,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds
 /// it may take. With a change of what a world draws another seed comes first: move the row there.
-const BUGS: [(Bug, &str, u64, u64); 53] = [
+const BUGS: [(Bug, &str, u64, u64); 54] = [
     (Bug::SkipSync, "one-site", 6, 10),
     (Bug::AnswerBeforeSync, "witness", 9, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 3, 10),
@@ -63,10 +63,11 @@ const BUGS: [(Bug, &str, u64, u64); 53] = [
     (Bug::ServeLent, "lending", 1, 10),
     (Bug::ServeGivenBack, "lending", 1, 10),
     (Bug::HandNothingOn, "failovers", 5, 40),
+    (Bug::RebuiltUnchecked, "rebuilds", 1, 40),
 ];
 
 /// No world finds them within hundreds of seeds; other tests do.
-const SCRIPTED: [Bug; 25] = [
+const SCRIPTED: [Bug; 26] = [
     // The leader's disk has to be lost within the moment in which it alone has the entry committed:
     // `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
@@ -97,6 +98,8 @@ const SCRIPTED: [Bug; 25] = [
     Bug::BridgeUnordered,
     Bug::BridgeUnstamped,
     Bug::ForeignUnresolved,
+    // The same: `site::machine::tests::causal_regions::exhaustive`.
+    Bug::ClockUnmerged,
     // Keyspaces that some sites hold: `golden/partial.rs`.
     Bug::CoveredHeld,
     Bug::AnswersUnheld,
@@ -209,6 +212,7 @@ found! {
     a_lent_group_that_its_lender_writes_to: ServeLent,
     a_group_that_is_served_as_it_goes_home: ServeGivenBack,
     a_site_that_takes_the_only_copies_along: HandNothingOn,
+    a_session_that_has_seen_what_a_rebuild_lost: RebuiltUnchecked,
 }
 
 /// Also where each key by itself is right: by the judge of pairs.
