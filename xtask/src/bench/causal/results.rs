@@ -35,6 +35,9 @@ pub(super) struct Results {
     pub(super) disk: Vec<Fdatasync>,
     pub(super) is_quick: bool,
     pub(super) lab: Vec<Goal>,
+    /// When and of which tree the lab's are, if they were run again later.
+    #[serde(default)]
+    pub(super) lab_of: Option<String>,
     pub(super) order: Vec<Ordered>,
     pub(super) local: Vec<Local>,
     pub(super) updates: Vec<Updates>,
@@ -61,24 +64,38 @@ const ELSEWHERE: &[Elsewhere] = &[
         "met",
     ],
     [
-        "seeds of `mixed`, which has a causal keyspace, moves of its root and sites that are lost for good",
+        "seeds of `mixed`: one region with a causal keyspace, clients that move, roots that are lost and come back, sites that come back after long",
         "1,000 without a violation",
-        "92001 to 93500 (2026-11-27); 920001 to 921500 (2026-11-29), where a judge was wrong once \
-         ([the record](../docs/record.md#seeds))",
+        "920001 to 921500 (2026-11-29), where a judge was wrong once ([the record](../docs/record.md#seeds))",
         "met",
     ],
     [
-        "every order of the steps of three sites, two keys and one client that moves",
+        "seeds of `rebuilds`: roots that are lost for good without a standby, and losses that are exactly those named",
+        "1,000 without a violation",
+        "1 to 160 found four faults; with these mended 1 to 60 and 161 to 230 found nothing (2026-11-29); 940001 (2026-11-30) \
+         found a session that was refused for nothing ([the record](../docs/record.md#seeds))",
+        "**missed**",
+    ],
+    [
+        "every order of the steps of three sites, two keys and one client that moves; of contents, places and imports; of a root and its \
+         standby; of three regions",
         "no violation, depth stated",
-        "none, to the end of bounds that [the record](../docs/record.md#model-checkers) has; a root and its standby in \
-         [ADR 53](../docs/adr/0053-a-standby-imports-first.md#what-was-searched). Three regions are in seeds, not in a search",
+        "none, within bounds that [the record](../docs/record.md#model-checkers) and \
+         [ADR 53](../docs/adr/0053-a-standby-imports-first.md#what-was-searched) have; sessions beside contents that come late, retries and \
+         rebuilds are searched nowhere",
         "in part",
     ],
     [
         "each defence taken out",
         "found within stated seeds",
-        "found ([planted bugs](../docs/record.md#planted-bugs)), some by a script in place of a world",
-        "met",
+        "sixteen in seeds of `causal`, others by a script or a search, and some are not planted ([the record](../docs/record.md#planted-bugs))",
+        "in part",
+    ],
+    [
+        "throughput against eventual, with a core for each site",
+        "≥ 0.97",
+        "not measured: this machine has two cores for three sites",
+        "open",
     ],
 ];
 
@@ -96,6 +113,7 @@ impl Results {
             disk: Vec::new(),
             is_quick,
             lab: Vec::new(),
+            lab_of: None,
             order: Vec::new(),
             local: Vec::new(),
             updates: Vec::new(),
@@ -113,6 +131,9 @@ impl Results {
         line(&mut page, &format!("- {}; samples: [{samples}]({samples})", self.date));
         line(&mut page, &format!("- {}", self.machine));
         line(&mut page, &format!("- {}", self.version));
+        if let Some(lab_of) = &self.lab_of {
+            line(&mut page, &format!("- rows of the lab: {lab_of}"));
+        }
         if let Some(p50) = Spread::of(self.disk.iter().map(|disk| disk.p50_us)) {
             let took = p50.text(grouped);
             line(&mut page, &format!("- the disk: 4 KiB appended with fdatasync take {took} µs"));

@@ -29,6 +29,9 @@ pub(super) struct Results {
     pub(super) is_quick: bool,
     pub(super) counts: Vec<Counts>,
     pub(super) lab: Vec<Goal>,
+    /// When and of which tree the lab's are, if they were run again later.
+    #[serde(default)]
+    pub(super) lab_of: Option<String>,
     #[serde(default)]
     pub(super) solver: Option<Solved>,
 }
@@ -91,6 +94,7 @@ impl Results {
             is_quick,
             counts: Vec::new(),
             lab: Vec::new(),
+            lab_of: None,
             solver: None,
         })
     }
@@ -105,6 +109,9 @@ impl Results {
         line(&mut page, &format!("- {}; samples: [{samples}]({samples})", self.date));
         line(&mut page, &format!("- {}", self.machine));
         line(&mut page, &format!("- {}", self.version));
+        if let Some(lab_of) = &self.lab_of {
+            line(&mut page, &format!("- rows of the lab: {lab_of}"));
+        }
         if let Some(p50) = Spread::of(self.disk.iter().map(|disk| disk.p50_us)) {
             let took = p50.text(grouped);
             line(&mut page, &format!("- the disk: 4 KiB appended with fdatasync take {took} µs"));
