@@ -20,7 +20,7 @@ use crate::causal::resolve::Questions;
 use crate::site::causal::Shown as Durable;
 use crate::site::machine::causal::session::SessionRead;
 use model::{CausalToken, NodeId};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 use wire::causal::Resolve;
 
@@ -34,7 +34,7 @@ const VALUES: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 const WRITTEN: u8 = 2;
 
 /// What a site does, or is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Do {
     /// A write of a key that nothing is asked of: with it the clock of the order goes on, which is
     /// no part of the search.
@@ -61,8 +61,8 @@ struct Sites {
     /// How many places a site takes or imports in one step.
     places: usize,
     all: Vec<Known>,
-    by_rows: HashMap<(SiteId, BTreeMap<Bytes, Bytes>), usize>,
-    done: HashMap<(usize, Do), Option<usize>>,
+    by_rows: BTreeMap<(SiteId, BTreeMap<Bytes, Bytes>), usize>,
+    done: BTreeMap<(usize, Do), Option<usize>>,
 }
 
 fn value_of(write: &model::CausalWrite) -> Option<Value> {
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    fn stamps(&self, sites: &Sites) -> HashMap<Value, Stamp> {
+    fn stamps(&self, sites: &Sites) -> BTreeMap<Value, Stamp> {
         self.sites.iter().flat_map(|site| sites.all[*site].order.iter().copied()).collect()
     }
 
@@ -419,7 +419,7 @@ fn explore(bounds: Bounds, places: usize, planted: Planted) -> Result<(usize, u3
     (0..).zip(&mut world.sites).for_each(|(at, site)| site.now_ms += 400 * at);
     world.settle();
     let mut sites =
-        Sites { planted, places, all: Vec::new(), by_rows: HashMap::new(), done: HashMap::new() };
+        Sites { planted, places, all: Vec::new(), by_rows: BTreeMap::new(), done: BTreeMap::new() };
     let [a, b, c, _] = world.sites;
     let mut first = State {
         sites: [a, b, c].map(|site| sites.note(site)),
@@ -451,26 +451,23 @@ fn explore(bounds: Bounds, places: usize, planted: Planted) -> Result<(usize, u3
     Ok((seen.len(), deepest))
 }
 
-#[test]
-fn three_regions_show_nothing_that_is_older_and_end_alike() {
-    for ((writes, moves, reads), places) in [((1, 2, 1), 1), ((2, 0, 0), usize::MAX)] {
-        let bounds = Bounds { writes, moves, reads };
-        let found = explore(bounds, places, Planted::none());
-        let (states, depth) = found.unwrap_or_else(|why| panic!("{bounds:?}: {why}"));
-        eprintln!("{bounds:?}, steps of {places} places: {states} states, depth {depth}");
-        assert!(states > 1_000);
-    }
+fn search(writes: u8, moves: u8, reads: u8, places: usize) {
+    let bounds = Bounds { writes, moves, reads };
+    let found = explore(bounds, places, Planted::none());
+    let (states, depth) = found.unwrap_or_else(|why| panic!("{bounds:?}: {why}"));
+    eprintln!("{bounds:?}, steps of {places} places: {states} states, depth {depth}");
+    assert!(states > 1_000);
 }
 
 #[test]
-#[ignore = "minutes"]
-fn three_regions_within_wider_bounds() {
-    for ((writes, moves, reads), places) in [((1, 3, 2), 1), ((2, 1, 1), usize::MAX)] {
-        let bounds = Bounds { writes, moves, reads };
-        let found = explore(bounds, places, Planted::none());
-        let (states, depth) = found.unwrap_or_else(|why| panic!("{bounds:?}: {why}"));
-        eprintln!("{bounds:?}, steps of {places} places: {states} states, depth {depth}");
-    }
+fn three_regions_show_nothing_that_is_older_and_end_alike() {
+    search(1, 2, 1, 1);
+}
+
+#[test]
+#[ignore = "five minutes"]
+fn three_regions_with_two_writes_end_alike() {
+    search(2, 0, 0, usize::MAX);
 }
 
 #[test]
