@@ -69,11 +69,13 @@ const ROOMS: &[Room] = &[
             "replica",
             "stream",
             // Its tests drive what the leader does about a restored site, about copies that may go,
-            // about loans and leaving, and about an order that was cut.
+            // about loans and leaving, about an order that was cut, and about sessions.
             "causal/Part",
             "causal/Region",
+            "causal/admission",
             "causal/bridge",
             "causal/layout",
+            "causal/resolve",
             "site/Origin",
             "site/Ticket",
             "site/causal/Shown",
@@ -170,10 +172,12 @@ const LAYERS: &[&[&str]] = &[
 
 /// What is above the tables of all modes, and is driven by their tests alone.
 const DRIVEN_BY_TESTS: &[&str] = &[
+    "causal/admission",
     "causal/bridge",
     "causal/layout",
     "causal/Part",
     "causal/Region",
+    "causal/resolve",
     "site/Origin",
     "site/Ticket",
     "site/causal",
