@@ -8,8 +8,8 @@ use std::collections::HashMap;
 ///
 /// They are in a hash map: a search in a tree compares whole keys at each step, and with some
 /// hundred keys of equal beginnings that was a third of the cost of applying a write. Each write
-/// looks six keys up, so the hash is a fast one: with the standard library's it was a sixth of the
-/// instructions of a site's thread. Clients choose the keys, so it is seeded at random, and no
+/// looks several keys up, so the hash is a fast one: with the standard library's it was a sixth of
+/// the instructions of a site's thread. Clients choose the keys, so it is seeded at random, and no
 /// answer shows it. The order of [`Batch::into_changes`] differs from run to run; nothing may
 /// depend on it, and as each key occurs once nothing can.
 #[derive(Clone, Debug)]

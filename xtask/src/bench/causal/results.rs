@@ -95,7 +95,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "552 clients without a pause at three sites: visibility at saturation",
         "bounded",
         "not bounded: 42,000 writes a second and shown 0.1 s later in the first 16 s, 7,000 a second and 2.8 s later after 700,000 writes \
-         (2026-11-30, two series): scans pass what was removed from the state. Not mended",
+         (2026-11-30, two series): a profile has the sites in scans of their states. Not mended",
         "**missed**",
     ],
     [
@@ -264,9 +264,7 @@ impl Results {
         }
         quoted(page, &first.command);
     }
-}
 
-impl Results {
     fn lags(&self, page: &mut String) {
         let Some(first) = self.saturation.first() else { return };
         line(page, "\n## saturation: clients without a pause\n");
