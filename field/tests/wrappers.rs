@@ -203,6 +203,7 @@ fn slots_follow_users_from_site_to_site() {
         let text = String::from_utf8_lossy(&roam.stdout);
         eprintln!("{server}:\n{text}");
         let wrong = String::from_utf8_lossy(&roam.stderr);
-        assert!(roam.status.success(), "{server}: {wrong}\n{moves}");
+        // Why comes last: of a long output the end is what is read.
+        assert!(roam.status.success(), "{moves}\n{server}: {}: {wrong}", roam.status);
     }
 }

@@ -3,7 +3,7 @@
 use crate::connection::{CallError, Connection, Credentials, text};
 use crate::plan::{Part, SlotState};
 use crate::tls::Tls;
-use crate::view::{Address, Malformed, NodeId, View};
+use crate::view::{Address, Malformed, NodeId, Peer, View};
 use model::{Slot, SlotSet};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
@@ -150,6 +150,20 @@ impl Survey {
             view.peers.get(*id).is_some_and(|me| me.slots.contains(slot))
         };
         self.masters().filter(own).map(|(id, _)| id)
+    }
+
+    /// A server that does not know the last claim of a master, and that master. A claim is made
+    /// with an epoch above those that its maker knows: made by, or sent to, such a server, it could
+    /// lose to an older one.
+    pub fn uninformed(&self) -> Option<(&NodeId, &NodeId)> {
+        let is_behind = |view: &View, id: &NodeId, own: &Peer| {
+            view.peers.get(id).is_some_and(|known| known.epoch < own.epoch)
+        };
+        self.masters().find_map(|(id, master)| {
+            let own = master.peers.get(id)?;
+            let server = self.views.iter().find(|(_, view)| is_behind(view, id, own));
+            server.map(|(server, _)| (server, id))
+        })
     }
 
     /// A slot at all masters, given the number of keys that each has of it.

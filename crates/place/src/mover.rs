@@ -34,6 +34,8 @@ const RETRIES: usize = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How long servers may take to agree on owners after a failover or a move.
 const AGREE: Duration = Duration::from_secs(3);
+/// How often they are asked whether they do, while a slot is under way.
+const AGREE_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// What happens while slots move.
 #[derive(Clone, Debug)]
@@ -140,6 +142,13 @@ impl Picture {
 enum Obstacle {
     /// A call failed; it may succeed when tried again.
     Failed(CallError),
+    /// A server does not know the last claim of a master.
+    Uninformed {
+        /// The server, for people.
+        server: String,
+        /// The master, for people.
+        master: String,
+    },
     /// A key is larger than may go.
     Large {
         /// The key.
@@ -161,6 +170,11 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Obstacle::Failed(error) => error.fmt(f),
+            Obstacle::Uninformed { server, master } => write!(
+                f,
+                "{server} does not know the slots that {master} has taken last, and could assign \
+                 the slot to a former owner"
+            ),
             Obstacle::Large { key, bytes, most } => {
                 let key: String = String::from_utf8_lossy(key).chars().take(KEY_SHOWN).collect();
                 let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -314,6 +328,10 @@ impl<'a> Mover<'a> {
                 rest.extend(slots.iter().map(|slot| (slot, to.clone())));
                 continue;
             };
+            if let Err(obstacle) = self.informed().await {
+                slots.iter().for_each(|slot| self.leave(slot, &obstacle.to_string(), outcome));
+                continue;
+            }
             self.whole(kind, (&from, &to), &slots, outcome).await?;
             sleep(self.pace).await;
         }
@@ -379,13 +397,9 @@ impl<'a> Mover<'a> {
                     return Ok(());
                 }
             };
-            let done = match self.confirmed(slot, &step, &mut state, goal).await {
-                Ok(false) => continue,
-                Ok(true) => self.perform(survey, slot, &step, &mut state, outcome).await,
-                Err(error) => Err(error.into()),
-            };
-            match done {
-                Ok(()) => {
+            match self.attempt(survey, slot, goal, &step, &mut state, outcome).await {
+                Ok(false) => {}
+                Ok(true) => {
                     (self.report)(Event::Done { slot, step: &step, survey });
                     sleep(self.pace).await;
                 }
@@ -411,6 +425,46 @@ impl<'a> Mover<'a> {
         let one: SlotSet = [slot].into_iter().collect();
         let keys = self.cluster.count_keys(&survey, &one).await?;
         Ok(survey.state(slot, keys.get(&slot).unwrap_or(&BTreeMap::new())))
+    }
+
+    /// Performs a step, unless it is not right any more.
+    async fn attempt(
+        &mut self,
+        survey: &Survey,
+        slot: Slot,
+        goal: Option<&NodeId>,
+        step: &Step,
+        state: &mut SlotState,
+        outcome: &mut Outcome,
+    ) -> Result<bool, Obstacle> {
+        // Asked before the first step, so that a slot does not stay open for it.
+        let is_claim = matches!(step, Step::Assign { at, owner } if at == owner);
+        if is_claim || matches!(step, Step::Import { .. }) {
+            self.informed().await?;
+        }
+        let is_right = self.confirmed(slot, step, state, goal).await?;
+        if is_right {
+            self.perform(survey, slot, step, state, outcome).await?;
+        }
+        Ok(is_right)
+    }
+
+    /// Waits until all servers know each master's last claim of slots. The next claim has an epoch
+    /// above those that its maker knows. If that is not above the one of the slot's former owner,
+    /// or a server takes the former owner's epoch for a claim of this slot, the slot is lost: its
+    /// new owner deletes its keys, and both send clients to each other.
+    async fn informed(&mut self) -> Result<(), Obstacle> {
+        let began = Instant::now();
+        loop {
+            let survey = self.cluster.survey().await;
+            let survey = survey.map_err(|error| CallError::Lost(error.to_string()))?;
+            let Some((server, master)) = survey.uninformed() else { return Ok(()) };
+            if began.elapsed() > AGREE {
+                let (server, master) = (survey.shown(server), survey.shown(master));
+                return Err(Obstacle::Uninformed { server, master });
+            }
+            sleep(AGREE_AGAIN_AFTER).await;
+        }
     }
 
     /// Whether a step is still right. The mark at the source replaces one that another tool has set

@@ -10,7 +10,10 @@
 //!
 //! Wherever a move stops, [`next`] finds from the open marks where to go on. The order matters: a
 //! target that is assigned a slot while the source still has keys of it wins by its higher epoch,
-//! and the source then deletes these keys.
+//! and the source then deletes these keys. For the same reason no slot is assigned to its target
+//! before all servers know the epochs of all masters ([`Survey::uninformed`]).
+//!
+//! [`Survey::uninformed`]: crate::cluster::Survey::uninformed
 //!
 //! Where the target fails over in mid-move, its successor has the keys and no mark (versions before
 //! Valkey 8), and the source's mark names the former target: the move goes on to the successor.

@@ -73,6 +73,9 @@ pub struct Peer {
     pub is_failing: bool,
     /// It is still being introduced: its name is a placeholder.
     pub is_joining: bool,
+    /// Of its last claim of slots: of two claims of a slot, servers take the one of the higher
+    /// epoch.
+    pub epoch: u64,
     /// The slots that it owns.
     pub slots: SlotSet,
 }
@@ -133,7 +136,7 @@ impl View {
 
     fn take(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [id, address, flags, master, _ping, _pong, _epoch, _link, slots @ ..] = &words[..]
+        let [id, address, flags, master, _ping, _pong, epoch, _link, slots @ ..] = &words[..]
         else {
             return None;
         };
@@ -144,6 +147,7 @@ impl View {
             replica_of: (*master != "-").then(|| NodeId::from(*master)),
             is_failing: has("fail") || has("fail?"),
             is_joining: has("handshake"),
+            epoch: epoch.parse().ok()?,
             slots: SlotSet::default(),
         };
         for word in slots {
@@ -220,6 +224,7 @@ e7d1ee 127.0.0.1:7401@17401 myself,master - 0 0 1 connected 0-5460 [93->-67ed2d]
         let peer = |id: &str| &view.peers[&NodeId::from(id)];
         assert_eq!(peer("07c37d").replica_of, Some("e7d1ee".into()));
         assert_eq!(peer("67ed2d").slots.to_string(), "5461-10921,10923");
+        assert_eq!((peer("67ed2d").epoch, peer("e7d1ee").epoch), (2, 1));
         assert!(peer("292f8b").is_failing && !peer("67ed2d").is_failing);
         assert_eq!(peer("824fe1").addresses, []);
         assert!(peer("aaaaaa").is_joining);
@@ -235,7 +240,8 @@ e7d1ee 127.0.0.1:7401@17401 myself,master - 0 0 1 connected 0-5460 [93->-67ed2d]
     fn what_is_not_understood_is_refused() {
         let me = "a 1.1.1.1:1@2 myself,master - 0 0 1 connected";
         assert!(View::parse(me).is_ok());
-        for wrong in ["", "a b c", "a 1.1.1.1:1@2 master - 0 0 1 connected"] {
+        let old = "a 1.1.1.1:1@2 myself,master - 0 0 old connected";
+        for wrong in ["", "a b c", "a 1.1.1.1:1@2 master - 0 0 1 connected", old] {
             assert!(View::parse(wrong).is_err(), "{wrong}");
         }
         for slots in ["16384", "9-3", "x", "[5]", "[5-x-a]", "[99999->-a]"] {

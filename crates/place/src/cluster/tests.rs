@@ -80,6 +80,29 @@ fn a_master_is_found_by_each_of_its_addresses() {
 }
 
 #[test]
+fn a_server_is_uninformed_until_it_has_the_last_epoch_of_each_master() {
+    let mut survey = reported(NAMED);
+    assert_eq!(survey.uninformed(), None);
+    let [first, second, third] = IDS.map(NodeId::from);
+    let claim = |survey: &mut Survey, at: &NodeId, epoch| {
+        let known = survey.views.get_mut(at).and_then(|view| view.peers.get_mut(&second));
+        known.unwrap().epoch = epoch;
+    };
+    claim(&mut survey, &second, 7);
+    assert_eq!(survey.uninformed(), Some((&first, &second)));
+    claim(&mut survey, &first, 7);
+    assert_eq!(survey.uninformed(), Some((&third, &second)));
+    claim(&mut survey, &third, 7);
+    assert_eq!(survey.uninformed(), None);
+    // A replica, too, may assign a slot to a former owner; what it has of itself is no claim.
+    let replica = "c 127.0.0.1:4@5 myself,slave 28c71b333a1fd03cd19cc2fac12df931ab673472 0 0 9 \
+                   connected\n28c71b333a1fd03cd19cc2fac12df931ab673472 127.0.0.1:47102@47202 \
+                   master - 0 0 2 connected 5461-10922";
+    survey.views.insert("c".into(), View::parse(replica).unwrap());
+    assert_eq!(survey.uninformed(), Some((&"c".into(), &second)));
+}
+
+#[test]
 fn a_server_is_reached_where_it_was_given_then_by_its_new_addresses() {
     let access = Access::parse("redis://seed:1", Duration::from_secs(1)).unwrap();
     let seed = Some(access.seeds[0].clone());

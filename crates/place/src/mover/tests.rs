@@ -32,6 +32,10 @@ struct World {
     other: String,
     /// It gets its name with the first order.
     other_unnamed: Option<String>,
+    /// Of the first server's last claim, which the second one does not know yet for so many
+    /// answers.
+    epoch: u64,
+    uninformed: usize,
     /// The `MIGRATE` and `SETSLOT` commands.
     orders: Vec<String>,
     /// How often the size of a key was asked for.
@@ -58,7 +62,10 @@ impl World {
             let owned = if owned.is_empty() { String::new() } else { owned.to_string() };
             let (port, own) = (self.ports[n], if n == me { "myself," } else { "" });
             let slots = owned.replace(',', " ");
-            let mut line = format!("{} 127.0.0.1:{port}@1 {own}master - 0 0 1 connected", IDS[n]);
+            let is_known = n == 1 || me == 0 || self.uninformed == 0;
+            let epoch = if is_known { self.epoch } else { 0 };
+            let id = IDS[n];
+            let mut line = format!("{id} 127.0.0.1:{port}@1 {own}master - 0 0 {epoch} connected");
             let mut words = vec![slots];
             if n == me {
                 let migrating = self.migrating[n].iter();
@@ -83,7 +90,11 @@ impl World {
         let none = BTreeMap::new();
         Some(match words {
             ["CLUSTER", "MYID"] => Answer::Text(IDS[me].to_owned()),
-            ["CLUSTER", "NODES"] => Answer::Text(self.nodes(me)),
+            ["CLUSTER", "NODES"] => {
+                let nodes = self.nodes(me);
+                self.uninformed = self.uninformed.saturating_sub(me);
+                Answer::Text(nodes)
+            }
             ["CLIENT", "LIST"] => Answer::Text(self.other.clone()),
             ["CLUSTER", "COUNTKEYSINSLOT", text] => {
                 Answer::Number(self.keys[me].get(&slot(text)).map_or(0, BTreeMap::len) as u64)
@@ -99,6 +110,8 @@ impl World {
             }
             ["CLUSTER", "SETSLOT", text, what @ ..] => {
                 self.orders.push(format!("SETSLOT {text} {}", what[0]));
+                let is_claim = *what == ["NODE", IDS[1]] && me == 1;
+                assert!(!is_claim || self.uninformed == 0, "of an epoch that may lose");
                 self.other.extend(self.other_unnamed.take());
                 let slot = slot(text);
                 match what {
@@ -239,6 +252,20 @@ async fn an_open_slot_with_such_a_key_is_left_at_once_and_not_while_it_waits() {
     assert_eq!(outcome, Outcome::default());
     let world = world.lock().unwrap();
     assert_eq!((world.sizes, &*world.orders.join("; ")), (1, ""));
+}
+
+/// A claim of an epoch that is not the highest one loses the slot with its keys.
+#[tokio::test]
+async fn no_slot_is_claimed_before_all_servers_know_the_last_claims() {
+    let (world, mut cluster) = started(&[(1, "a", 100), (2, "b", 100)]).await;
+    assert_eq!(moved(&mut cluster, &[1]).await.1, Ok(()));
+    {
+        let mut world = world.lock().unwrap();
+        (world.epoch, world.uninformed) = (7, 5);
+    }
+    let (outcome, done) = moved(&mut cluster, &[2]).await;
+    assert_eq!((done, outcome.arrived.to_string()), (Ok(()), "2".to_owned()));
+    assert_eq!(world.lock().unwrap().uninformed, 0);
 }
 
 #[tokio::test]
