@@ -198,7 +198,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (sessions, routing) = (&self.sessions, &self.global.routing);
         let token_of = |origin| {
             let requester = routing.requester(origin);
-            sessions.asked(requester).map(|token| Bytes::copy_from_slice(token.bytes()))
+            sessions.came(requester).map(|token| Bytes::copy_from_slice(token.bytes()))
         };
         let now = self.now.monotonic;
         let requests = self.replica.forwarding.take_unsent(leader, term, now, token_of);

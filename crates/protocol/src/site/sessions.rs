@@ -43,7 +43,10 @@ impl Requester {
 
 #[derive(Debug)]
 struct Waiting {
-    asked: SessionToken,
+    /// As it came.
+    came: SessionToken,
+    /// What it stands for at this node, once that is found.
+    here: Option<SessionToken>,
     answered: Option<SessionToken>,
     /// It is a write to a keyspace of a mode with sessions.
     writes: bool,
@@ -59,7 +62,8 @@ impl Sessions {
     /// A request has come, with this token.
     pub(crate) fn begin(&mut self, origin: Origin, token: Option<SessionToken>) {
         if let (Some(asked), Some(requester)) = (token, Requester::of(origin)) {
-            let new = Waiting { asked, answered: None, writes: false, times: 0 };
+            let (came, here, answered) = (asked, None, None);
+            let new = Waiting { came, here, answered, writes: false, times: 0 };
             self.0.entry(requester).or_insert(new).times += 1;
         }
     }
@@ -69,9 +73,16 @@ impl Sessions {
         self.0.len()
     }
 
-    /// The token that a request came with.
+    /// The token of a request: with which it came, or what that stands for here.
     pub(crate) fn asked(&self, origin: Origin) -> Option<&SessionToken> {
-        self.0.get(&Requester::of(origin)?).map(|waiting| &waiting.asked)
+        let waiting = self.0.get(&Requester::of(origin)?)?;
+        Some(waiting.here.as_ref().unwrap_or(&waiting.came))
+    }
+
+    /// The token that goes along with a request to another node: with which it came. What that
+    /// stands for at this node may be void at the other one.
+    pub(crate) fn came(&self, origin: Origin) -> Option<&SessionToken> {
+        self.0.get(&Requester::of(origin)?).map(|waiting| &waiting.came)
     }
 
     /// A request is a write that its mode has a token for, once it is applied.
@@ -90,12 +101,13 @@ impl Sessions {
             .is_some_and(|one| one.writes)
     }
 
-    /// The token of a request is another one from here on: the mode has found what it stands for.
+    /// The token of a request is another one at this node from here on: the mode has found what it
+    /// stands for.
     pub(crate) fn follow(&mut self, origin: Origin, token: SessionToken) {
         if let Some(waiting) =
             Requester::of(origin).and_then(|requester| self.0.get_mut(&requester))
         {
-            waiting.asked = token;
+            waiting.here = Some(token);
         }
     }
 
@@ -142,7 +154,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The token that goes along with a request to another node.
     pub(super) fn session_asked(&self, origin: Origin) -> Option<Bytes> {
         self.sessions
-            .asked(self.global.routing.requester(origin))
+            .came(self.global.routing.requester(origin))
             .map(|token| Bytes::copy_from_slice(token.bytes()))
     }
 }
@@ -167,6 +179,16 @@ mod tests {
         assert_eq!(sessions.asked(with.in_doubt()), token("a").as_ref());
         assert_eq!((sessions.end(with.in_doubt()), sessions.end(without)), (token("b"), None));
         assert!(sessions.0.is_empty());
+    }
+
+    #[test]
+    fn a_request_goes_on_with_the_token_with_which_it_came() {
+        let mut sessions = Sessions::default();
+        let origin = Origin::client(Ticket(1));
+        sessions.begin(origin, token("a"));
+        sessions.follow(origin, token("b").expect("a short one"));
+        assert_eq!(sessions.asked(origin), token("b").as_ref());
+        assert_eq!(sessions.came(origin), token("a").as_ref());
     }
 
     #[test]
