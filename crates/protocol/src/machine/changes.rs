@@ -42,9 +42,12 @@ struct Log {
     trims: bool,
     /// Its row is older than it.
     is_dirty: bool,
+    /// Changes of earlier revisions are gone, as far as is known. A scan from the beginning would
+    /// pass their remains.
+    gone_before: u64,
 }
 
-row!(Log { kept_after, changes; cursors, trims, is_dirty });
+row!(Log { kept_after, changes; cursors, trims, is_dirty, gone_before });
 
 fn damaged(table: u8) -> MachineError {
     MachineError::Damaged { table: table as char }
@@ -214,7 +217,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         max: u64,
         is_needless: impl Fn(u64) -> bool,
     ) -> Result<(u64, u64), MachineError> {
-        let (from, until) = (tables::change(id, 0, 0), after_keyspace(id));
+        let gone_before = self.known.logs.logs.get(&id).map_or(0, |log| log.gone_before);
+        let (from, until) = (tables::change(id, gone_before, 0), after_keyspace(id));
         let mut found = Vec::new();
         let mut last = 0;
         self.overlay.scan(&from, Some(&until), &mut |key, _| {
@@ -234,6 +238,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let log = self.log_mut(id);
         log.changes -= removed;
         log.is_dirty |= removed > 0;
+        // Others of its revision may be left.
+        log.gone_before = log.gone_before.max(last);
         Ok((removed, last))
     }
 

@@ -125,10 +125,12 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// revision of its own.
     pub(crate) fn expire_due(&mut self) -> Result<(), MachineError> {
         let log_time_ms = self.known.head.log_time_ms;
-        if self.known.expiry.ms.is_none_or(|next| next > log_time_ms) {
+        let Some(next_ms) = self.known.expiry.ms.filter(|next| *next <= log_time_ms) else {
             return Ok(());
-        }
-        let (from, until) = tables::whole(tables::EXPIRIES);
+        };
+        // What lies before is gone; a scan from the beginning would pass its remains.
+        let from = tables::first_expiry(next_ms);
+        let (_, until) = tables::whole(tables::EXPIRIES);
         let mut due = Vec::new();
         let mut next = None;
         self.overlay.scan(&from, Some(&until), &mut |key, _| {

@@ -40,6 +40,9 @@ pub(crate) struct Keyspaces {
     /// Whose records lie under a generation.
     owners: BTreeMap<u64, KeyspaceId>,
     garbage: BTreeSet<u64>,
+    /// The last record that went as garbage, if more of its generation were left. A scan from the
+    /// beginning would pass the remains of all that went.
+    garbage_gone: Option<(u64, Bytes)>,
     /// Whose count is not yet in the state.
     recounted: BTreeSet<KeyspaceId>,
     /// Whether the catalog or a generation is not yet known to readers.
@@ -89,7 +92,8 @@ impl Keyspaces {
             garbage.insert(generation);
         }
         let owners = spaces.iter().map(|(id, space)| (space.generation, *id)).collect();
-        Ok(Keyspaces { spaces, owners, garbage, recounted: BTreeSet::new(), changed: true })
+        let (garbage_gone, recounted) = Default::default();
+        Ok(Keyspaces { spaces, owners, garbage, garbage_gone, recounted, changed: true })
     }
 
     pub(crate) fn generation(&self, id: KeyspaceId) -> Option<u64> {
@@ -385,10 +389,13 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let mut records_left = limits::GARBAGE_PER_TICK_MAX;
         let mut bytes_left = limits::GARBAGE_BYTES_PER_TICK_MAX;
         while let Some(&generation) = self.known.keyspaces.garbage.first() {
-            let (from, until) = tables::records(generation);
+            let (first, until) = tables::records(generation);
+            let gone = self.known.keyspaces.garbage_gone.take();
+            let gone = gone.filter(|(of, _)| *of == generation).map(|(_, key)| key);
+            let from = gone.as_ref().map_or(&first[..], |key| &key[..]);
             let mut found = Vec::new();
             let mut more = false;
-            self.overlay.scan(&from, Some(&until), &mut |key, row| {
+            self.overlay.scan(from, Some(&until), &mut |key, row| {
                 more = records_left == 0 || bytes_left == 0;
                 if more {
                     return false;
@@ -398,6 +405,9 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
                 found.push((key, row));
                 true
             })?;
+            if let Some((last, _)) = found.last().filter(|_| more) {
+                self.known.keyspaces.garbage_gone = Some((generation, last.clone()));
+            }
             let prefix_bytes = tables::record_prefix_bytes(generation);
             for (key, row) in found {
                 let record = Record::decode_head(&row)?;
@@ -413,6 +423,10 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
             }
             if more {
                 return Ok(());
+            }
+            if gone.is_some() {
+                // Once more from the beginning: nothing may be left.
+                continue;
             }
             self.known.keyspaces.garbage.remove(&generation);
             self.overlay.remove(tables::garbage(generation));

@@ -218,6 +218,13 @@ pub(crate) fn expiry(expires_ms: u64, generation: u64, key: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Where the expiries at a moment begin.
+pub(crate) fn first_expiry(expires_ms: u64) -> [u8; 9] {
+    let mut out = [EXPIRIES; 9];
+    out[1..].copy_from_slice(&expires_ms.to_be_bytes());
+    out
+}
+
 /// What the key of an expiry contains: when, in which generation, and the user's key.
 pub(crate) fn parse_expiry(key: &Bytes) -> Option<(u64, u64, Bytes)> {
     let expires_ms = u64::from_be_bytes(key.get(1..9)?.try_into().ok()?);

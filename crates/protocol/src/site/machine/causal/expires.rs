@@ -87,7 +87,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<(), MachineError> {
         self.overlay.remove(rows::of_expiry(ms, generation, key));
         if self.modes.causal.next_expiry == Some(ms) {
-            self.modes.causal.next_expiry = rows::first_expiries(&self.overlay, 0, 0)?.1;
+            self.modes.causal.next_expiry = rows::first_expiries(&self.overlay, ms, 0, 0)?.1;
         }
         Ok(())
     }
@@ -98,9 +98,9 @@ impl<S: State> Applying<'_, S> {
         if self.modes.planted.is(Bug::ExpireByOwnClock) {
             return self.hide_due();
         }
-        if self.modes.causal.next_expiry.is_none_or(|next| next > now_ms) {
+        let Some(next_ms) = self.modes.causal.next_expiry.filter(|next| *next <= now_ms) else {
             return Ok(());
-        }
+        };
         let Ok(region) = self.region().copied() else { return Ok(()) };
         let epoch = region.epoch;
         if self.check_orders(epoch).is_err() {
@@ -114,7 +114,8 @@ impl<S: State> Applying<'_, S> {
         // Another region may have prolonged it before it was due.
         now_ms = now_ms.min(clock_of_others_ms.unwrap_or(u64::MAX));
         let Some(on_its_way) = self.assigned_unimported()? else { return Ok(()) };
-        let (due, _) = rows::first_expiries(&self.overlay, now_ms, limits::EXPIRED_PER_ENTRY_MAX)?;
+        let max = limits::EXPIRED_PER_ENTRY_MAX;
+        let (due, _) = rows::first_expiries(&self.overlay, next_ms, now_ms, max)?;
         for (ms, generation, key) in due {
             if self.order_is_full() {
                 return Ok(());
@@ -149,7 +150,7 @@ impl<S: State> Applying<'_, S> {
     /// A bug to be found: every site removes keys by its own log time.
     fn hide_due(&mut self) -> Result<(), MachineError> {
         let now_ms = self.known.head.log_time_ms;
-        let (due, _) = rows::first_expiries(&self.overlay, now_ms, usize::MAX)?;
+        let (due, _) = rows::first_expiries(&self.overlay, 0, now_ms, usize::MAX)?;
         for (ms, generation, key) in due {
             self.forget_agreed(ms, generation, &key)?;
             let Some(keyspace) = self.known.keyspaces.owner(generation) else { continue };

@@ -106,6 +106,9 @@ pub struct Causal {
     /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are
     /// pending again.
     kept_bytes: u64,
+    /// The first own write that has a row, kept or pending: a scan from the beginning would pass the
+    /// remains of all that went.
+    oldest_own: Option<Revision>,
     /// The last own write, beyond those, whose position is in what a resync brings.
     own_brought: Revision,
     root: Root,

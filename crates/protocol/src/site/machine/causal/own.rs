@@ -86,19 +86,15 @@ impl<S: State> Applying<'_, S> {
 
     /// Of the writes that are kept the oldest go, if they are many.
     pub(super) fn forget_kept(&mut self) -> Result<(), Stopped> {
-        const PAGE: usize = 64;
-        while self.modes.causal.kept_bytes > limits::CAUSAL_OWN_KEPT_BYTES_MAX {
-            let kept_upto = self.modes.causal.kept_upto();
-            let oldest = rows::first_own(&self.overlay, Revision(0), PAGE)?;
-            for (write, bytes) in oldest {
-                let is_much = self.modes.causal.kept_bytes > limits::CAUSAL_OWN_KEPT_BYTES_MAX;
-                if !is_much || write.revision > kept_upto {
-                    return Ok(());
-                }
-                self.modes.causal.kept_bytes -= bytes as u64;
-                self.overlay.remove(rows::of_unordered(write.revision));
-            }
+        let causal = &self.modes.causal;
+        let excess = causal.kept_bytes.saturating_sub(limits::CAUSAL_OWN_KEPT_BYTES_MAX);
+        let Some(from) = causal.oldest_own.filter(|_| excess > 0) else { return Ok(()) };
+        let (gone, oldest) = rows::oldest_own(&self.overlay, from, causal.kept_upto(), excess)?;
+        for (key, bytes) in gone {
+            self.modes.causal.kept_bytes -= bytes as u64;
+            self.overlay.remove(key);
         }
+        self.modes.causal.oldest_own = oldest;
         Ok(())
     }
 

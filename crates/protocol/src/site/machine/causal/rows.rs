@@ -107,17 +107,17 @@ fn decode_expiry(at: &Bytes) -> Option<Expiry> {
     Some((ms, generation, at.slice(10 + len..)))
 }
 
-/// The first moments up to one, as many as `max`, and the moment after those.
+/// The first moments from one up to another, as many as `max`, and the moment after those. What
+/// lies before is gone, and a scan from the beginning would pass its remains.
 pub(super) fn first_expiries(
     read: &impl Read,
+    from_ms: u64,
     upto_ms: u64,
     max: usize,
 ) -> Result<(Vec<Expiry>, Option<u64>), MachineError> {
     let (mut found, mut next, mut is_damaged) = (Vec::new(), None, false);
-    read.scan(
-        &[CAUSAL, EXPIRIES],
-        Some(&[CAUSAL, EXPIRIES + 1]),
-        &mut |at, _| match decode_expiry(&at) {
+    read.scan(&numbered(EXPIRIES, from_ms), Some(&[CAUSAL, EXPIRIES + 1]), &mut |at, _| {
+        match decode_expiry(&at) {
             Some(expiry) if expiry.0 <= upto_ms && found.len() < max => {
                 found.push(expiry);
                 true
@@ -130,8 +130,8 @@ pub(super) fn first_expiries(
                 is_damaged = true;
                 false
             }
-        },
-    )?;
+        }
+    })?;
     if is_damaged { Err(DAMAGED) } else { Ok((found, next)) }
 }
 
@@ -345,6 +345,32 @@ pub(super) fn first_own(
     rows.into_iter().map(decode).collect()
 }
 
+/// The oldest own writes from one on up to another, until their rows take so many bytes: their
+/// keys, with the bytes of each; and the own write behind them.
+pub(super) fn oldest_own(
+    read: &impl Read,
+    from: Revision,
+    upto: Revision,
+    bytes_min: u64,
+) -> Result<(Vec<(Bytes, usize)>, Option<Revision>), MachineError> {
+    let (mut found, mut bytes, mut next, mut is_damaged) = (Vec::new(), 0_u64, None, false);
+    let end = [CAUSAL, UNORDERED + 1];
+    read.scan(&numbered(UNORDERED, from.0), Some(&end), &mut |key, row| {
+        let Some(revision) = number_of(&key).map(Revision) else {
+            is_damaged = true;
+            return false;
+        };
+        if bytes >= bytes_min || revision > upto {
+            next = Some(revision);
+            return false;
+        }
+        bytes += row.len() as u64;
+        found.push((key, row.len()));
+        true
+    })?;
+    if is_damaged { Err(DAMAGED) } else { Ok((found, next)) }
+}
+
 /// The order after a position.
 pub(super) fn ordered(
     read: &impl Read,
@@ -407,6 +433,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     let kept_upto = causal.kept_upto().0;
     let mut is_damaged = false;
     read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |key, row| {
+        causal.oldest_own = causal.oldest_own.or(number_of(&key).map(Revision));
         if number_of(&key).is_some_and(|revision| revision <= kept_upto) {
             causal.kept_bytes += row.len() as u64;
             return true;
@@ -423,7 +450,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
         !is_damaged
     })?;
     causal.retries.cover(&mut causal.pending);
-    causal.next_expiry = first_expiries(read, 0, 0)?.1;
+    causal.next_expiry = first_expiries(read, 0, 0, 0)?.1;
     causal.bridging = load_bridging(read, causal.head.trimmed_upto)?;
     causal.held = load_held(read)?;
     causal.ordered = load_sites(read, SITES)?;

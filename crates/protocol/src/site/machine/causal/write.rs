@@ -209,6 +209,7 @@ impl<S: State> Applying<'_, S> {
         let row = encode_causal_write(&write);
         causal.unordered_bytes += row.len() as u64;
         causal.unordered += 1;
+        causal.oldest_own.get_or_insert(revision);
         self.overlay.put(rows::of_unordered(revision), row);
     }
 }

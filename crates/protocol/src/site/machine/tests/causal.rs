@@ -406,6 +406,37 @@ fn a_dropped_keyspace_leaves_no_gap_in_the_chain() {
     assert_eq!(c.cart("x").as_deref(), Some("1"), "it has not learned of the drop");
 }
 
+/// What is in memory of the oldest own write is what a restart finds: the oldest that has a row.
+#[test]
+fn the_oldest_own_writes_go_and_the_next_ones_begin_behind_them() {
+    let [mut a, mut b, _] = three_sites();
+    let value = Bytes::from(vec![b'x'; 1 << 20]);
+    for round in 0..3 {
+        for n in 0..20 {
+            let put = Write::Put {
+                key: format!("{round}-{n}").into(),
+                value: value.clone(),
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                return_old: false,
+            };
+            b.write_in(CARTS, put).unwrap();
+        }
+        b.reopen();
+        order(&mut a, &b);
+        b.import_from(&a).unwrap();
+        b.reopen();
+        let kept = b.machine.causal_own(Revision(0)).unwrap();
+        let first = kept.first().map(|write| write.revision.0);
+        // Of the rounds 20, then at most 32 MiB.
+        assert_eq!(kept.len(), if round == 0 { 20 } else { 31 });
+        assert_eq!(
+            kept.last().map(|write| write.revision.0 - first.unwrap() + 1),
+            Some(kept.len() as u64)
+        );
+    }
+}
+
 #[test]
 fn too_much_without_a_position_is_refused() {
     let [mut a, ..] = three_sites();
