@@ -9,7 +9,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it), and how many seeds
 /// it may take. With a change of what a world draws another seed comes first: move the row there.
-const BUGS: [(Bug, &str, u64, u64); 54] = [
+const BUGS: [(Bug, &str, u64, u64); 55] = [
     (Bug::SkipSync, "one-site", 6, 10),
     (Bug::AnswerBeforeSync, "witness", 9, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 3, 10),
@@ -22,6 +22,7 @@ const BUGS: [(Bug, &str, u64, u64); 54] = [
     (Bug::IgnoreCondition, "three-sites", 1, 10),
     (Bug::TearTogether, "three-sites", 1, 10),
     (Bug::DenyDoubt, "three-sites", 50, 100),
+    (Bug::DenyForgotten, "one-site", 2, 10),
     (Bug::ForgetRequests, "three-sites", 1, 10),
     (Bug::ServeFrozen, "global", 1, 40),
     (Bug::ForgetTail, "global", 40, 40),
@@ -171,6 +172,7 @@ found! {
     a_condition_that_nobody_looks_at: IgnoreCondition,
     a_pair_that_is_torn: TearTogether,
     a_doubt_that_is_denied: DenyDoubt,
+    a_forgotten_number_that_counts_as_refused: DenyForgotten,
     requests_that_are_forgotten: ForgetRequests,
     a_frozen_slot_that_is_served: ServeFrozen,
     changes_that_are_not_told: ForgetTail,

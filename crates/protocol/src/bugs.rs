@@ -39,6 +39,9 @@ pub enum Bug {
     TearTogether,
     /// A write whose leader was lost is answered as certainly not done.
     DenyDoubt,
+    /// A write whose answer is not stored is reported as refused where it is sent again, though its
+    /// client gave it no number. (Answers that are too long are not stored; here one in five is not.)
+    DenyForgotten,
     /// A node that starts, or takes a snapshot in, forgets which requests it has answered.
     ForgetRequests,
     /// A slot that is frozen is served as before.
@@ -190,7 +193,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 80] = [
+    pub const ALL: [Bug; 81] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -203,6 +206,7 @@ impl Bug {
         Bug::IgnoreCondition,
         Bug::TearTogether,
         Bug::DenyDoubt,
+        Bug::DenyForgotten,
         Bug::ForgetRequests,
         Bug::ServeFrozen,
         Bug::ForgetTail,
@@ -288,6 +292,7 @@ impl Bug {
             Bug::IgnoreCondition => "ignore-condition",
             Bug::TearTogether => "tear-together",
             Bug::DenyDoubt => "deny-doubt",
+            Bug::DenyForgotten => "deny-forgotten",
             Bug::ForgetRequests => "forget-requests",
             Bug::ServeFrozen => "serve-frozen",
             Bug::ForgetTail => "forget-tail",
@@ -379,6 +384,7 @@ pub(crate) fn of_rules(planted: Planted) -> rules::Planted {
 pub(crate) fn of_machine(planted: Planted) -> machine::Planted {
     let pairs = [
         (Bug::ApplyTwice, machine::Bug::ApplyTwice),
+        (Bug::DenyForgotten, machine::Bug::DenyForgotten),
         (Bug::ForgetRequests, machine::Bug::ForgetRequests),
         (Bug::ForgetMovedAnswers, machine::Bug::ForgetMovedAnswers),
         (Bug::ForgetTombstone, machine::Bug::ForgetTombstone),

@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     ApplyTwice,
+    DenyForgotten,
     ForgetRequests,
     ForgetMovedAnswers,
     ForgetTombstone,

@@ -287,9 +287,20 @@ impl Writes {
 /// the outcome as it is.
 pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<Answer, Failure> {
     match outcome {
-        Err(Failure::Refused(Refusal::RequestForgotten)) => Err(unknown(
-            "it was sent again, and the site has no record any more of whether it was applied",
-        )),
+        Err(Failure::Refused(Refusal::RequestForgotten)) => Err(unknown(FORGOTTEN)),
+        outcome => outcome,
+    }
+}
+
+const FORGOTTEN: &str =
+    "it was sent again, and the site has no record any more of whether it was applied";
+
+/// The outcome that such a write has by a planted bug.
+pub(crate) fn forgotten_is_refused(outcome: Result<Answer, Failure>) -> Result<Answer, Failure> {
+    match outcome {
+        Err(Failure::Unknown { why: FORGOTTEN }) => {
+            Err(Failure::Refused(Refusal::RequestForgotten))
+        }
         outcome => outcome,
     }
 }

@@ -13,7 +13,10 @@ use wire::peer::{self, Content};
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn settle(&mut self, settled: Vec<Settled>) {
         let mut settled = std::collections::VecDeque::from(settled);
-        while let Some((origin, outcome)) = settled.pop_front() {
+        while let Some((origin, mut outcome)) = settled.pop_front() {
+            if self.options.planted.is(Bug::DenyForgotten) {
+                outcome = writes::forgotten_is_refused(outcome);
+            }
             let token = self.sessions.end(origin);
             match origin {
                 Origin::Client { ticket, .. } => {
