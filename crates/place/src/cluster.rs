@@ -99,6 +99,42 @@ pub enum ClusterError {
     Busy(String),
 }
 
+/// Why a claim of a slot could lose it, with its keys. Of two claims servers take the one of the
+/// higher epoch, and its maker gives it one above those that it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsettled {
+    /// A server does not know the last claim of a master: made by it, a claim could have too low an
+    /// epoch; sent to it, it could lose to what it knows of the master.
+    Uninformed {
+        /// The server.
+        server: NodeId,
+        /// The master.
+        master: NodeId,
+    },
+    /// Two masters have one epoch. They are about to give one of them another.
+    Tied(NodeId, NodeId),
+}
+
+impl Unsettled {
+    /// A sentence, with names for servers.
+    pub fn named(&self, shown: impl Fn(&NodeId) -> String) -> String {
+        match self {
+            Unsettled::Uninformed { server, master } => format!(
+                "server {} has not learned what {} has taken last, and could give the slot back",
+                shown(server),
+                shown(master)
+            ),
+            Unsettled::Tied(a, b) => {
+                format!(
+                    "{} and {} have one epoch, and the slot could go to either",
+                    shown(a),
+                    shown(b)
+                )
+            }
+        }
+    }
+}
+
 /// What all servers report.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
@@ -152,18 +188,43 @@ impl Survey {
         self.masters().filter(own).map(|(id, _)| id)
     }
 
-    /// A server that does not know the last claim of a master, and that master. A claim is made
-    /// with an epoch above those that its maker knows: made by, or sent to, such a server, it could
-    /// lose to an older one.
-    pub fn uninformed(&self) -> Option<(&NodeId, &NodeId)> {
-        let is_behind = |view: &View, id: &NodeId, own: &Peer| {
-            view.peers.get(id).is_some_and(|known| known.epoch < own.epoch)
+    /// Why a claim of a slot that goes from one of these servers to the other could lose, if
+    /// anything.
+    pub fn unsettled(&self, ends: &[&NodeId]) -> Option<Unsettled> {
+        // What no other server hears of, and what is still introduced, has no part in it, unless it
+        // owns slots or is to.
+        let owns = |id: &NodeId| {
+            let own = self.views.get(id).and_then(|view| view.peers.get(id));
+            own.is_some_and(|own| !own.slots.is_empty())
         };
-        self.masters().find_map(|(id, master)| {
-            let own = master.peers.get(id)?;
-            let server = self.views.iter().find(|(_, view)| is_behind(view, id, own));
-            server.map(|(server, _)| (server, id))
-        })
+        let is_heard = |id: &NodeId| {
+            let is_known = |peer: &Peer| !peer.is_failing && !peer.is_joining;
+            let mut others = self.views.iter().filter(|(other, _)| *other != id);
+            ends.contains(&id)
+                || owns(id)
+                || others.any(|(_, view)| view.peers.get(id).is_some_and(is_known))
+        };
+        let masters = self.masters().filter(|(id, _)| is_heard(id));
+        let masters: Vec<(&NodeId, &View, u64)> =
+            masters.filter_map(|(id, view)| Some((id, view, view.peers.get(id)?.epoch))).collect();
+        for (id, _, epoch) in &masters {
+            let is_behind =
+                |view: &View| view.peers.get(id).is_some_and(|known| known.epoch < *epoch);
+            let behind =
+                self.views.iter().find(|(server, view)| is_behind(view) && is_heard(server));
+            if let Some((server, _)) = behind {
+                let (server, master) = (server.clone(), (*id).clone());
+                return Some(Unsettled::Uninformed { server, master });
+            }
+        }
+        let mut pairs = masters
+            .iter()
+            .enumerate()
+            .flat_map(|(at, one)| masters[at + 1..].iter().map(move |other| (one, other)));
+        let tied = pairs.find(|((a, of_a, epoch), (b, of_b, other))| {
+            epoch == other && of_a.peers.contains_key(*b) && of_b.peers.contains_key(*a)
+        });
+        tied.map(|((a, ..), (b, ..))| Unsettled::Tied((*a).clone(), (*b).clone()))
     }
 
     /// A slot at all masters, given the number of keys that each has of it.
@@ -263,6 +324,8 @@ pub struct Cluster {
     /// When they are looked for once more.
     look_again: Option<Instant>,
     nodes: BTreeMap<NodeId, Node>,
+    /// The servers that have answered the last survey, and each question since.
+    answering: BTreeSet<NodeId>,
     /// The master of each server that was a replica when it last reported itself as one, until both
     /// are masters.
     masters: BTreeMap<NodeId, NodeId>,
@@ -273,8 +336,8 @@ impl Cluster {
     pub fn new(access: Access) -> Cluster {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("{NAME}{}-{:x}", std::process::id(), now.as_nanos());
-        let (nodes, masters) = (BTreeMap::new(), BTreeMap::new());
-        Cluster { access, name, is_new: true, look_again: None, nodes, masters }
+        let (nodes, answering, masters) = Default::default();
+        Cluster { access, name, is_new: true, look_again: None, nodes, answering, masters }
     }
 
     /// For looking only: it stops no run that moves slots.
@@ -327,9 +390,27 @@ impl Cluster {
             }
             false => {
                 self.follow_failovers(&mut survey);
+                self.answering = survey.views.keys().cloned().collect();
                 Ok(survey)
             }
         }
+    }
+
+    /// What those servers report that have answered up to now: one that does not is not waited for
+    /// again before a survey finds it.
+    pub async fn answering(&mut self) -> Survey {
+        let ids: Vec<NodeId> = self.answering.iter().cloned().collect();
+        let replies = self.each(&ids, |_| vec![vec!["CLUSTER".into(), "NODES".into()]]).await;
+        let mut survey = Survey::default();
+        for (id, replies) in replies {
+            if let Ok(Ok(view)) = self.understood(&id, replies)
+                && view.me == id
+            {
+                survey.views.insert(id, view);
+            }
+        }
+        self.answering = survey.views.keys().cloned().collect();
+        survey
     }
 
     /// Servers do not report whose place a master has taken while that one is away, so replicas

@@ -34,8 +34,11 @@ const RETRIES: usize = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How long servers may take to agree on owners after a failover or a move.
 const AGREE: Duration = Duration::from_secs(3);
-/// How often they are asked whether they do, while a slot is under way.
-const AGREE_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// How long they may take to know of all claims. What a claim does not spread itself comes with
+/// their next ping, after half of `cluster-node-timeout`: 7.5 s by default.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How often they are asked whether they do.
+const SETTLED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// What happens while slots move.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ pub struct Outcome {
     /// Slots that are left, and why.
     pub left: BTreeMap<Slot, String>,
     /// Of those, the ones that nothing was tried with: a server that has a part in them does not
-    /// answer.
+    /// answer, or the servers do not know each other's last claims.
     pub untried: SlotSet,
     /// Keys copied.
     pub keys: u64,
@@ -142,13 +145,8 @@ impl Picture {
 enum Obstacle {
     /// A call failed; it may succeed when tried again.
     Failed(CallError),
-    /// A server does not know the last claim of a master.
-    Uninformed {
-        /// The server, for people.
-        server: String,
-        /// The master, for people.
-        master: String,
-    },
+    /// A claim could lose.
+    Unsettled(String),
     /// A key is larger than may go.
     Large {
         /// The key.
@@ -170,11 +168,7 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Obstacle::Failed(error) => error.fmt(f),
-            Obstacle::Uninformed { server, master } => write!(
-                f,
-                "{server} does not know the slots that {master} has taken last, and could assign \
-                 the slot to a former owner"
-            ),
+            Obstacle::Unsettled(why) => f.write_str(why),
             Obstacle::Large { key, bytes, most } => {
                 let key: String = String::from_utf8_lossy(key).chars().take(KEY_SHOWN).collect();
                 let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -200,13 +194,16 @@ pub struct Mover<'a> {
     atomic: bool,
     /// Slots that are not touched.
     except: SlotSet,
+    /// Why no slot is moved any more, once claims could lose for long.
+    unsettled: Option<String>,
     report: &'a mut dyn FnMut(Event<'_>),
 }
 
 impl<'a> Mover<'a> {
     /// Over a cluster; `report` gets what happens.
     pub fn new(cluster: &'a mut Cluster, report: &'a mut dyn FnMut(Event<'_>)) -> Mover<'a> {
-        Mover { cluster, pace: Duration::ZERO, atomic: true, except: SlotSet::default(), report }
+        let (pace, atomic, except, unsettled) = (Duration::ZERO, true, SlotSet::default(), None);
+        Mover { cluster, pace, atomic, except, unsettled, report }
     }
 
     /// With a pause after each step.
@@ -287,6 +284,10 @@ impl<'a> Mover<'a> {
             false => goals,
         };
         for (slot, goal) in &rest {
+            if let Some(why) = self.unsettled.clone() {
+                self.leave_untried(*slot, &why, outcome);
+                continue;
+            }
             self.carry(&picture, *slot, Some(goal), outcome).await?;
         }
         Ok(())
@@ -328,8 +329,8 @@ impl<'a> Mover<'a> {
                 rest.extend(slots.iter().map(|slot| (slot, to.clone())));
                 continue;
             };
-            if let Err(obstacle) = self.informed().await {
-                slots.iter().for_each(|slot| self.leave(slot, &obstacle.to_string(), outcome));
+            if let Err(why) = self.claims_settled(&[&from, &to]).await {
+                slots.iter().for_each(|slot| self.leave_untried(slot, &why, outcome));
                 continue;
             }
             self.whole(kind, (&from, &to), &slots, outcome).await?;
@@ -371,6 +372,11 @@ impl<'a> Mover<'a> {
         outcome.left.insert(slot, why.to_owned());
     }
 
+    fn leave_untried(&mut self, slot: Slot, why: &str, outcome: &mut Outcome) {
+        self.leave(slot, why, outcome);
+        outcome.untried.insert(slot);
+    }
+
     /// Takes one slot through its steps.
     async fn carry(
         &mut self,
@@ -402,6 +408,13 @@ impl<'a> Mover<'a> {
                 Ok(true) => {
                     (self.report)(Event::Done { slot, step: &step, survey });
                     sleep(self.pace).await;
+                }
+                Err(Obstacle::Unsettled(why)) => {
+                    match step {
+                        Step::Import { .. } => self.leave_untried(slot, &why, outcome),
+                        _ => self.leave(slot, &why, outcome),
+                    }
+                    return Ok(());
                 }
                 Err(obstacle)
                     if failures == RETRIES || matches!(obstacle, Obstacle::Large { .. }) =>
@@ -440,7 +453,9 @@ impl<'a> Mover<'a> {
         // Asked before the first step, so that a slot does not stay open for it.
         let is_claim = matches!(step, Step::Assign { at, owner } if at == owner);
         if is_claim || matches!(step, Step::Import { .. }) {
-            self.informed().await?;
+            let ends: Vec<NodeId> = state.owner().into_iter().chain([step.at()]).cloned().collect();
+            let ends: Vec<&NodeId> = ends.iter().collect();
+            self.claims_settled(&ends).await.map_err(Obstacle::Unsettled)?;
         }
         let is_right = self.confirmed(slot, step, state, goal).await?;
         if is_right {
@@ -449,22 +464,20 @@ impl<'a> Mover<'a> {
         Ok(is_right)
     }
 
-    /// Waits until all servers know each master's last claim of slots. The next claim has an epoch
-    /// above those that its maker knows. If that is not above the one of the slot's former owner,
-    /// or a server takes the former owner's epoch for a claim of this slot, the slot is lost: its
-    /// new owner deletes its keys, and both send clients to each other.
-    async fn informed(&mut self) -> Result<(), Obstacle> {
+    /// Waits until no claim can lose: the slot would be lost with it, as its new owner deletes its
+    /// keys, and both send clients to each other. After it has waited once in vain nothing is moved
+    /// any more.
+    async fn claims_settled(&mut self, ends: &[&NodeId]) -> Result<(), String> {
         let began = Instant::now();
-        loop {
-            let survey = self.cluster.survey().await;
-            let survey = survey.map_err(|error| CallError::Lost(error.to_string()))?;
-            let Some((server, master)) = survey.uninformed() else { return Ok(()) };
-            if began.elapsed() > AGREE {
-                let (server, master) = (survey.shown(server), survey.shown(master));
-                return Err(Obstacle::Uninformed { server, master });
+        while self.unsettled.is_none() {
+            let survey = self.cluster.answering().await;
+            let Some(unsettled) = survey.unsettled(ends) else { return Ok(()) };
+            if began.elapsed() > SETTLE {
+                self.unsettled = Some(unsettled.named(|id| survey.shown(id)));
             }
-            sleep(AGREE_AGAIN_AFTER).await;
+            sleep(SETTLED_AGAIN_AFTER).await;
         }
+        Err(self.unsettled.clone().unwrap_or_default())
     }
 
     /// Whether a step is still right. The mark at the source replaces one that another tool has set

@@ -11,9 +11,9 @@
 //! Wherever a move stops, [`next`] finds from the open marks where to go on. The order matters: a
 //! target that is assigned a slot while the source still has keys of it wins by its higher epoch,
 //! and the source then deletes these keys. For the same reason no slot is assigned to its target
-//! before all servers know the epochs of all masters ([`Survey::uninformed`]).
+//! while a claim could lose ([`Unsettled`]).
 //!
-//! [`Survey::uninformed`]: crate::cluster::Survey::uninformed
+//! [`Unsettled`]: crate::cluster::Unsettled
 //!
 //! Where the target fails over in mid-move, its successor has the keys and no mark (versions before
 //! Valkey 8), and the source's mark names the former target: the move goes on to the successor.

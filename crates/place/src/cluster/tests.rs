@@ -80,26 +80,41 @@ fn a_master_is_found_by_each_of_its_addresses() {
 }
 
 #[test]
-fn a_server_is_uninformed_until_it_has_the_last_epoch_of_each_master() {
+fn a_claim_may_lose_until_all_servers_have_the_last_epoch_of_each_master() {
     let mut survey = reported(NAMED);
-    assert_eq!(survey.uninformed(), None);
+    assert_eq!(survey.unsettled(&[]), None);
     let [first, second, third] = IDS.map(NodeId::from);
+    let uninformed = |server: &NodeId| {
+        Some(Unsettled::Uninformed { server: server.clone(), master: IDS[1].into() })
+    };
     let claim = |survey: &mut Survey, at: &NodeId, epoch| {
         let known = survey.views.get_mut(at).and_then(|view| view.peers.get_mut(&second));
         known.unwrap().epoch = epoch;
     };
     claim(&mut survey, &second, 7);
-    assert_eq!(survey.uninformed(), Some((&first, &second)));
+    assert_eq!(survey.unsettled(&[]), uninformed(&first));
     claim(&mut survey, &first, 7);
-    assert_eq!(survey.uninformed(), Some((&third, &second)));
+    assert_eq!(survey.unsettled(&[]), uninformed(&third));
     claim(&mut survey, &third, 7);
-    assert_eq!(survey.uninformed(), None);
+    assert_eq!(survey.unsettled(&[]), None);
     // A replica, too, may assign a slot to a former owner; what it has of itself is no claim.
     let replica = "c 127.0.0.1:4@5 myself,slave 28c71b333a1fd03cd19cc2fac12df931ab673472 0 0 9 \
                    connected\n28c71b333a1fd03cd19cc2fac12df931ab673472 127.0.0.1:47102@47202 \
                    master - 0 0 2 connected 5461-10922";
     survey.views.insert("c".into(), View::parse(replica).unwrap());
-    assert_eq!(survey.uninformed(), Some((&"c".into(), &second)));
+    assert_eq!(survey.unsettled(&[]), None, "no other server hears of it");
+    let known = Peer { epoch: 7, ..survey.views[&first].peers[&second].clone() };
+    let first_view = survey.views.get_mut(&first).unwrap();
+    first_view.peers.insert("c".into(), Peer { replica_of: Some(second.clone()), ..known });
+    assert_eq!(survey.unsettled(&[]), uninformed(&"c".into()));
+    survey.views.get_mut(&first).unwrap().peers.get_mut(&"c".into()).unwrap().is_failing = true;
+    assert_eq!(survey.unsettled(&[]), None);
+    assert_eq!(survey.unsettled(&[&"c".into()]), uninformed(&"c".into()), "it is to own a slot");
+    // The two are about to have different ones.
+    for view in survey.views.values_mut() {
+        view.peers.entry(third.clone()).and_modify(|peer| peer.epoch = 7);
+    }
+    assert_eq!(survey.unsettled(&[]), Some(Unsettled::Tied(second, third)));
 }
 
 #[test]

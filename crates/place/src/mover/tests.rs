@@ -62,8 +62,8 @@ impl World {
             let owned = if owned.is_empty() { String::new() } else { owned.to_string() };
             let (port, own) = (self.ports[n], if n == me { "myself," } else { "" });
             let slots = owned.replace(',', " ");
-            let is_known = n == 1 || me == 0 || self.uninformed == 0;
-            let epoch = if is_known { self.epoch } else { 0 };
+            let is_known = me == 0 || self.uninformed == 0;
+            let epoch = if n == 1 { 1 } else { u64::from(is_known) * self.epoch };
             let id = IDS[n];
             let mut line = format!("{id} 127.0.0.1:{port}@1 {own}master - 0 0 {epoch} connected");
             let mut words = vec![slots];
