@@ -32,6 +32,9 @@ pub enum GlobalCommand {
     /// The owner of these slots reports that a copy of each is complete at another site, with this
     /// generation and position: copies that are void by that go.
     Supersede { slots: SlotEpochs, generation: u64, position: u64 },
+    /// The same of an owner that is named. One that was lost since, and has not returned or is gone,
+    /// reports nothing: the site with that copy may own the slot by now, with these very records.
+    SupersedeBy { slots: SlotEpochs, generation: u64, position: u64, by: SiteId },
     /// Throws away the copies of what a site owned, by an operator's order that names the site.
     DiscardCopies { of: SiteId },
     /// A step of the loan of groups.
@@ -106,9 +109,9 @@ impl GlobalCommand {
             },
             GlobalCommand::SetMirror { .. } => Properties::new(false, false),
             GlobalCommand::Lending(step) => step.properties(),
-            GlobalCommand::EndMirror { .. } | GlobalCommand::Supersede { .. } => {
-                Properties::new(true, false)
-            }
+            GlobalCommand::EndMirror { .. }
+            | GlobalCommand::Supersede { .. }
+            | GlobalCommand::SupersedeBy { .. } => Properties::new(true, false),
         }
     }
 

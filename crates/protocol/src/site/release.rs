@@ -173,11 +173,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match message.kind {
             ASKED => self.answer_for_copies(site, &slots),
             SAFE => {
-                let (generation, position) = (message.generation, message.position);
-                self.propose(Command::Global(GlobalCommand::Supersede {
+                let (generation, position, by) = (message.generation, message.position, site);
+                self.propose(Command::Global(GlobalCommand::SupersedeBy {
                     slots,
                     generation,
                     position,
+                    by,
                 }));
             }
             // Who has left owns nothing any more, and its slots may be served again where they came

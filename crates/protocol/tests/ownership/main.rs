@@ -373,6 +373,22 @@ fn what_an_earlier_owner_reported_as_safe_frees_no_copy() {
 }
 
 #[test]
+fn what_a_site_reported_before_it_was_lost_frees_no_copy() {
+    // a's copy is the only one beside the owner's records once b is removed: c, which b has named
+    // as the site with a copy, owns the slot with what was that.
+    let moved = ["write a", "freeze a>b", "suspend b", "learn a", "inventory a", "install b"];
+    let reported = ["release a", "sync b>c", "safe b", "freeze b>c", "install c", "learn c"];
+    let all = [&moved[..], &reported, &["inventory c", "decide"]].concat();
+    let offers = |more: &[&str]| {
+        let (mut world, state) = play(removed(bounds([1, 2, 1, 0, 0])), &[&all[..], more].concat());
+        world.offers(&state, "drop a")
+    };
+    assert!(!offers(&["learn a", "remove b"]));
+    assert!(!offers(&["learn a"]), "it may be removed");
+    assert!(offers(&["learn b", "return b", "learn a"]), "it has its records");
+}
+
+#[test]
 fn a_fence_ends_with_its_failover() {
     let steps = ["freeze a>b", "suspend a", "learn b"];
     let (mut world, state) = play(bounds(ALL_MOVES), &steps);

@@ -35,6 +35,17 @@ pub(crate) struct Copied {
     pub(crate) decided: Vec<DecidedFailover>,
 }
 
+/// An owner's report that a copy is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Safe {
+    pub(crate) tag: Tag,
+    pub(crate) position: u64,
+    /// The sites with that copy.
+    pub(crate) named: u8,
+    /// The owner, where lost sites may be removed.
+    pub(crate) by: u8,
+}
+
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Site {
@@ -82,8 +93,8 @@ pub(crate) struct Global {
     /// The term that a recovery ended, and the sites that have promised to take no part in it.
     pub(crate) ended: Option<Rc<(Chain, u8)>>,
     pub(crate) recoveries: u8,
-    /// The highest copy that an owner reported as safe, and the sites with that copy.
-    pub(crate) safe: Option<(Tag, u64, u8)>,
+    /// The highest copy that an owner reported as safe.
+    pub(crate) safe: Option<Safe>,
     pub(crate) writes: u8,
     pub(crate) moves: u8,
     pub(crate) suspended: u8,

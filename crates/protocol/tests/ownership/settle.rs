@@ -32,9 +32,9 @@ impl Scene {
         }
         if !planted.is(Bug::SafeWithoutGeneration)
             && global.removals == 0
-            && let Some((_, _, named)) = &mut global.safe
+            && let Some(safe) = &mut global.safe
         {
-            *named = 0;
+            safe.named = 0;
         }
         // It is asked for without what is named as lost.
         global.acknowledged &= !global.named_lost;

@@ -3,7 +3,9 @@
 //! Being away is taking no step. Installs are kept for ever and come at any time, late or again;
 //! every other message brings a fact that stays true.
 
-use super::scene::{Chain, Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id, place};
+use super::scene::{
+    Chain, Global, Install, Registry, SITES_MAX, Safe, Scene, Site, bit, has, id, place,
+};
 use super::search::{Explore, Fast, hash};
 use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotCopy, Tag};
 use protocol::global::ownership::trial::{Bug, Planted};
@@ -272,15 +274,18 @@ impl World {
                 }
             });
         }
-        if let (Some(_), Some((tag, position, named))) = (site.holding.copy, scene.global.safe) {
-            let is_other = !planted.is(Bug::SafeWithoutGeneration) || named & !bit(at) != 0;
+        if let (Some(_), Some(safe)) = (site.holding.copy, scene.global.safe) {
+            let is_other = !planted.is(Bug::SafeWithoutGeneration) || safe.named & !bit(at) != 0;
+            let by = usize::from(safe.by);
+            let counts = !scene.global.removes
+                || !has(site.registry.left, by) && !scene.fences(at, planted).part_from(id(by));
             let mut dropped = scene.clone();
             let mut goes = false;
             dropped.step(at, planted, |holding, fences| {
-                goes = holding.superseded((tag, position), fences);
+                goes = holding.superseded((safe.tag, safe.position), fences);
                 Records::Stay
             });
-            if goes && is_other {
+            if goes && is_other && counts {
                 out.push((dropped, (Verb::Drop, at, 0)));
             }
         }
@@ -377,7 +382,7 @@ impl World {
             let twice = |write: &u8| had.iter().filter(|had| *had & write != 0).count() > 1;
             let writes = (0..u8::BITS).map(|write| 1 << write).filter(twice);
             next.global.mirrored &= match scene.global.safe {
-                Some((.., named)) if has(named, at) => 0,
+                Some(safe) if has(safe.named, at) => 0,
                 _ => writes.fold(0, |all, write| all | write),
             };
             out.push((next, (Verb::Remove, at, 0)));
@@ -546,11 +551,12 @@ impl World {
         if is_complete || behind {
             let position = theirs.holding.copy.filter(|_| is_complete).map_or(0, |c| c.position);
             let mut next = scene.clone();
-            let before = next.global.safe.filter(|(known, _, _)| known.epoch == tag.epoch);
-            let named = before.map_or(0, |(_, _, named)| named) | bit(other);
-            if next.global.safe.is_none_or(|(known, further, _)| (known, further) < (tag, position))
-            {
-                next.global.safe = Some((tag, position, named));
+            let before = next.global.safe.filter(|known| known.tag.epoch == tag.epoch);
+            let named = before.map_or(0, |known| known.named) | bit(other);
+            let is_new = |known: Safe| (known.tag, known.position) < (tag, position);
+            if next.global.safe.is_none_or(is_new) {
+                let by = if scene.global.removes { at as u8 } else { 0 };
+                next.global.safe = Some(Safe { tag, position, named, by });
                 out.push((next, (Verb::Safe, at, other)));
             }
         }

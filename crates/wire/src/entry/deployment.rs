@@ -84,6 +84,7 @@ code_enum!(GlobalCommand as "command of global keys" {
     21 => Mirror { from, number, step },
     110 => Inventory { registry, lost, failover },
     111 => Supersede { slots, generation, position },
+    117 => SupersedeBy { slots, generation, position, by },
     112 => DiscardCopies { of },
     113 => EndMirror { of, number },
     130 => Lending(step),

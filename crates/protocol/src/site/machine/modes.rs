@@ -422,6 +422,10 @@ impl<S: State> Applying<'_, S> {
             GlobalCommand::Supersede { slots, generation, position } => {
                 Ok(self.supersede(slots, *generation, *position))
             }
+            GlobalCommand::SupersedeBy { by, .. } if !self.may_report(*by) => Ok(self.done_now()),
+            GlobalCommand::SupersedeBy { slots, generation, position, .. } => {
+                Ok(self.supersede(slots, *generation, *position))
+            }
             GlobalCommand::DiscardCopies { of } => self.discard_copies(*of),
             GlobalCommand::Lending(step) => self.lending(step),
         }

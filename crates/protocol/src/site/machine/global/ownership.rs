@@ -390,6 +390,12 @@ impl<S: State> Applying<'_, S> {
         stores.map(|(_, store)| store.count).sum()
     }
 
+    /// Whether what a site reports of its slots counts: it is listed, and not lost.
+    pub(in crate::site::machine) fn may_report(&self, by: SiteId) -> bool {
+        let Some((_, registry)) = self.modes.place() else { return false };
+        registry.site(by).is_some() && !self.is_parted_from(by)
+    }
+
     /// The owner of slots reports that copies of them are safe elsewhere.
     pub(in crate::site::machine) fn supersede(
         &mut self,

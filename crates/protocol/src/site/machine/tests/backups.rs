@@ -496,13 +496,15 @@ fn a_copy_goes_when_its_owner_says_that_another_is_safe() {
     three.give("x", A, C, "released");
     let retained = three.sites[&A].machine.copy_of(slot("x"));
     assert_eq!(retained, Some(SlotCopy::retained(Epoch::counted(1), A)));
-    let safe = |epoch, generation| {
+    let safe = |epoch, generation, by| {
         let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(epoch))]);
-        Command::Global(GlobalCommand::Supersede { slots, generation, position: 90 })
+        Command::Global(GlobalCommand::SupersedeBy { slots, generation, position: 90, by })
     };
-    three.at(A).run(safe(1, 900)).unwrap();
+    three.at(A).run(safe(1, 900, C)).unwrap();
     assert!(three.sites[&A].machine.copy_of(slot("x")).is_some(), "that is an older one");
-    three.at(A).run(safe(2, 0)).unwrap();
+    three.at(A).run(safe(2, 0, SiteId(9))).unwrap();
+    assert!(three.sites[&A].machine.copy_of(slot("x")).is_some(), "of a site that is gone");
+    three.at(A).run(safe(2, 0, C)).unwrap();
     assert_eq!(three.sites[&A].machine.copy_of(slot("x")), None);
     for _ in 0..3 {
         three.at(A).tick();
