@@ -117,14 +117,20 @@ impl Run<'_> {
     fn wait_for_expiry(&mut self) -> Result<(), String> {
         const STEP: Duration = Duration::from_millis(500);
         const CLOCKS_APART: Duration = Duration::from_secs(3_600);
+        // From the moment on until the root has ordered it.
+        const TO_ORDER: Duration = Duration::from_secs(5);
         let until = self.lab.now() + TIMEOUT;
+        let mut due_since = None;
         while let Some((key, ms)) = expiring(&self.lab.order()) {
             let due_in = Duration::from_millis(ms.saturating_sub(self.root_time_ms()));
             let now = self.lab.now();
             if now >= until && due_in > CLOCKS_APART {
                 return Ok(());
             }
-            if now >= until && due_in.is_zero() || now >= until + CLOCKS_APART {
+            let since = due_since.filter(|_| due_in.is_zero());
+            due_since = due_in.is_zero().then(|| since.unwrap_or(now));
+            let is_late = now >= until && due_since.is_some_and(|since| now >= since + TO_ORDER);
+            if is_late || now >= until + CLOCKS_APART {
                 let what = "did not expire after all faults, by the order; its moment is";
                 return Err(format!("{key} {what} {ms} ms"));
             }

@@ -74,6 +74,9 @@ impl Ends {
     /// Whether a session that has seen this much has seen what is not in the order.
     #[must_use]
     pub fn is_void(&self, region: RegionId, seen: Position, order: &[Ordered]) -> bool {
+        let first = self.begun.get(&(region, seen.epoch())).copied();
+        // The first place of an epoch stands for where that began.
+        let seen = if seen.count() == 0 { first.unwrap_or(seen) } else { seen };
         let Some(before) = seen.count().checked_sub(1) else { return false };
         let Some((place, ..)) = order.get(before as usize) else { return true };
         // What an epoch began with has places of those before.
@@ -89,7 +92,7 @@ impl Ends {
     pub fn explains(&self, error: &SessionError, token: &CausalToken, at: Duration) -> bool {
         let SessionError::Ended { have, need } = error else { return false };
         let is_stated = |(since, rebuilt): &(Duration, Rebuilt)| {
-            *since <= at && rebuilt.above == *have && rebuilt.lacks(*need)
+            *since <= at && rebuilt.lost_behind(*need) == Some(*have)
         };
         *need == token.seen && self.stated.iter().any(is_stated)
     }
@@ -110,7 +113,7 @@ impl<C> Simulation<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{CausalWrite, KeyspaceId};
+    use model::{CausalWrite, KeyspaceId, LostEnd};
 
     const REGION: RegionId = RegionId(1);
 
@@ -157,7 +160,7 @@ mod tests {
         let mut ends = Ends::default();
         let above = Position::new(1, 907);
         let at = Duration::from_secs;
-        ends.stated.push((at(5), Rebuilt { until: 65, above, is_open: false }));
+        ends.stated.push((at(5), Rebuilt::of(LostEnd { until: 65, above })));
         let refused = |have, need: Position, seen, second| {
             let token = CausalToken { seen, ..CausalToken::default() };
             ends.explains(&SessionError::Ended { have, need }, &token, at(second))

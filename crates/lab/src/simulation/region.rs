@@ -167,9 +167,9 @@ impl<C> Simulation<C> {
         let registry = self.registry(node);
         let region = registry.as_ref().and_then(|registry| registry.region(standing.region));
         let begun = standing.begun;
-        let is_rebuilt = region
-            .and_then(|region| region.rebuilt)
-            .is_some_and(|rebuilt| before < rebuilt.until && rebuilt.until <= begun.epoch());
+        let is_rebuilt = region.and_then(|region| region.rebuilt).is_some_and(|rebuilt| {
+            before < rebuilt.end.until && rebuilt.end.until <= begun.epoch()
+        });
         if region.is_none() || is_rebuilt || self.recovered.is_some() {
             return;
         }

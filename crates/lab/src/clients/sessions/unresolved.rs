@@ -152,9 +152,9 @@ impl Ordering {
         }
     }
 
-    /// Takes in what was acknowledged by sites that went for good before the order had it. What was
-    /// read at another site had been ordered: that is no excuse, unless its place was lost with a
-    /// root.
+    /// Takes in what was made, acknowledged or not, by sites that went for good before the order had
+    /// it. What was read at another site had been ordered: that is no excuse, unless its place was
+    /// lost with a root.
     pub fn note_lost(
         &mut self,
         unresolved: &[Unresolved],
@@ -172,7 +172,8 @@ impl Ordering {
                 readers.entry(mark).or_default().insert(&one.line.site);
             }
         }
-        for one in unresolved.iter().filter(|one| matches!(one.line.got, Got::Done)) {
+        let may_be_done = |one: &&Unresolved| !matches!(one.line.got, Got::Failed { .. });
+        for one in unresolved.iter().filter(may_be_done) {
             let Some(mark) = &one.mark else { continue };
             let Some((site, revision)) = made.get(mark).copied().or(one.written) else { continue };
             let is_read_elsewhere = readers
