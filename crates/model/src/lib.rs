@@ -89,7 +89,7 @@ pub use placement::{
 pub use query::{Query, ScanFilter};
 pub use recovery::{RegistrarView, RegistryView, Retained, TermBegan, TermIds};
 pub use region::{
-    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, REPLICAS_MIN, Rebuilt, Region, RegionId, Standby,
+    EPOCHS_FORGOTTEN, EPOCHS_SKIPPED, LostEnd, REPLICAS_MIN, Rebuilt, Region, RegionId, Standby,
     StandbyChoice, StandbyRule,
 };
 pub use request::{Body, BodyProperties, ReadConsistency, Request};

@@ -41,6 +41,8 @@ pub const CACHE_AGE_MS_MAX: u64 = 60 * 60 * 1_000;
 pub const SITES_MAX: usize = 10_000;
 /// Regions of a deployment.
 pub const REGIONS_MAX: usize = 16;
+/// Ends of lost roots' orders that a region states by themselves, before the last one.
+pub const EARLIER_ENDS_MAX: usize = 3;
 /// Sites that hold the registry.
 pub const REGISTRARS_MAX: usize = 5;
 /// Changes of the registry whose outcome it remembers, for clients that ask again.

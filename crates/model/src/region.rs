@@ -88,23 +88,63 @@ pub enum StandbyChoice {
     At(SiteId),
 }
 
-/// What is known of the end of an order whose root was lost.
+/// What is known of the ends of orders whose root was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rebuilt {
-    /// The first epoch after it; while it is open, after the one before, or 0. What lies in earlier
-    /// ones …
-    pub until: u16,
-    /// … behind this position is lost: no site that goes on has it. If there were several rebuilds,
-    /// since the first.
-    pub above: Position,
+    /// The last one; while it is looked for, the one before, or none.
+    pub end: LostEnd,
+    /// The ends before it that the order has gone on from, the latest first. Of more than there is
+    /// room for the earliest are one: what one of them has lost counts as lost since.
+    pub earlier: [LostEnd; limits::EARLIER_ENDS_MAX],
     /// The sites report how far they are, and nothing is ordered until the end is known.
     pub is_open: bool,
 }
 
+/// The end of an order whose root was lost. None by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LostEnd {
+    /// The first epoch after it. What lies in earlier ones …
+    pub until: u16,
+    /// … behind this position is lost: no site that goes on has it.
+    pub above: Position,
+}
+
 impl Rebuilt {
+    /// Of one rebuild.
+    pub fn of(end: LostEnd) -> Rebuilt {
+        Rebuilt { end, earlier: Default::default(), is_open: false }
+    }
+
     /// Whether a session that has seen a position has seen what is lost.
     pub fn lacks(&self, seen: Position) -> bool {
-        seen.epoch() < self.until && seen > self.above
+        self.lost_behind(seen).is_some()
+    }
+
+    /// If a session that has seen a position has seen what is lost: behind which position.
+    pub fn lost_behind(&self, seen: Position) -> Option<Position> {
+        let ends = std::iter::once(self.end).chain(self.earlier);
+        let lost = ends.filter(|end| seen.epoch() < end.until && seen > end.above);
+        lost.map(|end| end.above).min()
+    }
+
+    /// The end is found: the order goes on behind this position, in this epoch. If that is of an
+    /// order that a rebuild before has given up, the end of that is void.
+    fn settled(&self, cut: Position, epoch: u16) -> Rebuilt {
+        let before = std::iter::once(self.end).chain(self.earlier);
+        // The last one may stand for several, of which the order went through the first.
+        let last = self.earlier[limits::EARLIER_ENDS_MAX - 1];
+        let shortened = LostEnd { until: last.until.min(cut.epoch()), ..last };
+        let is_last = last.until > cut.epoch() && last.above < cut;
+        let mut before = before
+            .filter(|end| end.until != 0 && end.until <= cut.epoch())
+            .chain(is_last.then_some(shortened));
+        let mut earlier: [LostEnd; limits::EARLIER_ENDS_MAX] =
+            std::array::from_fn(|_| before.next().unwrap_or_default());
+        for end in before {
+            let last = &mut earlier[limits::EARLIER_ENDS_MAX - 1];
+            last.above = last.above.min(end.above);
+        }
+        Rebuilt { end: LostEnd { until: epoch, above: cut }, earlier, is_open: false }
     }
 }
 
@@ -181,8 +221,8 @@ impl Region {
     fn rebuilding(&self, by: SiteId, more: u16, version: Ballot) -> Option<Region> {
         let epoch = self.epoch.checked_add(more)?;
         // Until the end is known only what was lost before is: what sites show now may be kept.
-        let nothing = Rebuilt { until: 0, above: Position(u64::MAX), is_open: true };
-        let rebuilt = self.rebuilt.map_or(nothing, |before| Rebuilt { is_open: true, ..before });
+        let before = self.rebuilt.unwrap_or_else(|| Rebuilt::of(LostEnd::default()));
+        let rebuilt = Rebuilt { is_open: true, ..before };
         let of_root = self.of_root(by, epoch, version);
         Some(Region { next: None, rebuilt: Some(rebuilt), ..of_root })
     }
@@ -576,8 +616,7 @@ impl Registry {
             return Err(RegistryError::NoRegion);
         };
         if let Some(open) = region.rebuilt.filter(|rebuilt| rebuilt.is_open) {
-            let above = open.above.min(cut);
-            let rebuilt = Some(Rebuilt { until: epoch, above, is_open: false });
+            let rebuilt = Some(open.settled(cut, epoch));
             *region = Region { cut: Some(cut), rebuilt, ..*region };
             self.changes += 1;
         }

@@ -29,10 +29,11 @@ pub const PROTOCOL_OLDEST: u32 = 1;
 /// those that differ in whether an earlier owner's report frees a copy. 4: the registry, keyspaces
 /// and guards have one form each. 5: a lost site stays parted until the registry has its return. 6:
 /// the epoch of a later failover frees a borrowed group wherever it is learned, and the newest
-/// decision outlasts its site. 7: what a rebuild of a region's order loses is noted with its end.
-pub const RULES: u32 = 7;
+/// decision outlasts its site. 7: what a rebuild of a region's order loses is noted with its end. 8:
+/// and by itself, beside what earlier ones have lost.
+pub const RULES: u32 = 8;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
-pub const RULES_OLDEST: u32 = 7;
+pub const RULES_OLDEST: u32 = 8;
 
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -37,9 +37,9 @@ pub(super) fn shown(registry: &Registry, region: &Region) -> v1::ShowRegionRespo
         next: region.next.map(|next| name_of(registry, next)).unwrap_or_default(),
         rebuilt: region.rebuilt.map(|rebuilt| v1::RebuiltRegion {
             is_open: rebuilt.is_open,
-            until_epoch: u32::from(rebuilt.until),
-            above_epoch: u32::from(rebuilt.above.epoch()),
-            above_count: rebuilt.above.count(),
+            until_epoch: u32::from(rebuilt.end.until),
+            above_epoch: u32::from(rebuilt.end.above.epoch()),
+            above_count: rebuilt.end.above.count(),
         }),
         standby: standby.map(|one| name_of(registry, one.site)).unwrap_or_default(),
         standby_in_sync: standby.is_some_and(|one| one.in_sync),

@@ -53,8 +53,8 @@ impl Here {
 
     /// Whether a session has seen what is lost.
     fn lost(&self, need: Position) -> Option<SessionError> {
-        let rebuilt = self.rebuilt.filter(|rebuilt| rebuilt.lacks(need))?;
-        Some(SessionError::Ended { have: rebuilt.above, need })
+        let have = self.rebuilt?.lost_behind(need)?;
+        Some(SessionError::Ended { have, need })
     }
 }
 
@@ -135,7 +135,8 @@ pub(crate) fn resolve_here(token: &mut CausalToken, here: &Here, ordered_of: &im
     let Some((site, revision)) = token.written.filter(|_| token.region == here.region) else {
         return;
     };
-    if here.lost(token.seen).is_some() {
+    // Where the session has seen a later epoch, what is known here of the one before may be void.
+    if here.lost(token.seen).is_some() || token.seen.epoch() > here.applied.epoch() {
         return;
     }
     let is_here = |(ordered, position): &(Revision, Position)| {
@@ -194,10 +195,18 @@ fn late(token: &CausalToken, here: &Here) -> SessionError {
 struct Request<T> {
     what: T,
     bytes: usize,
+    /// As it came.
+    came: CausalToken,
+    /// What that stands for, as far as is known.
     token: CausalToken,
-    /// How much of this region's order its session had seen when it came.
-    seen: Position,
     deadline: Duration,
+}
+
+impl<T> Request<T> {
+    /// How much of this region's order its session had seen when it came.
+    fn seen(&self, here: &Here) -> Position {
+        if self.came.region == here.region { self.came.seen } else { Position(0) }
+    }
 }
 
 /// The requests that wait at a node.
@@ -246,8 +255,8 @@ impl<T> Requests<T> {
         }
         self.last_id += 1;
         self.waiting_bytes += bytes;
-        let seen = if token.region == here.region { token.seen } else { Position(0) };
-        self.waiting.insert(self.last_id, Request { what, bytes, token, seen, deadline });
+        let came = token;
+        self.waiting.insert(self.last_id, Request { what, bytes, came, token, deadline });
         self.looked_at = None;
         Ok(())
     }
@@ -258,11 +267,14 @@ impl<T> Requests<T> {
         if self.looked_at == Some(*here) || here.rebuilt.is_none() {
             return Vec::new();
         }
-        let lost = self.take_where(|one| here.lost(one.seen).is_some());
+        let lost = self.take_where(|one| here.lost(one.seen(here)).is_some());
         if !lost.is_empty() {
             self.forget_questions(here);
         }
-        let error = |one: Request<T>| Some((one.what, here.lost(one.seen)?));
+        let error = |one: Request<T>| {
+            let lost = here.lost(one.seen(here))?;
+            Some((one.what, lost))
+        };
         lost.into_iter().filter_map(error).collect()
     }
 
@@ -277,11 +289,24 @@ impl<T> Requests<T> {
             return Vec::new();
         }
         self.looked_at = Some(*here);
+        self.forget_void(here);
         self.waiting.values_mut().for_each(|one| resolve_here(&mut one.token, here, &ordered_of));
         let planted = self.planted;
         let admitted = self.take_where(|one| admit(&one.token, here, planted) == Admission::Served);
         self.forget_questions(here);
         admitted.into_iter().map(|one| (one.what, one.token)).collect()
+    }
+
+    /// Where a place that was found for a token is lost by now, the token counts as it came: what it
+    /// names has, or gets, another place.
+    fn forget_void(&mut self, here: &Here) {
+        let planted = self.planted;
+        for one in self.waiting.values_mut().filter(|one| here.lost(one.token.seen).is_some()) {
+            one.token = one.came;
+            if let Admission::Resolves(question) = admit(&one.token, here, planted) {
+                self.asked.entry(question).or_insert((here.region, None));
+            }
+        }
     }
 
     /// What a session of another region has written at a site that has left may have no place
@@ -320,9 +345,7 @@ impl<T> Requests<T> {
     pub(crate) fn resolved(&mut self, answer: Resolved, own: RegionId) -> Vec<(T, SessionError)> {
         let question = Question::of_answer(&answer);
         let position = Position(answer.position);
-        if self.asked.remove(&question).is_none() {
-            return Vec::new();
-        }
+        let Some(asked) = self.asked.remove(&question) else { return Vec::new() };
         self.looked_at = None;
         let is_of = |token: &CausalToken| question.is_of(token, own);
         if let (Some((_, need)), resolve::LOST) = (question.foreign, position) {
@@ -335,7 +358,18 @@ impl<T> Requests<T> {
             let error = SessionError::Lost { site: SiteId(answer.site) };
             return lost.into_iter().map(|one| (one.what, error.clone())).collect();
         }
-        for one in self.waiting.values_mut().filter(|one| is_of(&one.token)) {
+        // A root of before a rebuild answers with a place that is void. The present one has an epoch
+        // that is no earlier than any that a session has seen: it is asked again.
+        let is_void = |token: &CausalToken| {
+            token.region == own
+                && question.foreign.is_none()
+                && position.epoch() < token.seen.epoch()
+        };
+        if self.waiting.values().any(|one| is_of(&one.token) && is_void(&one.token)) {
+            self.asked.insert(question, asked);
+        }
+        let waiting = self.waiting.values_mut();
+        for one in waiting.filter(|one| is_of(&one.token) && !is_void(&one.token)) {
             if question.foreign.is_some() {
                 one.token = CausalToken { region: own, ..CausalToken::default() };
             }
@@ -386,6 +420,7 @@ impl<T> Requests<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::LostEnd;
 
     const REGION: RegionId = RegionId(1);
 
@@ -565,7 +600,7 @@ mod tests {
         assert_eq!(resolved(&here(5, 9), 4, 6), written, "that is not imported");
         let root = Here { released: Position(5), ..here(6, 9) };
         assert_eq!(resolved(&root, 4, 6), written, "that may be void");
-        let rebuilt = Some(Rebuilt { until: 2, above: Position(5), is_open: false });
+        let rebuilt = Some(Rebuilt::of(LostEnd { until: 2, above: Position(5) }));
         let lost = Here { rebuilt, ..here(6, 9) };
         assert_eq!(resolved(&lost, 4, 6), written, "the root may have given it another place");
         for mut other in [token(3, Some((1, 4))), of_region(5, written), token(3, None)] {
@@ -592,7 +627,7 @@ mod tests {
         let place = Position::new(65, 9);
         let answer = Resolved { site: 2, revision: 4, position: place.0, ..Resolved::default() };
         assert!(requests.resolved(answer, REGION).is_empty());
-        let rebuilt = Some(Rebuilt { until: 65, above: Position::new(1, 5), is_open: false });
+        let rebuilt = Some(Rebuilt::of(LostEnd { until: 65, above: Position::new(1, 5) }));
         let after = Here { applied: place, released: place, rebuilt, ..here(0, 9) };
         let have = Position::new(1, 5);
         let ended = SessionError::Ended { have, need: seen };
@@ -603,6 +638,66 @@ mod tests {
         let mut late = session;
         resolve_here(&mut late, &after, &|_| Some((Revision(4), place)));
         assert_eq!(admit(&late, &after, Planted::none()), Admission::Refused(ended));
+    }
+
+    #[test]
+    fn a_place_of_before_a_rebuild_is_not_taken_for_the_present_one() {
+        let mut requests = Requests::new(Planted::none());
+        let (void, place) = (Position::new(1, 8), Position::new(65, 20));
+        let seen = Position::new(65, 12);
+        let session = CausalToken { seen, ..token(0, Some((2, 4))) };
+        // A site that does not know of the rebuild yet has imported the place of before.
+        let behind = Here { applied: void, released: void, ..here(0, 9) };
+        let mut late = session;
+        resolve_here(&mut late, &behind, &|_| Some((Revision(4), void)));
+        assert_eq!(late, session);
+        requests.push((1, 1), session, Duration::from_secs(3), &behind).unwrap();
+        assert_eq!(requests.take_questions(Duration::ZERO).len(), 1);
+        // So has the lost root.
+        let answer = |position: Position| Resolved {
+            site: 2,
+            revision: 4,
+            position: position.0,
+            ..Resolved::default()
+        };
+        assert!(requests.resolved(answer(void), REGION).is_empty());
+        let ahead = Here { applied: seen, released: seen, ..here(0, 9) };
+        assert!(requests.take_admitted(&ahead, |_| None).is_empty());
+        assert_eq!(requests.take_questions(Duration::from_secs(2)).len(), 1, "again");
+        assert!(requests.resolved(answer(place), REGION).is_empty());
+        let there = Here { applied: place, released: place, ..here(0, 9) };
+        let served = CausalToken { seen: place, written: None, ..session };
+        assert_eq!(requests.take_admitted(&there, |_| None), [(1, served)]);
+    }
+
+    #[test]
+    fn a_place_that_is_lost_while_a_request_waits_is_asked_for_again() {
+        let mut requests = Requests::new(Planted::none());
+        let session = CausalToken { seen: Position::new(1, 3), ..token(0, Some((2, 4))) };
+        let end = Position::new(1, 5);
+        let before = Here { applied: end, released: end, ..here(0, 9) };
+        requests.push((1, 1), session, Duration::from_secs(3), &before).unwrap();
+        assert_eq!(requests.take_questions(Duration::ZERO).len(), 1);
+        let answer = |position: Position| Resolved {
+            site: 2,
+            revision: 4,
+            position: position.0,
+            ..Resolved::default()
+        };
+        assert!(requests.resolved(answer(Position::new(1, 8)), REGION).is_empty());
+        assert!(requests.take_admitted(&before, |_| None).is_empty());
+        // The root that answered is lost with that place.
+        let begun = Position::new(65, 5);
+        let rebuilt = Some(Rebuilt::of(LostEnd { until: 65, above: end }));
+        let after = Here { applied: begun, released: begun, rebuilt, ..before };
+        assert!(requests.take_lost(&after).is_empty());
+        assert!(requests.take_admitted(&after, |_| None).is_empty());
+        assert_eq!(requests.take_questions(Duration::ZERO).len(), 1);
+        let place = Position::new(65, 7);
+        assert!(requests.resolved(answer(place), REGION).is_empty());
+        let there = Here { applied: place, released: place, ..after };
+        let served = CausalToken { seen: place, written: None, ..session };
+        assert_eq!(requests.take_admitted(&there, |_| None), [(1, served)]);
     }
 
     #[test]

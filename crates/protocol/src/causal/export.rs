@@ -21,6 +21,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause while the order of the root is full.
 const FULL_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// How often the pause doubles while the root lacks what is kept here: 2 s.
+const LACKING_DOUBLED_MAX: u32 = 3;
 /// The pause after a gap.
 const GAP_PAUSE: Duration = Duration::from_millis(50);
 
@@ -46,6 +48,10 @@ pub(crate) struct Export {
     open: BTreeMap<u64, (Revision, Revision, usize)>,
     /// How often in a row the root's order was full.
     full: u32,
+    /// How often in a row the root lacked what is kept here. It is offered once this site gets its
+    /// keys anew.
+    lacking: u32,
+    kept: Revision,
     paced: Paced,
     last_id: u64,
     not_before: Duration,
@@ -77,9 +83,14 @@ impl Export {
         if now < self.not_before {
             return steps;
         }
-        let ordered = state.own_ordered();
+        let kept = state.kept_upto();
+        if kept != self.kept {
+            (self.kept, self.lacking) = (kept, 0);
+        }
         while self.has_room(now) {
-            let after = self.offered.unwrap_or(ordered).max(ordered);
+            // No earlier one, whatever the root has ordered: what is kept is not offered, and would
+            // be left out of the order where the root lacks it.
+            let after = self.offered.unwrap_or(kept).max(kept);
             let mut writes = state.unordered(after, limits::CAUSAL_OFFER_BYTES_MAX);
             writes.truncate(limits::CAUSAL_OFFER_WRITES_MAX);
             let Some(last) = writes.last().map(|write| write.revision) else { break };
@@ -131,11 +142,16 @@ impl Part for Export {
     fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         let Some((after, last, _)) = self.open.remove(&id) else { return };
         match outcome {
-            Ok(Answer::Done(ordered)) if *ordered >= last => self.full = 0,
+            Ok(Answer::Done(ordered)) if *ordered >= last => (self.full, self.lacking) = (0, 0),
             Ok(Answer::Done(ordered)) if *ordered >= after => {
                 let pause = PAUSE * (1 << self.full.min(5));
                 self.full += 1;
                 self.begin_again(now + pause.min(FULL_PAUSE_MAX), Some(*ordered));
+            }
+            Ok(Answer::Done(ordered)) if *ordered < self.kept => {
+                let pause = PAUSE * (1 << self.lacking.min(LACKING_DOUBLED_MAX));
+                self.lacking += 1;
+                self.begin_again(now + pause, Some(*ordered));
             }
             Ok(Answer::Done(ordered)) => self.begin_again(now + GAP_PAUSE, Some(*ordered)),
             _ => self.begin_again(now + PAUSE, None),

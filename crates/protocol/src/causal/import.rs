@@ -105,8 +105,11 @@ impl Import {
             self.places.clear();
             self.payloads.clear();
             (self.payload_bytes, self.taken, self.proposed) = (0, state.applied(), None);
-            // Of a lost root's order it cannot be the end: see `rebuild`.
-            let applied = if region.is_rebuilding { Position(0) } else { state.applied() };
+            // Of a lost root's order it may be the end: see `rebuild`.
+            let applied = match region.is_rebuilding {
+                true => state.whole_upto().unwrap_or_default(),
+                false => state.applied(),
+            };
             return match region.is_root() {
                 true => Vec::new(),
                 false => self.next_report(now, applied).into_iter().collect(),

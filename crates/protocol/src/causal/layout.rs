@@ -54,7 +54,7 @@ impl Layout {
         let region = registry.and_then(|registry| registry.region(id));
         region.is_some_and(|region| {
             let rebuilt = region.rebuilt;
-            rebuilt.is_some_and(|rebuilt| rebuilt.is_open || rebuilt.until == region.epoch)
+            rebuilt.is_some_and(|rebuilt| rebuilt.is_open || rebuilt.end.until == region.epoch)
         })
     }
 

@@ -103,8 +103,9 @@ pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) trait Durable {
     /// The position up to which the order is imported.
     fn applied(&self) -> Position;
-    /// The last of this site's writes that is imported with its position.
-    fn own_ordered(&self) -> Revision;
+    /// The last of this site's writes that is not pending: its position is imported, or is in what a
+    /// resync brings.
+    fn kept_upto(&self) -> Revision;
     /// This site's writes after this one that have no position here, oldest first: the first, and
     /// as many more as these bytes allow.
     fn unordered(&self, after: Revision, bytes_max: usize) -> Vec<CausalWrite>;
@@ -129,6 +130,9 @@ pub(crate) trait Durable {
     fn last_revision(&self) -> Revision;
     /// Whether the keys are on their way anew, so that nothing is imported.
     fn is_resyncing(&self) -> bool;
+    /// How far this site has the order whole, so that it can go on from there: as far as it is
+    /// imported, also while the keys are on their way anew, if that is not void.
+    fn whole_upto(&self) -> Option<Position>;
     /// Whether this site was restored from a backup, and may have been root or standby since that
     /// was made.
     fn is_restored(&self) -> bool;

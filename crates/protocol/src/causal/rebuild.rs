@@ -19,8 +19,9 @@
 //! ordered again if not.
 //!
 //! A site that does not hold all keyspaces cannot go on with the order, however far it is. One that
-//! gets its keys anew while the root is lost has dropped own writes for what it does not show yet.
-//! So it is never the farthest: it reports that it has nothing.
+//! was getting its keys anew goes on from what it shows, without what it was sent: own writes of
+//! which it was sent the places are pending again. If what it shows is void, as the order that was
+//! lost had not gone on from there, it reports that it has nothing.
 
 use super::reports::{Ask, Reports};
 use super::{Durable, Region};
@@ -73,8 +74,8 @@ impl Rebuild {
         }
         // With the same part of the order this site goes on.
         let holds_all = |site: &SiteId| region.layout.interest.holds_all(*site);
-        let has_order = !state.is_resyncing() && holds_all(&region.own);
-        let own = has_order.then(|| (state.applied(), region.own));
+        let whole = state.whole_upto().filter(|_| holds_all(&region.own));
+        let own = whole.map(|applied| (applied, region.own));
         let answering = others().filter(holds_all).filter(|site| self.reports.is_fresh(*site, now));
         let farther = answering.map(|site| (self.reports.applied(site), site));
         let farther = farther.filter(|(applied, _)| match own {
@@ -116,8 +117,8 @@ impl Rebuild {
         self.waits_for.map(|what| match what {
             Waits::Reports => "waits for each site's report how far it has the order, ten seconds at most",
             Waits::Another => {
-                "waits for a site that holds all causal keyspaces and has them whole: this one got them anew when the root \
-                 was lost"
+                "waits for a site that holds all causal keyspaces and has them whole: what this one shows was lost before, \
+                 and it got them anew when the root was lost"
             }
             Waits::Holder => {
                 "waits for a site that holds all causal keyspaces: none answers. Bring one back, or drop those that no site \

@@ -194,6 +194,9 @@ impl Durable for Store {
         all.map(|(site, (revision, position))| (*site, *revision, *position)).collect()
     }
 
+    fn whole_upto(&self) -> Option<Position> {
+        Some(self.applied).filter(|_| !self.resyncing)
+    }
     fn is_resyncing(&self) -> bool {
         self.resyncing
     }
@@ -238,7 +241,7 @@ impl Durable for Store {
     fn applied(&self) -> Position {
         self.applied
     }
-    fn own_ordered(&self) -> Revision {
+    fn kept_upto(&self) -> Revision {
         self.own_ordered
     }
     fn unordered(&self, after: Revision, _: usize) -> Vec<CausalWrite> {

@@ -77,6 +77,7 @@ fn doubted(failure: Failure) -> Failure {
         | Failure::Overloaded { .. }
         | Failure::DiskFull(_)
         | Failure::NotServing(_)
+        | Failure::Session(_)
         // It is refused ahead of what is remembered, once its keyspace is adaptive.
         | Failure::Refused(Refusal::CrossSlot) => writes::unknown(
             "a leader was lost that may have carried it out, and no other could tell",

@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Bridge, Bridged, CausalCommand, CausalWrite, Effect, Import, KeyStamps, LastOrdered, Mark,
-    Offer, OpenRetry, Position, Rebuilt, Region, RegionId, Registers, Resync, ResyncItem, RootStep,
-    Stamp, Standby, StandbyChoice, StandbyRule, StandbyStep,
+    Bridge, Bridged, CausalCommand, CausalWrite, Effect, Import, KeyStamps, LastOrdered, LostEnd,
+    Mark, Offer, OpenRetry, Position, Rebuilt, Region, RegionId, Registers, Resync, ResyncItem,
+    RootStep, Stamp, Standby, StandbyChoice, StandbyRule, StandbyStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -19,7 +19,40 @@ code_enum!(StandbyChoice as "choice of a standby" {
     2 => Nearest,
     3 => At(site),
 });
-code_struct!(Rebuilt { until, above, is_open });
+code_struct!(LostEnd { until, above });
+
+/// The last end, and in one byte whether it is open, and whether earlier ones follow.
+impl Code for Rebuilt {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.end.put(out);
+        let earlier = self.earlier.iter().filter(|end| end.until != 0);
+        let earlier: Vec<LostEnd> = earlier.copied().collect();
+        let has_earlier = if earlier.is_empty() { 0 } else { WITH_EARLIER_ENDS };
+        out.push(has_earlier + u8::from(self.is_open));
+        if !earlier.is_empty() {
+            earlier.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<Rebuilt, EntryError> {
+        let mut rebuilt = Rebuilt::of(Code::take(from)?);
+        let form = from.byte()?;
+        if form > WITH_EARLIER_ENDS + 1 {
+            return Err(from.malformed("form of a rebuild"));
+        }
+        rebuilt.is_open = form % WITH_EARLIER_ENDS == 1;
+        if form >= WITH_EARLIER_ENDS {
+            let earlier: Vec<LostEnd> = Code::take(from)?;
+            if earlier.len() > rebuilt.earlier.len() {
+                return Err(from.malformed("number of rebuilds"));
+            }
+            rebuilt.earlier.iter_mut().zip(earlier).for_each(|(end, read)| *end = read);
+        }
+        Ok(rebuilt)
+    }
+}
+
+const WITH_EARLIER_ENDS: u8 = 2;
 
 // The bytes of all families of commands are of one table, with those of `command`.
 code_enum!(CausalCommand as "command of causal keys" {

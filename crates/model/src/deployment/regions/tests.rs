@@ -321,7 +321,32 @@ fn what_sites_show_is_not_lost_before_the_end_of_the_order_is_known() {
     assert!(lacks(&registry, 1, 501) && !lacks(&registry, first, 700));
     let second = settle(&mut registry, Position::new(first, 650));
     assert!(lacks(&registry, 1, 501) && lacks(&registry, first, 700));
-    assert!(!lacks(&registry, second, 700));
+    // What the last one has gone on from is not lost.
+    assert!(!lacks(&registry, first, 650) && !lacks(&registry, second, 700));
+    let behind = |registry: &Registry, epoch, count| {
+        of(registry, A).rebuilt.unwrap().lost_behind(Position::new(epoch, count))
+    };
+    assert_eq!(behind(&registry, 1, 501), Some(Position::new(1, 500)));
+    assert_eq!(behind(&registry, first, 651), Some(Position::new(first, 650)));
+    // The end that is found may lie in an order that was given up.
+    let mut back = registry.clone();
+    rebuild(&mut back, A);
+    let third = settle(&mut back, Position::new(1, 520));
+    assert!(!lacks(&back, 1, 520) && lacks(&back, 1, 521));
+    assert!(lacks(&back, first, 600) && lacks(&back, second, 600) && !lacks(&back, third, 521));
+    // Of many the earliest are one.
+    let mut last = second;
+    for _ in 0..4 {
+        rebuild(&mut registry, A);
+        last = settle(&mut registry, Position::new(last, 800));
+    }
+    assert!(lacks(&registry, 1, 501) && lacks(&registry, first, 651));
+    assert!(!lacks(&registry, 1, 500) && lacks(&registry, first, 650), "with the first one's end");
+    assert!(lacks(&registry, second, 801) && !lacks(&registry, last, 900));
+    // What several as one have lost stays lost where the order goes on from one of them.
+    rebuild(&mut registry, A);
+    settle(&mut registry, Position::new(first, 510));
+    assert!(lacks(&registry, 1, 501) && !lacks(&registry, first, 510));
 }
 
 #[test]

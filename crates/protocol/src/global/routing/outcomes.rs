@@ -241,6 +241,7 @@ fn is_nothing_done(failure: &Failure) -> bool {
             | Failure::NotServing(_)
             | Failure::Unreachable { .. }
             | Failure::BorrowerUnreachable { .. }
+            | Failure::Session(_)
             // It is refused ahead of what is remembered, once its keyspace is adaptive.
             | Failure::Refused(model::Refusal::CrossSlot)
     )

@@ -132,8 +132,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let failure = Failure::NotServing("its site is in no region");
             return self.settle(vec![(origin, Err(failure))]);
         };
-        let asked = self.sessions.asked(origin);
-        let token = match asked.map(CausalToken::of_session) {
+        // A request that waited here comes again: what its token stood for may be void by now.
+        let came = self.sessions.came(origin);
+        let token = match came.map(CausalToken::of_session) {
             None => None,
             Some(None) => {
                 return self.settle(vec![(origin, Err(SessionError::Foreign.into()))]);
@@ -231,7 +232,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let Asked { origin, body, deadline } = asked;
             // What was held when it came may have been evicted while it waited.
             if let Missing::Keys(keys) = self.missing(&body) {
-                self.sessions.follow(origin, token.into_session());
                 self.go_on_without(origin, body, keys, deadline);
                 continue;
             }

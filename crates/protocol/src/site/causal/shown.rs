@@ -39,8 +39,8 @@ impl<S: State> Durable for Shown<'_, S> {
         self.machine.causal().applied()
     }
 
-    fn own_ordered(&self) -> Revision {
-        self.machine.causal().own_ordered()
+    fn kept_upto(&self) -> Revision {
+        self.machine.causal().kept_upto()
     }
 
     fn unordered(&self, after: Revision, bytes_max: usize) -> Vec<CausalWrite> {
@@ -84,6 +84,10 @@ impl<S: State> Durable for Shown<'_, S> {
 
     fn last_revision(&self) -> Revision {
         self.machine.causal().last_revision()
+    }
+
+    fn whole_upto(&self) -> Option<Position> {
+        self.machine.whole_upto()
     }
 
     fn is_resyncing(&self) -> bool {

@@ -33,7 +33,8 @@ fn format_1_of_a_registry_stays_as_it_is() {
         keyspaces_dropped: vec![model::KeyspaceId(8)],
     };
     let standby = model::Standby { site: SiteId(8), in_sync: true, since };
-    let rebuilt = model::Rebuilt { until: 300, above: model::Position(300), is_open: true };
+    let end = model::LostEnd { until: 300, above: model::Position(300) };
+    let rebuilt = model::Rebuilt { is_open: true, ..model::Rebuilt::of(end) };
     let mut region = Region::new(RegionId(1), 300, SiteId(7));
     region.cut = Some(model::Position(5));
     region.next = Some(SiteId(8));
@@ -74,6 +75,24 @@ fn format_1_of_a_registry_stays_as_it_is() {
     for cut in 0..bytes.len() {
         assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
     }
+    // With ends of earlier rebuilds.
+    let earlier = model::LostEnd { until: 9, above: model::Position(8) };
+    let mut twice = registry.clone();
+    let rebuilt = twice.regions[0].rebuilt.as_mut().expect("it was rebuilt");
+    (rebuilt.earlier[0], rebuilt.is_open) = (earlier, false);
+    let bytes = encode_registry(&twice);
+    let at = expected.len() - 11;
+    assert_eq!(&expected[at - 5..at], b"\xac\x02\xac\x02\x01");
+    let with = [&expected[..at - 1], b"\x02\x01\x09\x08", &expected[at..]].concat();
+    assert_eq!(bytes, with);
+    assert_eq!(decode_registry(bytes.clone()).as_ref(), Ok(&twice));
+    for cut in 0..bytes.len() {
+        assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+    }
+    let later = [&expected[..at - 1], b"\x04", &expected[at..]].concat();
+    assert!(decode_registry(later.into()).is_err(), "a form of a later version");
+    let many = [&expected[..at - 1], b"\x02\x04\x09\x08\x09\x08\x09\x08\x09\x08", &expected[at..]];
+    assert!(decode_registry(many.concat().into()).is_err(), "more than there is room for");
     // With pins; without them it is read as it was before there were any.
     let pin = model::Pin { keyspace: model::KeyspaceId(3), tag: "7".into(), site: SiteId(300) };
     let pinned = Registry { pins: vec![pin], ..registry };

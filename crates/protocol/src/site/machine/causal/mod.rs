@@ -243,6 +243,18 @@ impl<S: State> Machine<S> {
         rows::own(&self.state, after.max(self.causal().kept_upto()), bytes_max)
     }
 
+    /// How far the site has the order whole. While its keys are on their way anew that is what it
+    /// shows, unless it lies in an order that was given up, or may: a registry that was recovered has
+    /// forgotten epochs.
+    pub fn whole_upto(&self) -> Option<Position> {
+        let applied = self.causal().applied();
+        let (member, region) = (self.membership()?, self.region()?);
+        let is_recovered = member.registry.version.term != model::Term::default();
+        let is_void = region.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(applied));
+        let may_be_void = self.causal().is_resyncing() && (is_recovered || is_void);
+        (!may_be_void).then_some(applied)
+    }
+
     /// Own writes after a revision, in order, with and without a position, of what is kept.
     ///
     /// # Errors

@@ -115,7 +115,10 @@ impl<S: State> Applying<'_, S> {
             self.overlay.remove(key);
         }
         let head = rows::Head { region: id, ..rows::Head::default() };
-        self.modes.causal = super::Causal { head, is_dirty: true, ..super::Causal::default() };
+        // Expiries go with the records that they are of.
+        let next_expiry = self.modes.causal.next_expiry;
+        self.modes.causal =
+            super::Causal { head, next_expiry, is_dirty: true, ..super::Causal::default() };
         Ok(())
     }
 

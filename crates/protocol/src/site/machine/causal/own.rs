@@ -22,7 +22,7 @@ use wire::row;
 
 impl Causal {
     /// The last own write that is kept, not pending.
-    pub(super) fn kept_upto(&self) -> Revision {
+    pub fn kept_upto(&self) -> Revision {
         self.head.own_ordered.max(self.own_brought)
     }
 

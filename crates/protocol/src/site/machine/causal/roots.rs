@@ -110,13 +110,18 @@ impl<S: State> Applying<'_, S> {
         let causal = &mut self.modes.causal;
         // In an epoch that a recovered registry has forgotten, what has the same count is before
         // its first write: the root gave its order there. After a rebuild that is not known of it.
-        let is_rebuilt = region.rebuilt.is_some_and(|rebuilt| rebuilt.until == region.epoch);
+        let is_rebuilt = region.rebuilt.is_some_and(|rebuilt| rebuilt.end.until == region.epoch);
         let is_forgotten = !is_rebuilt
             && (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
             && causal.head.applied.count() == cut.count();
         // A site that has ordered beyond the end has places that are void. It gets its keys anew,
         // and what has a place.
         let is_at_end = causal.head.applied == cut || is_forgotten;
+        if is_rebuilt && causal.head.applied == cut && causal.head.order_last <= cut {
+            // What the lost root sent it is of no use. (An error: see below.)
+            let _ = self.drop_resync();
+        }
+        let causal = &mut self.modes.causal;
         if is_at_end && causal.head.order_last <= cut && causal.resync.is_none() {
             let ended = std::mem::replace(&mut causal.head.applied, begin);
             causal.is_dirty = true;

@@ -16,8 +16,8 @@ use super::{Causal, MachineError, NOT_HELD, Stopped};
 use crate::machine::query::{DueBy, Extent, extent};
 use crate::machine::records::SEVERAL;
 use model::{
-    Answer, Bytes, CausalToken, HeldSize, KeyspaceId, Kind, Position, Query, Rebuilt, Refusal,
-    RegionId, Revision, SiteId,
+    Answer, Bytes, CausalToken, HeldSize, KeyspaceId, Kind, LostEnd, Position, Query, Rebuilt,
+    Refusal, RegionId, Revision, SiteId, limits,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -105,13 +105,32 @@ pub(in crate::site::machine) struct Seen {
     applied: AtomicU64,
     own_ordered: AtomicU64,
     last_revision: AtomicU64,
-    /// Of what is lost; 0: nothing is.
-    lost_until: AtomicU32,
-    lost_above: AtomicU64,
+    /// Of what is lost, the last end first.
+    lost: [Lost; 1 + limits::EARLIER_ENDS_MAX],
     lacks_after: AtomicU64,
     lacks_upto: AtomicU64,
     held_keys: AtomicU64,
     held_bytes: AtomicU64,
+}
+
+/// The end of a lost root's order.
+#[derive(Debug, Default)]
+struct Lost {
+    /// 0: there is none.
+    until: AtomicU32,
+    above: AtomicU64,
+}
+
+impl Lost {
+    fn publish(&self, end: LostEnd) {
+        self.above.store(end.above.0, Ordering::Release);
+        self.until.store(u32::from(end.until), Ordering::Release);
+    }
+
+    fn end(&self) -> LostEnd {
+        let until = self.until.load(Ordering::Acquire) as u16;
+        LostEnd { until, above: Position(self.above.load(Ordering::Acquire)) }
+    }
 }
 
 impl Seen {
@@ -121,9 +140,11 @@ impl Seen {
         rebuilt: Option<Rebuilt>,
         causal: &Causal,
     ) {
-        if let Some(Rebuilt { until, above, .. }) = rebuilt {
-            self.lost_above.store(above.0, Ordering::Release);
-            self.lost_until.store(u32::from(until), Ordering::Release);
+        if let Some(Rebuilt { end, earlier, .. }) = rebuilt {
+            // In this order: an end is seen among the earlier ones before it is no more the last.
+            let (last, before) = self.lost.split_first().expect("there is one");
+            before.iter().zip(earlier).rev().for_each(|(lost, end)| lost.publish(end));
+            last.publish(end);
         }
         let (lacks_after, lacks_upto) = causal.lacks_own().unwrap_or_default();
         self.lacks_upto.store(lacks_upto.0, Ordering::Release);
@@ -148,13 +169,9 @@ impl Seen {
     fn point(&self) -> CausalPoint {
         let last_revision = Revision(self.last_revision.load(Ordering::Acquire));
         let own_ordered = Revision(self.own_ordered.load(Ordering::Acquire));
-        let rebuilt = match self.lost_until.load(Ordering::Acquire) as u16 {
-            0 => None,
-            until => {
-                let above = Position(self.lost_above.load(Ordering::Acquire));
-                Some(Rebuilt { until, above, is_open: false })
-            }
-        };
+        // The last one first, as the others are published before it.
+        let [end, earlier @ ..] = self.lost.each_ref().map(Lost::end);
+        let rebuilt = (end.until != 0).then_some(Rebuilt { end, earlier, is_open: false });
         let lacks_after = Revision(self.lacks_after.load(Ordering::Acquire));
         let lacks_upto = Revision(self.lacks_upto.load(Ordering::Acquire));
         let lacks_own = (lacks_after < lacks_upto).then_some((lacks_after, lacks_upto));
@@ -269,8 +286,8 @@ impl<S: State> Reader<S> {
         if token.region != point.region {
             return Some(Lacks::Region);
         }
-        if let Some(rebuilt) = point.rebuilt.filter(|rebuilt| rebuilt.lacks(token.seen)) {
-            return Some(Lacks::Ended { have: rebuilt.above });
+        if let Some(have) = point.rebuilt.and_then(|rebuilt| rebuilt.lost_behind(token.seen)) {
+            return Some(Lacks::Ended { have });
         }
         let is_lacked = |revision| {
             point.lacks_own.is_some_and(|(after, upto)| after < revision && revision <= upto)

@@ -2,10 +2,11 @@
 //! before that.
 
 use super::super::causal::session::SessionRead;
-use super::causal::{CARTS, delete, order, order_own, set, three_sites, unset};
+use super::causal::{CARTS, change, delete, order, order_own, set, three_sites, unset};
 use super::*;
 use model::{
-    CausalCommand, CausalToken, Effect, Expiring, ExpiryCondition, KeyspaceSpec, Rmw, limits,
+    CausalCommand, CausalToken, Effect, Expiring, ExpiryCondition, KeyspaceSpec, RegionId,
+    RegistryChange, Rmw, limits,
 };
 
 pub(super) fn put_for(key: &'static str, value: &'static str, after_ms: u64) -> Write {
@@ -57,6 +58,25 @@ pub(super) fn import(root: &mut Site) {
 
 pub(super) fn keys(site: &Site) -> Answer {
     site.ask_in(CARTS, Query::Count).unwrap()
+}
+
+/// Records of a region that has ended go as garbage, a part of them a tick: until then their
+/// expiries are there, at a node that goes on as at one that starts.
+#[test]
+fn what_is_kept_of_expiries_outlasts_a_region() {
+    let [mut a, ..] = three_sites();
+    a.write_in(CARTS, put_for("x", "1", 500)).unwrap();
+    order_own(&mut a);
+    import(&mut a);
+    let due = a.due_ms();
+    assert!(due.is_some());
+    a.run(Command::DropKeyspace { name: "carts".into() }).unwrap();
+    a.run(change(RegistryChange::Leave(a.own()))).unwrap();
+    a.run(Command::CreateKeyspace(KeyspaceSpec::causal_region("more", "more:"))).unwrap();
+    assert_eq!(a.machine.causal().region(), RegionId(2));
+    a.reopen();
+    a.tick();
+    a.reopen();
 }
 
 /// X12 within a region: the root's time removes a key at a place of the order, and nothing else

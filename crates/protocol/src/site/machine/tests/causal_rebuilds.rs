@@ -5,7 +5,9 @@ use super::causal_expiry::import;
 use super::causal_roots::{at, whole_order};
 use super::*;
 use crate::site::machine::causal::session::{Lacks, SessionRead};
-use model::{CausalCommand, CausalToken, Position, RegionId, RegistryChange, Resync, SiteId};
+use model::{
+    CausalCommand, CausalToken, Offer, Position, RegionId, RegistryChange, Resync, SiteId,
+};
 
 const REGION: RegionId = RegionId(1);
 const NEXT: u16 = 1 + model::EPOCHS_SKIPPED;
@@ -124,6 +126,54 @@ fn own_writes_whose_places_are_lost_are_pending_again() {
     assert_eq!(c.machine.causal().unordered_bytes(), 0);
 }
 
+/// What it shows is a part of the order like any other's.
+#[test]
+fn a_site_that_was_getting_its_keys_goes_on_from_what_it_shows() {
+    let [mut a, mut b, mut c] = three_ordered();
+    b.put_cart("w", "0");
+    a.order_of(b.all_for(&a), 1).unwrap();
+    let start = whole_order(&a).last().unwrap().0;
+    let ordered = a.machine.causal().ordered_of(B).unwrap().0;
+    let (epoch, floor) = (1, start);
+    let begin = Resync::Begin { epoch, floor, start, ordered, resume: Bytes::new() };
+    assert!(matches!(b.causal(CausalCommand::Resync(begin)), Ok(Answer::Staged { .. })));
+    assert_eq!(b.machine.unordered(Revision(0), usize::MAX).unwrap(), []);
+    rebuild(&mut a, &mut [&mut b, &mut c], B);
+    assert_eq!(b.machine.whole_upto(), Some(at(1, 1)));
+    settle(&mut a, &mut [&mut b, &mut c], at(1, 1));
+    assert!(!b.machine.causal().is_resyncing());
+    assert_eq!(b.machine.causal().applied(), at(NEXT, 1));
+    b.reopen();
+    let own = b.machine.unordered(Revision(0), usize::MAX).unwrap();
+    assert_eq!((own.len(), b.cart("w").as_deref()), (1, Some("0")));
+    b.order_of(c.all_for(&b), NEXT).unwrap();
+    b.order_of(b.all_for(&b), NEXT).unwrap();
+    assert_eq!(b.machine.causal().order_last(), at(NEXT, 4));
+}
+
+/// Its writes whose places were in what it got are offered to nobody until it gets its keys from the
+/// new root: what it writes then must not come before them.
+#[test]
+fn a_site_that_gets_its_keys_as_the_root_is_lost_offers_nothing_behind_what_is_kept() {
+    let [mut a, mut b, mut c] = three_ordered();
+    let order = whole_order(&a);
+    let ordered = a.machine.causal().ordered_of(C).unwrap().0;
+    let own = c.machine.causal().own_ordered();
+    let start = *order.last().map(|(position, ..)| position).unwrap();
+    let (epoch, floor) = (1, start);
+    let begin = Resync::Begin { epoch, floor, start, ordered, resume: Bytes::new() };
+    assert!(matches!(c.causal(CausalCommand::Resync(begin)), Ok(Answer::Staged { .. })));
+    c.put_cart("z", "4");
+    rebuild(&mut a, &mut [&mut b, &mut c], B);
+    settle(&mut a, &mut [&mut b, &mut c], at(1, 1));
+    assert!(own < ordered, "{own} {ordered}");
+    let kept = c.machine.causal().kept_upto();
+    let offer = Offer { after: kept, ..c.all_for(&b) };
+    assert_eq!((kept, offer.writes.len()), (ordered, 1));
+    let has = b.machine.causal().ordered_of(C).unwrap().0;
+    assert_eq!(b.order_of(offer, NEXT), Ok(Answer::Done(has)), "there is a gap");
+}
+
 #[test]
 fn the_lost_root_does_not_go_on_at_an_end_behind_which_it_has_ordered() {
     let [mut a, mut b, mut c] = lost_root();
@@ -156,7 +206,8 @@ fn a_new_session_reads_what_was_written_between_two_rebuilds() {
     rebuild(&mut a, &mut [&mut b, &mut c], B);
     settle(&mut a, &mut [&mut b, &mut c], at(NEXT, 4));
     assert_eq!(b.machine.causal().applied().epoch(), NEXT + model::EPOCHS_SKIPPED);
-    assert!(matches!(b.lacks(at(NEXT, 4)), Some(Lacks::Ended { .. })), "that is not known");
+    assert_eq!(b.lacks(at(NEXT, 4)), None);
+    assert_eq!(b.lacks(at(NEXT, 5)), Some(Lacks::Ended { have: at(NEXT, 4) }));
     let begins = CausalToken { region: REGION, ..CausalToken::default() };
     let read = b.read_in_session(CARTS, &Query::Get { key: "k".into() }, begins);
     let SessionRead::Answered(Ok(Answer::Value(Some(_))), token) = read else { panic!("{read:?}") };
