@@ -175,7 +175,9 @@ impl Ordering {
         let may_be_done = |one: &&Unresolved| !matches!(one.line.got, Got::Failed { .. });
         for one in unresolved.iter().filter(may_be_done) {
             let Some(mark) = &one.mark else { continue };
-            let Some((site, revision)) = made.get(mark).copied().or(one.written) else { continue };
+            // Without an answer there is no token of it.
+            let written = one.written.filter(|_| matches!(one.line.got, Got::Done));
+            let Some((site, revision)) = made.get(mark).copied().or(written) else { continue };
             let is_read_elsewhere = readers
                 .get(mark.as_str())
                 .is_some_and(|sites| sites.iter().any(|reader| *reader != one.line.site));
