@@ -128,16 +128,18 @@ impl Rebuilt {
     }
 
     /// The end is found: the order goes on behind this position, in this epoch. If that is of an
-    /// order that a rebuild before has given up, the end of that is void.
+    /// order that a rebuild before has given up, the end of that is void, for later epochs.
     fn settled(&self, cut: Position, epoch: u16) -> Rebuilt {
         let before = std::iter::once(self.end).chain(self.earlier);
-        // The last one may stand for several, of which the order went through the first.
-        let last = self.earlier[limits::EARLIER_ENDS_MAX - 1];
-        let shortened = LostEnd { until: last.until.min(cut.epoch()), ..last };
-        let is_last = last.until > cut.epoch() && last.above < cut;
-        let mut before = before
-            .filter(|end| end.until != 0 && end.until <= cut.epoch())
-            .chain(is_last.then_some(shortened));
+        let before = before.filter(|end| end.until != 0);
+        let (kept, void): (Vec<LostEnd>, Vec<LostEnd>) =
+            before.partition(|end| end.until <= cut.epoch());
+        // What that order had lost itself may be void by an end that is void now, or be one of
+        // those that count as one: all that any has lost counts as lost before it.
+        let lowest = kept.iter().chain(&void).map(|end| end.above).min();
+        let of_void = lowest.filter(|_| !void.is_empty());
+        let of_void = of_void.map(|above| LostEnd { until: cut.epoch(), above });
+        let mut before = of_void.into_iter().chain(kept);
         let mut earlier: [LostEnd; limits::EARLIER_ENDS_MAX] =
             std::array::from_fn(|_| before.next().unwrap_or_default());
         for end in before {

@@ -269,7 +269,7 @@ impl<T> Requests<T> {
         }
         let lost = self.take_where(|one| here.lost(one.seen(here)).is_some());
         if !lost.is_empty() {
-            self.forget_questions(here);
+            self.forget_questions(here.region);
         }
         let error = |one: Request<T>| {
             let lost = here.lost(one.seen(here))?;
@@ -293,7 +293,7 @@ impl<T> Requests<T> {
         self.waiting.values_mut().for_each(|one| resolve_here(&mut one.token, here, &ordered_of));
         let planted = self.planted;
         let admitted = self.take_where(|one| admit(&one.token, here, planted) == Admission::Served);
-        self.forget_questions(here);
+        self.forget_questions(here.region);
         admitted.into_iter().map(|one| (one.what, one.token)).collect()
     }
 
@@ -301,7 +301,9 @@ impl<T> Requests<T> {
     /// names has, or gets, another place.
     fn forget_void(&mut self, here: &Here) {
         let planted = self.planted;
-        for one in self.waiting.values_mut().filter(|one| here.lost(one.token.seen).is_some()) {
+        let is_void =
+            |token: &CausalToken| token.region == here.region && here.lost(token.seen).is_some();
+        for one in self.waiting.values_mut().filter(|one| is_void(&one.token)) {
             one.token = one.came;
             if let Admission::Resolves(question) = admit(&one.token, here, planted) {
                 self.asked.entry(question).or_insert((here.region, None));
@@ -350,11 +352,13 @@ impl<T> Requests<T> {
         let is_of = |token: &CausalToken| question.is_of(token, own);
         if let (Some((_, need)), resolve::LOST) = (question.foreign, position) {
             let lost = self.take_where(|one| is_of(&one.token));
+            self.forget_questions(own);
             let error = SessionError::Ended { have: Position::default(), need };
             return lost.into_iter().map(|one| (one.what, error.clone())).collect();
         }
         if position == Position::default() && question.foreign.is_none() {
             let lost = self.take_where(|one| is_of(&one.token));
+            self.forget_questions(own);
             let error = SessionError::Lost { site: SiteId(answer.site) };
             return lost.into_iter().map(|one| (one.what, error.clone())).collect();
         }
@@ -390,18 +394,18 @@ impl<T> Requests<T> {
             return Vec::new();
         }
         let given_up = self.take_where(|one| one.deadline <= now);
-        self.forget_questions(here);
+        self.forget_questions(here.region);
         given_up.into_iter().map(|one| (one.what, late(&one.token, here))).collect()
     }
 
     /// Asks no more for what no request waits for.
-    fn forget_questions(&mut self, here: &Here) {
+    fn forget_questions(&mut self, own: RegionId) {
         if self.asked.is_empty() {
             return;
         }
         let of = |one: &Request<T>| {
-            let asked = Question::of_token(&one.token, here.region);
-            [Some(asked), Question::of_other_root(&one.token, here.region)]
+            let asked = Question::of_token(&one.token, own);
+            [Some(asked), Question::of_other_root(&one.token, own)]
         };
         let waiting: BTreeSet<_> = self.waiting.values().flat_map(of).flatten().collect();
         self.asked.retain(|question, _| waiting.contains(question));

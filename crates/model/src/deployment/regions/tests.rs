@@ -334,6 +334,10 @@ fn what_sites_show_is_not_lost_before_the_end_of_the_order_is_known() {
     let third = settle(&mut back, Position::new(1, 520));
     assert!(!lacks(&back, 1, 520) && lacks(&back, 1, 521));
     assert!(lacks(&back, first, 600) && lacks(&back, second, 600) && !lacks(&back, third, 521));
+    // And the next one in the order that was given up for that.
+    rebuild(&mut back, A);
+    settle(&mut back, Position::new(first, 640));
+    assert!(lacks(&back, 1, 510) && !lacks(&back, 1, 500) && !lacks(&back, first, 640));
     // Of many the earliest are one.
     let mut last = second;
     for _ in 0..4 {

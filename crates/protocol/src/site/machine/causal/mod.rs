@@ -81,7 +81,7 @@ use crate::machine::keyspaces::Keyspaces;
 use bridging::Bridging;
 use model::{
     Answer, Bytes, CausalCommand, CausalWrite, KeyspaceId, Position, Refusal, Region, RegionId,
-    Revision, SiteId,
+    Revision, SiteId, limits,
 };
 use registers::Pending;
 use restored::Restored;
@@ -155,6 +155,18 @@ impl Causal {
     /// Bytes of the own writes whose positions this site has not imported.
     pub fn unordered_bytes(&self) -> u64 {
         self.unordered_bytes
+    }
+
+    /// Whether what is shown while the keyspaces are on their way anew is the order up to what is
+    /// imported, with all own writes behind it, if what has come is thrown away. It is not if own
+    /// writes that are in it are pending again, or some behind it may be forgotten, or this site has
+    /// ordered more itself.
+    fn is_whole_without_resync(&self, own: SiteId) -> bool {
+        let own_ordered = self.head.own_ordered;
+        let is_taken_back = self.ordered_of(own).is_some_and(|(last, _)| last > own_ordered);
+        let may_be_forgotten = self.oldest_own.is_some_and(|oldest| oldest > own_ordered)
+            && self.kept_bytes > limits::CAUSAL_OWN_KEPT_BYTES_MAX / 2;
+        !is_taken_back && !may_be_forgotten && self.head.order_last <= self.head.applied
     }
 
     /// Whether the keyspaces are on their way anew: until they are here nothing is imported.
@@ -244,15 +256,16 @@ impl<S: State> Machine<S> {
     }
 
     /// How far the site has the order whole. While its keys are on their way anew that is what it
-    /// shows, unless it lies in an order that was given up, or may: a registry that was recovered has
-    /// forgotten epochs.
+    /// shows, unless that is nothing, or lies in an order that was given up, or may: a registry that
+    /// was recovered has forgotten epochs.
     pub fn whole_upto(&self) -> Option<Position> {
-        let applied = self.causal().applied();
+        let (causal, applied) = (self.causal(), self.causal().applied());
         let (member, region) = (self.membership()?, self.region()?);
         let is_recovered = member.registry.version.term != model::Term::default();
         let is_void = region.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(applied));
-        let may_be_void = self.causal().is_resyncing() && (is_recovered || is_void);
-        (!may_be_void).then_some(applied)
+        let may_be_void = is_recovered || is_void || applied == Position(0);
+        let is_whole = !may_be_void && causal.is_whole_without_resync(member.own);
+        (!causal.is_resyncing() || is_whole).then_some(applied)
     }
 
     /// Own writes after a revision, in order, with and without a position, of what is kept.

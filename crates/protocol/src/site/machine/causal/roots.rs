@@ -117,7 +117,7 @@ impl<S: State> Applying<'_, S> {
         // A site that has ordered beyond the end has places that are void. It gets its keys anew,
         // and what has a place.
         let is_at_end = causal.head.applied == cut || is_forgotten;
-        if is_rebuilt && causal.head.applied == cut && causal.head.order_last <= cut {
+        if is_rebuilt && causal.head.applied == cut && causal.is_whole_without_resync(own) {
             // What the lost root sent it is of no use. (An error: see below.)
             let _ = self.drop_resync();
         }
