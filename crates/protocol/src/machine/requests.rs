@@ -324,7 +324,8 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
     ) {
         let mut row = encode_outcome(outcome);
         // Too long ones are rare: a trial takes others for such.
-        let is_taken_for_long = self.planted.is(Bug::DenyForgotten) && id.sequence % 5 == 0;
+        let is_taken_for_long =
+            self.planted.is(Bug::DenyForgotten) && id.sequence.is_multiple_of(5);
         if row.len() > limits::ANSWER_REMEMBERED_BYTES_MAX || is_taken_for_long {
             row = Bytes::new();
         }

@@ -345,6 +345,9 @@ pub(super) fn first_own(
     rows.into_iter().map(decode).collect()
 }
 
+/// The key of a row, and how many bytes the row has.
+type Row = (Bytes, usize);
+
 /// The oldest own writes from one on up to another, until their rows take so many bytes: their
 /// keys, with the bytes of each; and the own write behind them.
 pub(super) fn oldest_own(
@@ -352,7 +355,7 @@ pub(super) fn oldest_own(
     from: Revision,
     upto: Revision,
     bytes_min: u64,
-) -> Result<(Vec<(Bytes, usize)>, Option<Revision>), MachineError> {
+) -> Result<(Vec<Row>, Option<Revision>), MachineError> {
     let (mut found, mut bytes, mut next, mut is_damaged) = (Vec::new(), 0_u64, None, false);
     let end = [CAUSAL, UNORDERED + 1];
     read.scan(&numbered(UNORDERED, from.0), Some(&end), &mut |key, row| {
