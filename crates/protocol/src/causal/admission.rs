@@ -629,8 +629,7 @@ mod tests {
         assert!(requests.take_admitted(&before, |_| None).is_empty());
         // The root that goes on has given the write a place, and this site imports that.
         let place = Position::new(65, 9);
-        let answer = Resolved { site: 2, revision: 4, position: place.0, ..Resolved::default() };
-        assert!(requests.resolved(answer, REGION).is_empty());
+        assert!(requests.resolved(answer(place), REGION).is_empty());
         let rebuilt = Some(Rebuilt::of(LostEnd { until: 65, above: Position::new(1, 5) }));
         let after = Here { applied: place, released: place, rebuilt, ..here(0, 9) };
         let have = Position::new(1, 5);
@@ -642,6 +641,11 @@ mod tests {
         let mut late = session;
         resolve_here(&mut late, &after, &|_| Some((Revision(4), place)));
         assert_eq!(admit(&late, &after, Planted::none()), Admission::Refused(ended));
+    }
+
+    /// Where site 2's revision 4 is.
+    fn answer(position: Position) -> Resolved {
+        Resolved { site: 2, revision: 4, position: position.0, ..Resolved::default() }
     }
 
     #[test]
@@ -658,12 +662,6 @@ mod tests {
         requests.push((1, 1), session, Duration::from_secs(3), &behind).unwrap();
         assert_eq!(requests.take_questions(Duration::ZERO).len(), 1);
         // So has the lost root.
-        let answer = |position: Position| Resolved {
-            site: 2,
-            revision: 4,
-            position: position.0,
-            ..Resolved::default()
-        };
         assert!(requests.resolved(answer(void), REGION).is_empty());
         let ahead = Here { applied: seen, released: seen, ..here(0, 9) };
         assert!(requests.take_admitted(&ahead, |_| None).is_empty());
@@ -682,12 +680,6 @@ mod tests {
         let before = Here { applied: end, released: end, ..here(0, 9) };
         requests.push((1, 1), session, Duration::from_secs(3), &before).unwrap();
         assert_eq!(requests.take_questions(Duration::ZERO).len(), 1);
-        let answer = |position: Position| Resolved {
-            site: 2,
-            revision: 4,
-            position: position.0,
-            ..Resolved::default()
-        };
         assert!(requests.resolved(answer(Position::new(1, 8)), REGION).is_empty());
         assert!(requests.take_admitted(&before, |_| None).is_empty());
         // The root that answered is lost with that place.
