@@ -12,6 +12,9 @@ use std::time::Duration;
 pub struct Ends {
     /// By epoch of a region: where the root of it began.
     begun: BTreeMap<(RegionId, u16), Position>,
+    /// By epoch of a region: where its root was to begin. It may have been lost before it did, and
+    /// sites that had the order up to there have a position of that epoch.
+    begins: BTreeMap<(RegionId, u16), Position>,
     /// Writes with places that another root has not gone on from.
     void: BTreeMap<(SiteId, Revision), Position>,
     /// The orders with such places, as they were.
@@ -23,7 +26,17 @@ pub struct Ends {
 impl Ends {
     /// Whether that is new.
     pub(super) fn note_root(&mut self, region: RegionId, begun: Position) -> bool {
+        self.note_begin(region, begun);
         self.begun.insert((region, begun.epoch()), begun).is_none()
+    }
+
+    fn note_begin(&mut self, region: RegionId, begin: Position) {
+        self.begins.insert((region, begin.epoch()), begin);
+    }
+
+    /// So many places lie before an epoch.
+    fn before_epoch(&self, region: RegionId, epoch: u16) -> u64 {
+        self.begins.get(&(region, epoch)).map_or(0, |begin| begin.count())
     }
 
     /// The epoch of the last root that has begun where another one ended.
@@ -40,7 +53,7 @@ impl Ends {
         cut: Position,
         order: &mut Vec<Ordered>,
     ) -> bool {
-        let begun = self.begun.get(&(region, cut.epoch())).map_or(0, |begun| begun.count());
+        let begun = self.before_epoch(region, cut.epoch());
         let has_cut =
             |order: &[Ordered]| cut.count() <= begun || order.iter().rev().any(|one| one.0 == cut);
         let before = order.clone();
@@ -74,13 +87,13 @@ impl Ends {
     /// Whether a session that has seen this much has seen what is not in the order.
     #[must_use]
     pub fn is_void(&self, region: RegionId, seen: Position, order: &[Ordered]) -> bool {
-        let first = self.begun.get(&(region, seen.epoch())).copied();
+        let begun = self.before_epoch(region, seen.epoch());
         // The first place of an epoch stands for where that began.
-        let seen = if seen.count() == 0 { first.unwrap_or(seen) } else { seen };
+        let seen =
+            Position::new(seen.epoch(), if seen.count() == 0 { begun } else { seen.count() });
         let Some(before) = seen.count().checked_sub(1) else { return false };
         let Some((place, ..)) = order.get(before as usize) else { return true };
         // What an epoch began with has places of those before.
-        let begun = self.begun.get(&(region, seen.epoch())).map_or(0, |begun| begun.count());
         match seen.count() > begun {
             true => place.epoch() != seen.epoch(),
             false => place.epoch() > seen.epoch(),
@@ -101,7 +114,11 @@ impl Ends {
 impl<C> Simulation<C> {
     /// A node has this registry now.
     pub(super) fn note_rebuilt(&mut self, registry: &Registry) {
-        for rebuilt in registry.regions.iter().filter_map(|region| region.rebuilt) {
+        for region in &registry.regions {
+            if let Some(begin) = region.begin() {
+                self.ends.note_begin(region.id, begin);
+            }
+            let Some(rebuilt) = region.rebuilt else { continue };
             let is_known = |(_, known): &(Duration, Rebuilt)| *known == rebuilt;
             if !rebuilt.is_open && !self.ends.stated.iter().any(is_known) {
                 self.ends.stated.push((self.now, rebuilt));
@@ -153,6 +170,20 @@ mod tests {
         assert!(void(&ends, &order, 65, 8) && !void(&ends, &order, 65, 7));
         assert!(!ends.had_void_place(SiteId(1), Revision(1 << 32 | 9)));
         assert!(!begins(&mut ends, &mut order, Position::new(130, 10), 131));
+    }
+
+    #[test]
+    fn a_root_that_was_lost_before_it_began_has_a_beginning() {
+        let (mut ends, mut order) = (Ends::default(), Vec::new());
+        ordered(&mut order, 1, 10);
+        ends.note_begin(REGION, Position::new(65, 7));
+        assert!(!ends.is_void(REGION, Position::new(65, 7), &order));
+        ends.note_root(REGION, Position::new(129, 7));
+        assert!(ends.go_on_from(REGION, Position::new(65, 7), &mut order));
+        ordered(&mut order, 129, 3);
+        let void = |epoch, count| ends.is_void(REGION, Position::new(epoch, count), &order);
+        assert!(!void(65, 7) && !void(1, 7) && !void(129, 10));
+        assert!(void(65, 8) && void(1, 8));
     }
 
     #[test]
