@@ -119,8 +119,10 @@ impl<C> Simulation<C> {
                 self.ends.note_begin(region.id, begin);
             }
             let Some(rebuilt) = region.rebuilt else { continue };
+            // While another end is looked for, those before it are stated.
+            let rebuilt = Rebuilt { is_open: false, ..rebuilt };
             let is_known = |(_, known): &(Duration, Rebuilt)| *known == rebuilt;
-            if !rebuilt.is_open && !self.ends.stated.iter().any(is_known) {
+            if !self.ends.stated.iter().any(is_known) {
                 self.ends.stated.push((self.now, rebuilt));
             }
         }
