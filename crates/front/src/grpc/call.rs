@@ -2,8 +2,7 @@
 
 use super::session::CallSession;
 use model::{
-    Answer, Body, ClientName, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal,
-    Request, limits,
+    Answer, Body, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits,
 };
 use prometheus_client::metrics::counter::Counter;
 use server::durations::Durations;
@@ -133,23 +132,18 @@ impl Callee {
         method: Method,
         call: impl Future<Output = Result<T, Status>>,
     ) -> Result<Response<T>, Status> {
-        self.timed(method, call).await.map(Response::new)
+        let began = self.handle.clock().monotonic();
+        let outcome = call.await;
+        self.observe(method, began, outcome.is_err());
+        outcome.map(Response::new)
     }
 
-    async fn timed<T>(
-        &self,
-        method: Method,
-        call: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
+    fn observe(&self, method: Method, began: Duration, has_failed: bool) {
         let (duration, errors) = &self.metrics[method as usize];
-        let clock = self.handle.clock();
-        let began = clock.monotonic();
-        let outcome = call.await;
-        duration.observe(clock.monotonic() - began);
-        if outcome.is_err() {
+        duration.observe(self.handle.clock().monotonic() - began);
+        if has_failed {
             errors.inc();
         }
-        outcome
     }
 
     /// The same for a call in a session, whose token goes back with the answer.
@@ -158,7 +152,10 @@ impl Callee {
         method: Method,
         call: impl Future<Output = Result<(T, CallSession), Status>>,
     ) -> Result<Response<T>, Status> {
-        let (answer, session) = self.timed(method, call).await?;
+        let began = self.handle.clock().monotonic();
+        let outcome = call.await;
+        self.observe(method, began, outcome.is_err());
+        let (answer, session) = outcome?;
         let mut response = Response::new(answer);
         if let Some(sealed) = session.sealed(&self.handle) {
             let value = MetadataValue::from_bytes(&sealed);
@@ -206,7 +203,9 @@ impl Callee {
         if let Some(found) = self.handle.catalog().by_name(name) {
             return Ok(found.clone());
         }
-        self.know_keyspaces(request).await?;
+        // A call's future has room for all that it may wait for, and is moved as a whole. What calls
+        // seldom wait for has room of its own.
+        Box::pin(self.know_keyspaces(request)).await?;
         let found = self.handle.catalog().by_name(name).cloned();
         found.ok_or_else(|| status(&Refusal::NoKeyspace(name.to_owned()).into()))
     }
@@ -244,23 +243,6 @@ impl Callee {
         answer.map(|(answer, _)| answer)
     }
 
-    async fn read_marked(
-        &self,
-        keyspace: KeyspaceId,
-        query: Query,
-        consistency: ReadConsistency,
-        (deadline_ms, client): (Option<u64>, ClientName),
-    ) -> Result<(Answer, Option<Duration>), Status> {
-        let here = self.handle.answer_here(keyspace, &query, consistency, (false, client));
-        if let Some(outcome) = here {
-            return answered(outcome).map(|answer| (answer, None));
-        }
-        let request = Request::read(keyspace, query, consistency);
-        let request = Request { deadline_ms, client, ..request };
-        let (outcome, age) = self.handle.call_marked(request).await;
-        answered(outcome).map(|answer| (answer, age))
-    }
-
     /// Sends a query in the session of its call; with the answer's age, if it came from the backup
     /// of an unreachable site.
     pub(crate) async fn read_in(
@@ -272,8 +254,15 @@ impl Callee {
         deadline_ms: Option<u64>,
     ) -> Result<(Answer, Option<Duration>), Status> {
         let Some(token) = session.token() else {
-            let asked = (deadline_ms, session.client());
-            return self.read_marked(keyspace, query, consistency, asked).await;
+            let client = session.client();
+            let here = self.handle.answer_here(keyspace, &query, consistency, (false, client));
+            if let Some(outcome) = here {
+                return answered(outcome).map(|answer| (answer, None));
+            }
+            let request = Request::read(keyspace, query, consistency);
+            let request = Request { deadline_ms, client, ..request };
+            let (outcome, age) = Box::pin(self.handle.call_marked(request)).await;
+            return answered(outcome).map(|answer| (answer, age));
         };
         if let Some(outcome) = session.answer_here(&self.handle, keyspace, &query) {
             return answered(outcome).map(|answer| (answer, None));
@@ -281,7 +270,7 @@ impl Callee {
         let request = Request::read(keyspace, query, ReadConsistency::Linearizable);
         let deadline_ms = deadline_ms.map(in_time_to_say_so);
         let request = Request { deadline_ms, token: Some(token), ..request };
-        let reply = self.handle.call_in_session(request).await;
+        let reply = Box::pin(self.handle.call_in_session(request)).await;
         session.note(&reply);
         answered(reply.outcome).map(|answer| (answer, None))
     }
