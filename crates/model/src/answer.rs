@@ -137,6 +137,21 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// How many bytes of fields and values it carries, of what may be large and is asked for often.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Answer::Value(found) => found.as_ref().map_or(0, |found| found.value.len()),
+            Answer::Values(values) => values.iter().flatten().map(Bytes::len).sum(),
+            Answer::Fields(fields) => {
+                fields.iter().map(|(field, value)| field.len() + value.len()).sum()
+            }
+            Answer::Put { old, .. } => old.as_ref().map_or(0, Bytes::len),
+            _ => 0,
+        }
+    }
+}
+
 /// What came of a [`crate::RegistrarStep`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrarAnswer {

@@ -456,6 +456,9 @@ impl From<Content> for Message {
 /// the item that exceeds [`limits::APPEND_BYTES_MAX`]. An item alone is at most a request or an
 /// answer.
 pub fn in_parts<T: prost::Message>(items: Vec<T>) -> Vec<Vec<T>> {
+    if items.iter().map(T::encoded_len).sum::<usize>() <= limits::APPEND_BYTES_MAX {
+        return if items.is_empty() { Vec::new() } else { vec![items] };
+    }
     let mut parts = Vec::new();
     let (mut part, mut bytes) = (Vec::new(), 0);
     for item in items {

@@ -253,11 +253,12 @@ impl ProxyReads {
             }
         }
         let mut left = Vec::new();
+        let asked = requests.len();
         for ((ticket, request), way) in requests.drain(..).zip(ways) {
             match way {
                 Some(place) => {
                     let request = self.send(now, ticket, request, place);
-                    sent.entry(place).or_default().push(request);
+                    sent.entry(place).or_insert_with(|| Vec::with_capacity(asked)).push(request);
                 }
                 None => left.push((ticket, request)),
             }
@@ -292,6 +293,7 @@ impl ProxyReads {
         if answered.answers.iter().all(|answer| answer.id & PROXY == 0) {
             return true;
         }
+        came.reserve(answered.answers.len());
         for answer in std::mem::take(&mut answered.answers) {
             if answer.id & PROXY == 0 {
                 answered.answers.push(answer);
@@ -406,7 +408,7 @@ pub fn answer_reads(
         ReadConsistency,
     ) -> Option<(Outcome, ServedUnder)>,
 ) -> Vec<InterSiteAnswer> {
-    let mut answers = Vec::new();
+    let mut answers = Vec::with_capacity(requests.len());
     for request in requests.iter() {
         // A node that keeps copies needs a validator beside the answer, a session a token.
         if request.known.is_some() || request.token.is_some() || !entry::is_read(&request.request) {

@@ -35,9 +35,8 @@ pub use compact::{Code, Input, put_varint, take_varint, varint_bytes};
 pub use deployment::{put_epoch, take_epoch};
 
 use model::{
-    Answer, Ballot, Body, Bytes, CausalWrite, Command, DestinationStep, Failure, GlobalCommand,
-    Keyspace, LostReport, LostWrite, Query, Refusal, Registry, Request, Retained, SlotEpochs,
-    StagedItem, Taken, limits,
+    Answer, Ballot, Bytes, CausalWrite, Command, Failure, Keyspace, LostReport, LostWrite, Query,
+    Refusal, Registry, Request, Retained, SlotEpochs, Taken, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -197,7 +196,6 @@ macro_rules! on_their_own {
 on_their_own! {
     "one command": Command, encode_command, decode_command;
     // A phrase that this codec does not have arrives as another one.
-    "what came of a request, on its way back from the leader": Result<Answer, Failure>, encode_reply, decode_reply;
     "what came of a command, as replicas remember it": Result<Answer, Refusal>, encode_outcome, decode_outcome;
     "a keyspace": Keyspace, encode_keyspace, decode_keyspace;
     "a write to a causal keyspace": CausalWrite, encode_causal_write, decode_causal_write;
@@ -216,26 +214,20 @@ pub fn encode_query(query: &Query) -> Bytes {
 
 /// Writes a request, on its way to the leader.
 pub fn encode_request(request: &Request) -> Bytes {
-    // A chunk of a move is large: its buffer is not to grow step by step.
-    let bulk_bytes = match &request.body {
-        Body::Write(Command::Global(GlobalCommand::Destination {
-            step: DestinationStep::Chunk { items, .. },
-            ..
-        })) => {
-            let item_bytes = |item: &StagedItem| match item {
-                StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
-                StagedItem::Absent { key, .. } => 16 + key.len(),
-                StagedItem::Remembered { row, .. } => 64 + row.len(),
-                StagedItem::Lent { group, .. } => 64 + group.tag.len(),
-                StagedItem::Cleared { .. }
-                | StagedItem::Clock { .. }
-                | StagedItem::Loans { .. } => 16,
-            };
-            items.iter().map(item_bytes).sum()
-        }
-        _ => 0,
-    };
-    encode_with(request, bulk_bytes)
+    encode_with(request, request.body.properties().size_bytes)
+}
+
+/// Writes what came of a request, on its way back from the leader.
+pub fn encode_reply(reply: &Result<Answer, Failure>) -> Bytes {
+    encode_with(reply, reply.as_ref().map_or(0, Answer::payload_bytes))
+}
+
+/// Reads what came of a request.
+///
+/// # Errors
+/// It is none.
+pub fn decode_reply(bytes: Bytes) -> Result<Result<Answer, Failure>, EntryError> {
+    decode_value(bytes)
 }
 
 /// Whether an encoded request is a read, by its first bytes.
@@ -310,9 +302,9 @@ fn encode_value<T: Code>(value: &T) -> Bytes {
     encode_with(value, 0)
 }
 
-/// The same, where the value is known to be large.
-fn encode_with<T: Code>(value: &T, bulk_bytes: usize) -> Bytes {
-    let mut out = Vec::with_capacity(64 + bulk_bytes);
+/// The same for a value that carries about so much: a large buffer is not to grow step by step.
+fn encode_with<T: Code>(value: &T, payload_bytes: usize) -> Bytes {
+    let mut out = Vec::with_capacity(64 + payload_bytes);
     out.push(FORMAT);
     value.put(&mut out);
     out.into()
