@@ -164,7 +164,8 @@ fn inter_site(step: CausalStep) -> InterSite {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Runs the jobs of causal keys; a node that does not lead stops them once.
+    /// Runs the jobs of causal keys, which have nothing to do without a region; a node that does not
+    /// lead stops them once.
     pub(super) fn run_causal_jobs(&mut self) {
         self.causal.follow(&self.machine);
         let stops_under = (!self.runs_jobs()).then_some(self.replica.led_by);
@@ -172,6 +173,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.causal.stopped_under = stops_under;
+        if stops_under.is_none() && self.machine.region().is_none() {
+            return;
+        }
         self.run_jobs(When::Causal);
     }
 
