@@ -12,9 +12,9 @@ use std::time::Duration;
 pub struct Ends {
     /// By epoch of a region: where the root of it began.
     begun: BTreeMap<(RegionId, u16), Position>,
-    /// By epoch of a region: where its root was to begin. It may have been lost before it did, and
-    /// sites that had the order up to there have a position of that epoch.
-    begins: BTreeMap<(RegionId, u16), Position>,
+    /// By epoch of a region: behind which position its root was to go on. It may have been lost
+    /// before it did, and sites that had the order up to there show the beginning of that epoch.
+    cuts: BTreeMap<(RegionId, u16), Position>,
     /// Writes with places that another root has not gone on from.
     void: BTreeMap<(SiteId, Revision), Position>,
     /// The orders with such places, as they were.
@@ -26,17 +26,24 @@ pub struct Ends {
 impl Ends {
     /// Whether that is new.
     pub(super) fn note_root(&mut self, region: RegionId, begun: Position) -> bool {
-        self.note_begin(region, begun);
         self.begun.insert((region, begun.epoch()), begun).is_none()
     }
 
-    fn note_begin(&mut self, region: RegionId, begin: Position) {
-        self.begins.insert((region, begin.epoch()), begin);
+    fn note_cut(&mut self, region: RegionId, epoch: u16, cut: Position) {
+        self.cuts.insert((region, epoch), cut);
     }
 
-    /// So many places lie before an epoch.
-    fn before_epoch(&self, region: RegionId, epoch: u16) -> u64 {
-        self.begins.get(&(region, epoch)).map_or(0, |begin| begin.count())
+    /// The place that a position names. The beginning of an epoch is the end of what that goes on
+    /// from; that of a first one, and of one that nothing is known of, is no place.
+    fn place(&self, region: RegionId, of: Position) -> Option<Position> {
+        let mut at = of;
+        while let Some(cut) = self.cuts.get(&(region, at.epoch()))
+            && cut.epoch() < at.epoch()
+            && (at.count() == cut.count() || at.count() == 0)
+        {
+            at = *cut;
+        }
+        (at.count() > 0).then_some(at)
     }
 
     /// The epoch of the last root that has begun where another one ended.
@@ -53,9 +60,10 @@ impl Ends {
         cut: Position,
         order: &mut Vec<Ordered>,
     ) -> bool {
-        let begun = self.before_epoch(region, cut.epoch());
-        let has_cut =
-            |order: &[Ordered]| cut.count() <= begun || order.iter().rev().any(|one| one.0 == cut);
+        let end = self.place(region, cut);
+        let has_cut = |order: &[Ordered]| {
+            end.is_none_or(|end| order.iter().rev().any(|place| place.0 == end))
+        };
         let before = order.clone();
         let is_it = |(of, left): &&(RegionId, Vec<Ordered>)| *of == region && has_cut(left);
         if !has_cut(order)
@@ -87,16 +95,16 @@ impl Ends {
     /// Whether a session that has seen this much has seen what is not in the order.
     #[must_use]
     pub fn is_void(&self, region: RegionId, seen: Position, order: &[Ordered]) -> bool {
-        let begun = self.before_epoch(region, seen.epoch());
-        // The first place of an epoch stands for where that began.
-        let seen =
-            Position::new(seen.epoch(), if seen.count() == 0 { begun } else { seen.count() });
-        let Some(before) = seen.count().checked_sub(1) else { return false };
-        let Some((place, ..)) = order.get(before as usize) else { return true };
-        // What an epoch began with has places of those before.
-        match seen.count() > begun {
-            true => place.epoch() != seen.epoch(),
-            false => place.epoch() > seen.epoch(),
+        let Some(seen) = self.place(region, seen) else { return false };
+        let there = order.get(seen.count() as usize - 1);
+        there.is_none_or(|(place, ..)| *place != seen)
+    }
+
+    /// A registry states ends. While another one is looked for, it states those before that.
+    fn note_stated(&mut self, at: Duration, rebuilt: Rebuilt) {
+        let rebuilt = Rebuilt { is_open: false, ..rebuilt };
+        if !self.stated.iter().any(|(_, known)| *known == rebuilt) {
+            self.stated.push((at, rebuilt));
         }
     }
 
@@ -115,16 +123,11 @@ impl<C> Simulation<C> {
     /// A node has this registry now.
     pub(super) fn note_rebuilt(&mut self, registry: &Registry) {
         for region in &registry.regions {
-            if let Some(begin) = region.begin() {
-                self.ends.note_begin(region.id, begin);
+            if let Some(cut) = region.cut.filter(|_| !region.is_rebuilding()) {
+                self.ends.note_cut(region.id, region.epoch, cut);
             }
             let Some(rebuilt) = region.rebuilt else { continue };
-            // While another end is looked for, those before it are stated.
-            let rebuilt = Rebuilt { is_open: false, ..rebuilt };
-            let is_known = |(_, known): &(Duration, Rebuilt)| *known == rebuilt;
-            if !self.ends.stated.iter().any(is_known) {
-                self.ends.stated.push((self.now, rebuilt));
-            }
+            self.ends.note_stated(self.now, rebuilt);
         }
     }
 }
@@ -151,6 +154,7 @@ mod tests {
     fn what_lies_behind_where_a_root_goes_on_is_void() {
         let (mut ends, mut order) = (Ends::default(), Vec::new());
         let begins = |ends: &mut Ends, order: &mut Vec<Ordered>, cut: Position, epoch| {
+            ends.note_cut(REGION, epoch, cut);
             ends.note_root(REGION, Position::new(epoch, cut.count()));
             ends.go_on_from(REGION, cut, order)
         };
@@ -177,15 +181,46 @@ mod tests {
     #[test]
     fn a_root_that_was_lost_before_it_began_has_a_beginning() {
         let (mut ends, mut order) = (Ends::default(), Vec::new());
+        let begins = |ends: &mut Ends, order: &mut Vec<Ordered>, cut: Position, epoch| {
+            ends.note_cut(REGION, epoch, cut);
+            ends.note_root(REGION, Position::new(epoch, cut.count()));
+            ends.go_on_from(REGION, cut, order)
+        };
+        let void = |ends: &Ends, order: &[Ordered], epoch, count| {
+            ends.is_void(REGION, Position::new(epoch, count), order)
+        };
         ordered(&mut order, 1, 10);
-        ends.note_begin(REGION, Position::new(65, 7));
-        assert!(!ends.is_void(REGION, Position::new(65, 7), &order));
-        ends.note_root(REGION, Position::new(129, 7));
-        assert!(ends.go_on_from(REGION, Position::new(65, 7), &mut order));
+        // That of epoch 65 never begins: a site that showed 1.7 shows 65.7.
+        ends.note_cut(REGION, 65, Position::new(1, 7));
+        assert!(!void(&ends, &order, 65, 7));
+        assert!(begins(&mut ends, &mut order, Position::new(65, 7), 129));
         ordered(&mut order, 129, 3);
-        let void = |epoch, count| ends.is_void(REGION, Position::new(epoch, count), &order);
-        assert!(!void(65, 7) && !void(1, 7) && !void(129, 10));
-        assert!(void(65, 8) && void(1, 8));
+        assert!(!void(&ends, &order, 65, 7) && !void(&ends, &order, 129, 10));
+        assert!(!void(&ends, &order, 1, 7) && void(&ends, &order, 1, 8));
+        // One goes on from what that of 129 gave up, and never begins; then that of 129 is back.
+        ends.note_cut(REGION, 193, Position::new(1, 9));
+        assert!(void(&ends, &order, 193, 9), "1.9 is not there");
+        assert!(!begins(&mut ends, &mut order, Position::new(129, 10), 257));
+        assert!(void(&ends, &order, 193, 9));
+        // Or the order goes on from there after all.
+        assert!(begins(&mut ends, &mut order, Position::new(193, 9), 321));
+        assert_eq!(order.last().map(|place| place.0), Some(Position::new(1, 9)));
+        assert!(!void(&ends, &order, 193, 9) && void(&ends, &order, 129, 10));
+    }
+
+    #[test]
+    fn registries_state_ends_before_another_is_found() {
+        let end = LostEnd { until: 65, above: Position::new(1, 907) };
+        let explains = |rebuilt: Rebuilt| {
+            let mut ends = Ends::default();
+            ends.note_stated(Duration::from_secs(5), rebuilt);
+            let (have, need) = (end.above, Position::new(1, 910));
+            let token = CausalToken { seen: need, ..CausalToken::default() };
+            ends.explains(&SessionError::Ended { have, need }, &token, Duration::from_secs(6))
+        };
+        assert!(explains(Rebuilt::of(end)));
+        assert!(explains(Rebuilt { is_open: true, ..Rebuilt::of(end) }));
+        assert!(!explains(Rebuilt { is_open: true, ..Rebuilt::of(LostEnd::default()) }));
     }
 
     #[test]
