@@ -270,6 +270,12 @@ fn a_copy_that_an_earlier_owner_reported_as_safe_is_found() {
 }
 
 #[test]
+#[ignore = "a removal beside two moves, depth 17"]
+fn a_copy_that_a_lost_site_reported_as_safe_is_found() {
+    finds(Bug::SafeByLost, removed(bounds([1, 2, 1, 0, 0])));
+}
+
+#[test]
 fn bugs_of_leaving_are_found() {
     finds(Bug::NothingHandedOn, bounds([1, 1, 1, 1, 1]));
     finds(Bug::OwnersRecordsCount, bounds([1, 1, 1, 0, 1]));
@@ -291,7 +297,7 @@ fn an_ended_term_of_which_nothing_is_handed_in_is_found() {
 #[test]
 fn every_bug_is_looked_for() {
     // Those above, by name.
-    assert_eq!(Bug::ALL.len(), 7 + 1 + 5 + 1 + 4);
+    assert_eq!(Bug::ALL.len(), 7 + 1 + 5 + 1 + 1 + 4);
 }
 
 // ---- counterexamples ----------------------------------------------------------------------------

@@ -277,8 +277,9 @@ impl World {
         if let (Some(_), Some(safe)) = (site.holding.copy, scene.global.safe) {
             let is_other = !planted.is(Bug::SafeWithoutGeneration) || safe.named & !bit(at) != 0;
             let by = usize::from(safe.by);
+            let is_listed = !has(site.registry.left, by);
             let counts = !scene.global.removes
-                || !has(site.registry.left, by) && !scene.fences(at, planted).part_from(id(by));
+                || scene.fences(at, planted).count_reports_of(id(by), is_listed);
             let mut dropped = scene.clone();
             let mut goes = false;
             dropped.step(at, planted, |holding, fences| {

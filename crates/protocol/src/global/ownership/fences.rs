@@ -58,6 +58,12 @@ impl<'a> Fences<'a> {
         self.covers_own() || self.covers(site) || self.is_away(site) || self.is_away(self.own)
     }
 
+    /// Whether what a site reports as safe counts: the registry lists it, and slots may pass between
+    /// it and this one.
+    pub fn count_reports_of(&self, site: SiteId, is_listed: bool) -> bool {
+        (is_listed && !self.part_from(site)) || self.planted.is(Bug::SafeByLost)
+    }
+
     /// Whether a site was lost, and the registry does not have its return.
     fn is_away(&self, site: SiteId) -> bool {
         let mut of_site = self.decided.iter().filter(|one| one.lost == site);

@@ -27,6 +27,8 @@ pub enum Bug {
     SafeByFormer,
     /// What an earlier owner reported as safe counts, though a later one is known.
     SafeByEarlierOwner,
+    /// What a lost site reported as safe counts, though it was removed since.
+    SafeByLost,
     /// A leaving site hands no copies on.
     NothingHandedOn,
     /// A leaving site counts the owner's own records as a copy.
@@ -71,7 +73,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them but those of lending.
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 19] = [
         Bug::ForgottenOnReturn,
         Bug::ForgottenOnceTaken,
         Bug::AbortUnasked,
@@ -84,6 +86,7 @@ impl Bug {
         Bug::SafeWhileBehind,
         Bug::SafeByFormer,
         Bug::SafeByEarlierOwner,
+        Bug::SafeByLost,
         Bug::NothingHandedOn,
         Bug::OwnersRecordsCount,
         Bug::OlderPositionCounts,

@@ -390,10 +390,11 @@ impl<S: State> Applying<'_, S> {
         stores.map(|(_, store)| store.count).sum()
     }
 
-    /// Whether what a site reports of its slots counts: it is listed, and not lost.
+    /// Whether what a site reports of its slots counts.
     pub(in crate::site::machine) fn may_report(&self, by: SiteId) -> bool {
-        let Some((_, registry)) = self.modes.place() else { return false };
-        registry.site(by).is_some() && !self.is_parted_from(by)
+        let Some((own, registry)) = self.modes.place() else { return false };
+        let fences = self.modes.fences(own, &registry.failovers, Planted::none());
+        fences.count_reports_of(by, registry.site(by).is_some())
     }
 
     /// The owner of slots reports that copies of them are safe elsewhere.

@@ -514,7 +514,23 @@ fn a_copy_goes_when_its_owner_says_that_another_is_safe() {
 }
 
 #[test]
-fn whoever_learns_of_a_higher_epoch_stops_serving() {
+fn what_a_lost_site_reports_as_safe_does_not_count() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.mirror();
+    three.give("x", A, C, "released");
+    let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
+    let report = GlobalCommand::SupersedeBy { slots, generation: 0, position: 90, by: A };
+    assert!(three.promote(true, &[], &[]).unwrap().done);
+    three.at(B).run(Command::Global(report.clone())).unwrap();
+    assert!(three.sites[&B].machine.copy_of(slot("x")).is_some(), "it is lost");
+    three.is_back(A);
+    three.at(B).run(Command::Global(report)).unwrap();
+    assert_eq!(three.sites[&B].machine.copy_of(slot("x")), None);
+}
+
+#[test]
+fn a_site_that_learns_of_a_higher_epoch_stops_serving() {
     let mut three = Three::new();
     three.put("x", "1");
     let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(5))]);
