@@ -184,14 +184,14 @@ pub enum StagedItem {
 }
 
 impl StagedItem {
-    /// How many bytes of a key and a row it brings.
-    pub(crate) fn payload_bytes(&self) -> usize {
+    /// About how many bytes it takes: its key and row, and what describes them.
+    pub(crate) fn size_bytes(&self) -> usize {
         match self {
-            StagedItem::Record { key, row, .. } => key.len() + row.len(),
-            StagedItem::Absent { key, .. } => key.len(),
-            StagedItem::Remembered { row, .. } => row.len(),
-            StagedItem::Lent { group, .. } => group.tag.len(),
-            StagedItem::Cleared { .. } | StagedItem::Clock { .. } | StagedItem::Loans { .. } => 0,
+            StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
+            StagedItem::Absent { key, .. } => 16 + key.len(),
+            StagedItem::Remembered { row, .. } => 64 + row.len(),
+            StagedItem::Lent { group, .. } => 64 + group.tag.len(),
+            StagedItem::Cleared { .. } | StagedItem::Clock { .. } | StagedItem::Loans { .. } => 16,
         }
     }
 }

@@ -98,7 +98,7 @@ impl GlobalCommand {
             | GlobalCommand::DiscardCopies { .. }
             | GlobalCommand::Destination { .. }
             | GlobalCommand::Mirror { .. } => Properties::new(true, true)
-                .carrying(self.items().iter().map(StagedItem::payload_bytes).sum()),
+                .carrying(self.items().iter().map(StagedItem::size_bytes).sum()),
             GlobalCommand::Source { step, .. } => match step {
                 SourceStep::Order { .. } => Properties::new(true, true),
                 SourceStep::Begin { .. } | SourceStep::Pause(_) => Properties::new(false, true),
@@ -135,7 +135,7 @@ impl Lending {
             | Lending::Prepare { .. } => true,
         };
         let items =
-            |items: &[StagedItem]| -> usize { items.iter().map(StagedItem::payload_bytes).sum() };
+            |items: &[StagedItem]| -> usize { items.iter().map(StagedItem::size_bytes).sum() };
         let bytes: usize = match self {
             Lending::Lend { groups, .. } => groups.iter().map(|group| group.tag.len()).sum(),
             Lending::Answered { parts, .. } => parts.iter().map(|one| one.group.tag.len()).sum(),

@@ -83,7 +83,8 @@ impl Meter {
 pub(super) enum When {
     /// At each input.
     Input,
-    /// At each input, behind those: the jobs of causal keys ([`Site::run_causal_jobs`]).
+    /// At each input of a site in a region, behind those: the jobs of causal keys
+    /// ([`Site::run_causal_jobs`]).
     Causal,
     /// At each tick, when what fronts have noted of accesses is counted.
     Counted,

@@ -195,7 +195,6 @@ macro_rules! on_their_own {
 
 on_their_own! {
     "one command": Command, encode_command, decode_command;
-    // A phrase that this codec does not have arrives as another one.
     "what came of a command, as replicas remember it": Result<Answer, Refusal>, encode_outcome, decode_outcome;
     "a keyspace": Keyspace, encode_keyspace, decode_keyspace;
     "a write to a causal keyspace": CausalWrite, encode_causal_write, decode_causal_write;
@@ -217,7 +216,8 @@ pub fn encode_request(request: &Request) -> Bytes {
     encode_with(request, request.body.properties().size_bytes)
 }
 
-/// Writes what came of a request, on its way back from the leader.
+/// Writes what came of a request, on its way back from the leader. A phrase that this codec does not
+/// have arrives as another one, here and in an outcome.
 pub fn encode_reply(reply: &Result<Answer, Failure>) -> Bytes {
     encode_with(reply, reply.as_ref().map_or(0, Answer::payload_bytes))
 }
