@@ -7,7 +7,7 @@
 
 use super::{Origin, Site};
 use crate::global::ring::{
-    self, Driver, LOOKUP_TIMEOUT, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
+    Driver, LOOKUP_TIMEOUT, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
 };
 use model::{ClientId, Command, DeploymentCommand, NodeId, SiteId, Slot, limits};
 use prost::Message as _;
@@ -115,7 +115,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 (false, false) => Ring::empty(own, virtual_count(capacity)),
             };
             let seed = self.options.seed ^ self.replica.raft.term();
-            let mut driver = Driver::new(ring, seed, ring::Options::default());
+            let mut driver = Driver::new(ring, seed);
             if let Some(via) = others.first().filter(|_| !driver.ring().is_member() && !leaving) {
                 driver.join(now, *via);
             }

@@ -3,7 +3,7 @@
 //! Sites of a deployment trust each other, but a message may be of another version, and a row of
 //! the state may be damaged. Neither may bring a node down or leave pointers that no ring can have.
 
-use super::{Driver, Member, Options, Point, Ring, RingOutput, ideal};
+use super::{Driver, Member, Point, Ring, RingOutput, ideal};
 use model::SiteId;
 use prost::Message as _;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub fn check_any_message(bytes: &[u8]) {
         virtuals.map(|(site, index)| Member { point: Point::of_virtual(site, index), site });
     let rings = ideal(&members.collect::<Vec<_>>());
     let Some(ring) = rings.get(&SiteId(1)) else { return };
-    let mut driver = Driver::new(ring.clone(), 1, Options::default());
+    let mut driver = Driver::new(ring.clone(), 1);
     let (mut now, mut asked) = (Duration::ZERO, 0);
     for _ in 0..3 {
         driver.timeout(now);

@@ -40,7 +40,7 @@ mod step;
 mod tests;
 mod walk;
 
-pub use driver::{Driver, Options, RingOutput};
+pub use driver::{Driver, RingOutput};
 pub use format::RingError;
 pub use hostile::{check_any_message, check_any_row};
 pub use ideal::ideal;

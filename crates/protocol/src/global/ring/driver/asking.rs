@@ -1,8 +1,9 @@
 //! Questions that are under way. Each has a deadline; a question about pointers is repeated before
 //! its site is taken for dead, one about the way goes to another site instead.
 
-use super::Driver;
 use super::search::Goal;
+use super::{ATTEMPTS, Driver, SUSPICION, TIMEOUT};
+use crate::global::ring::LOOKUP_TIMEOUT;
 use crate::global::ring::point::{Member, Point};
 use crate::global::ring::walk::Walk;
 use model::SiteId;
@@ -39,15 +40,15 @@ impl Driver {
     /// Asks a member for its pointers.
     pub(super) fn ask(&mut self, now: Duration, member: Member, about: About) {
         let message = |id| Content::Neighbours(Neighbours { id, point: member.point.0 });
-        let left = self.options.attempts.saturating_sub(1);
-        self.put_question(member.site, message, left, now + self.options.timeout, about);
+        let left = ATTEMPTS.saturating_sub(1);
+        self.put_question(member.site, message, left, now + TIMEOUT, about);
     }
 
     /// Asks a site the way.
     pub(super) fn ask_way(&mut self, now: Duration, to: SiteId, walk: Walk, goal: Goal) {
         let find: Find = walk.question(0);
         let message = |id| Content::Find(Find { id, ..find });
-        let deadline = now + self.options.lookup_timeout;
+        let deadline = now + LOOKUP_TIMEOUT;
         self.put_question(to, message, 0, deadline, About::Way { walk, goal });
     }
 
@@ -82,7 +83,7 @@ impl Driver {
     pub(super) fn ask_again(&mut self, now: Duration) {
         let late = self.asked.iter().filter(|(_, asked)| asked.deadline <= now);
         for id in late.map(|(id, _)| *id).collect::<Vec<u64>>() {
-            let timeout = self.options.timeout;
+            let timeout = TIMEOUT;
             let Some(asked) = self.asked.get_mut(&id) else { continue };
             match asked.left.checked_sub(1) {
                 Some(left) => {
@@ -114,7 +115,7 @@ impl Driver {
     /// Takes a site for dead: all questions to it, and all pointers but those to predecessors,
     /// which only their successors replace.
     fn dead(&mut self, now: Duration, site: SiteId) {
-        self.silent.insert(site, now + self.options.suspicion);
+        self.silent.insert(site, now + SUSPICION);
         self.forget(now, |member| member.site == site);
         for id in self.asked_of(site) {
             if let Some(asked) = self.asked.remove(&id) {

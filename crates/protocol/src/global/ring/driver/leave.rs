@@ -3,7 +3,7 @@
 //! It is sent once. A neighbour that does not receive it finds that the site answers "no member of
 //! the ring", or does not answer at all, and goes on as after a crash.
 
-use super::Driver;
+use super::{Driver, SUSPICION};
 use crate::global::ring::point::{Member, Point};
 use model::{SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ impl Driver {
     pub(super) fn left(&mut self, now: Duration, from: SiteId, leave: Leave) {
         let gaps = leave.gaps.into_iter().take(limits::RING_VIRTUALS_MAX as usize);
         let gaps: BTreeMap<u64, Gap> = gaps.map(|gap| (gap.point, gap)).collect();
-        self.silent.insert(from, now + self.options.suspicion);
+        self.silent.insert(from, now + SUSPICION);
         let of_others = |member: &Member| member.site != from;
         for own in self.ring.members().collect::<Vec<Member>>() {
             let list = self.ring.successors(own.point);

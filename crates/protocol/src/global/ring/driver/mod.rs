@@ -27,8 +27,8 @@
 //!   *confirmed*, and marks its pointers so, until it has taken over the list of a site that is;
 //!   and a site that is confirmed takes nothing over from one that is not. For the ring that is a
 //!   crash and a join. If all were away together no site can confirm another: then they take over
-//!   from each other, and are confirmed when twice [`Options::suspicion`] has passed, the directory
-//!   has been tried [`Options::attempts`] times, and no seek has found a site that is. If no site
+//!   from each other, and are confirmed when twice [`SUSPICION`] has passed, the directory
+//!   has been tried [`ATTEMPTS`] times, and no seek has found a site that is. If no site
 //!   is alive that one of its virtual nodes points to, it is no member any more and joins again, by
 //!   way of the directory; and only if no member is found there either, for as long, it is a ring
 //!   by itself, as a site is that is cut off.
@@ -36,7 +36,7 @@
 //!   virtual node takes their place, and a seek finds the true successor.
 //!
 //! What is not promised: at most one ring while sites are wrongly taken for dead. A site is taken
-//! for dead if it leaves a question unanswered so often ([`Options`]) or the shell reports it; if
+//! for dead if it leaves a question unanswered so often ([`ATTEMPTS`]) or the shell reports it; if
 //! it is not, it comes back by the next stabilization of its neighbour or by a seek.
 //!
 //! All but the [`Ring`] is dropped when the leader changes, and nothing is lost with it.
@@ -55,38 +55,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use wire::ring::{Content, Pointers, RingMessage};
 
-/// How a driver goes about it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Between two stabilizations of a virtual node.
-    pub stabilize_interval: Duration,
-    /// Between two fingers.
-    pub finger_interval: Duration,
-    /// Between two seeks by way of a site of the directory.
-    pub probe_interval: Duration,
-    /// How long a site may take to send its pointers before the question is repeated.
-    pub timeout: Duration,
-    /// How often a question is sent before it is taken for dead.
-    pub attempts: u32,
-    /// How long a site that is asked the way may take before another is asked.
-    pub lookup_timeout: Duration,
-    /// For how long a site is taken for dead without a new question. Any message from it ends this.
-    pub suspicion: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            stabilize_interval: Duration::from_millis(500),
-            finger_interval: Duration::from_millis(500),
-            probe_interval: Duration::from_secs(5),
-            timeout: Duration::from_secs(1),
-            attempts: 3,
-            lookup_timeout: super::LOOKUP_TIMEOUT,
-            suspicion: Duration::from_secs(5),
-        }
-    }
-}
+/// Between two stabilizations of a virtual node.
+const STABILIZE_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two fingers.
+const FINGER_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two seeks by way of a site of the directory.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a site may take to send its pointers before the question is repeated.
+pub(in crate::global::ring) const TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a question is sent before a site is taken for dead.
+const ATTEMPTS: u32 = 3;
+/// For how long a site is taken for dead without a new question. Any message from it ends this.
+const SUSPICION: Duration = Duration::from_secs(5);
 
 /// The effects of a driver.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +100,6 @@ struct Turn {
 pub struct Driver {
     ring: Ring,
     announced: Ring,
-    options: Options,
     random: u64,
     next_id: u64,
     turns: BTreeMap<Point, Turn>,
@@ -157,11 +136,10 @@ pub struct Driver {
 
 impl Driver {
     /// The upkeep of these pointers. `seed` is drawn at each start.
-    pub fn new(ring: Ring, seed: u64, options: Options) -> Driver {
+    pub fn new(ring: Ring, seed: u64) -> Driver {
         let turns = ring.points().map(|point| (point, Turn::default())).collect();
         let mut driver = Driver {
             announced: ring.clone(),
-            options,
             random: mix(seed),
             next_id: mix(seed ^ u64::from(ring.site().0)),
             turns,
@@ -218,7 +196,7 @@ impl Driver {
         self.timeout(now);
     }
 
-    /// Sets the directory: the sites that there are. Every [`Options::probe_interval`] one of them
+    /// Sets the directory: the sites that there are. Every [`PROBE_INTERVAL`] one of them
     /// that is not among the pointers is asked whether it is of another ring.
     pub fn remind(&mut self, now: Duration, known: &[SiteId]) {
         let me = self.ring.site();
@@ -337,7 +315,7 @@ impl Driver {
     fn confirms_itself(&self) -> Option<Duration> {
         let done = self.has_tried() && self.seeks.is_empty() && self.searches() == 0;
         let began = self.began.filter(|_| !self.confirmed && done)?;
-        Some(began + 2 * self.options.suspicion)
+        Some(began + 2 * SUSPICION)
     }
 
     /// What this site reports of one of its virtual nodes.

@@ -1,7 +1,9 @@
 //! What a site looks up for itself: its places when it joins, its places again, its fingers.
 
 use super::asking::About;
-use super::{Driver, Turn};
+use super::{
+    ATTEMPTS, Driver, FINGER_INTERVAL, PROBE_INTERVAL, STABILIZE_INTERVAL, SUSPICION, Turn,
+};
 use crate::global::ring::point::{Member, Point};
 use crate::global::ring::pointers::exponent_of;
 use crate::global::ring::walk::{Next, Walk};
@@ -35,8 +37,7 @@ impl Driver {
         if self.searches() >= limits::RING_SEARCHES_MAX {
             return self.rest(now, of);
         }
-        let alone_from =
-            self.withdrawn.map(|at| at.max(self.last_answer) + 2 * self.options.suspicion);
+        let alone_from = self.withdrawn.map(|at| at.max(self.last_answer) + 2 * SUSPICION);
         let alone = alone_from.is_some_and(|from| from <= now) && self.has_tried();
         if !self.ring.is_member() && alone {
             return self.stay_alone(now);
@@ -191,8 +192,8 @@ impl Driver {
             return;
         }
         let pause = match self.confirmed {
-            true => self.options.probe_interval,
-            false => self.options.stabilize_interval,
+            true => PROBE_INTERVAL,
+            false => STABILIZE_INTERVAL,
         };
         self.probe_due = now + self.about(pause);
         let mut pointed: Vec<SiteId> = self.ring.known().map(|member| member.site).collect();
@@ -215,7 +216,7 @@ impl Driver {
     }
 
     fn refresh_finger(&mut self, now: Duration) {
-        self.fingers.due = now + self.about(self.options.finger_interval);
+        self.fingers.due = now + self.about(FINGER_INTERVAL);
         // From where it was left to the next finger there is; in small rings there are none.
         for _ in 0..=self.turns.len() {
             let next = || self.ring.point_after(self.fingers.of.unwrap_or(Point(0)));
@@ -305,7 +306,7 @@ impl Driver {
 
     /// Whether the directory has been tried often enough to conclude that no other site is there.
     pub(super) fn has_tried(&self) -> bool {
-        self.known.is_empty() || self.rounds >= self.options.attempts
+        self.known.is_empty() || self.rounds >= ATTEMPTS
     }
 
     /// The next site of the directory, while no site has confirmed this one.

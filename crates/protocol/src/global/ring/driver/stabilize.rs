@@ -1,7 +1,7 @@
 //! Stabilize and rectify: the two steps by which members find their places beside each other.
 
-use super::Driver;
 use super::asking::About;
+use super::{Driver, STABILIZE_INTERVAL};
 use crate::global::ring::point::{Member, Point};
 use std::time::Duration;
 use wire::ring::{Content, Notify, Pointers};
@@ -63,7 +63,7 @@ impl Driver {
 
     /// Until the next stabilization, or the next try to join.
     pub(super) fn rest(&mut self, now: Duration, of: Point) {
-        let pause = self.about(self.options.stabilize_interval);
+        let pause = self.about(STABILIZE_INTERVAL);
         let turn = self.turn_mut(of);
         (turn.busy, turn.due) = (false, now + pause);
     }

@@ -1,5 +1,6 @@
 //! Everything at once, by chance.
 
+use super::super::driver::TIMEOUT;
 use super::simulation::{Sim, ms};
 use model::SiteId;
 
@@ -48,7 +49,7 @@ fn the_invariant_holds_whatever_happens() {
             // Messages are lost, but not so many that a site is wrongly taken for dead: what is
             // repeated is received and answered.
             sim.lost_permille = 100;
-            sim.calm_after_loss = sim.options.timeout + ms(200);
+            sim.calm_after_loss = TIMEOUT + ms(200);
         });
     }
 }

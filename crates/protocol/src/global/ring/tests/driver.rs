@@ -1,6 +1,6 @@
 //! One driver by itself, with messages that other sites might send.
 
-use super::super::{Driver, Member, Options, Point, Ring, RingOutput, ideal};
+use super::super::{Driver, Member, Point, Ring, RingOutput, ideal};
 use super::simulation::ms;
 use super::virtuals;
 use model::{SiteId, limits};
@@ -25,7 +25,7 @@ struct One {
 
 impl One {
     fn new(ring: Ring) -> One {
-        let driver = Driver::new(ring, 1, Options::default());
+        let driver = Driver::new(ring, 1);
         One { driver, now: ms(0), said: Vec::new() }
     }
 
@@ -281,7 +281,7 @@ fn a_list_that_leaves_is_made_whole_by_those_who_left() {
     let (mut one, circle) = settled(20);
     let rings: BTreeMap<SiteId, Ring> = ideal(&circle);
     let gone = circle[1].site;
-    let mut other = Driver::new(rings[&gone].clone(), 1, Options::default());
+    let mut other = Driver::new(rings[&gone].clone(), 1);
     other.leave(ms(0));
     let leave = std::iter::from_fn(|| other.poll()).find_map(|output| match output {
         RingOutput::Send { to: SiteId(1), message } => message.content,

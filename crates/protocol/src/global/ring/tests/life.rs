@@ -318,7 +318,7 @@ fn fingers_become_what_they_should_be() {
 
 #[test]
 fn a_driver_at_rest_asks_nothing_without_a_deadline() {
-    let mut driver = Driver::new(Ring::empty(SiteId(3), 4), 1, Default::default());
+    let mut driver = Driver::new(Ring::empty(SiteId(3), 4), 1);
     assert_eq!(driver.deadline(), None, "it has no order to join");
     driver.join(ms(5), SiteId(1));
     for step in 1..2_000u64 {

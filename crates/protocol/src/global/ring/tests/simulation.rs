@@ -3,7 +3,7 @@
 
 use super::super::invariant::{Violation, check, is_ideal};
 use super::super::point::mix;
-use super::super::{Driver, Options, Ring, RingOutput};
+use super::super::{Driver, Ring, RingOutput};
 use model::SiteId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -41,7 +41,6 @@ impl Ord for Flying {
 
 pub(super) struct Sim {
     pub(super) now: Duration,
-    pub(super) options: Options,
     random: u64,
     /// Of 1,000 messages, so many are lost.
     pub(super) lost_permille: u64,
@@ -68,7 +67,6 @@ impl Sim {
     pub(super) fn new(seed: u64) -> Sim {
         Sim {
             now: Duration::ZERO,
-            options: Options::default(),
             random: mix(seed),
             lost_permille: 0,
             calm_after_loss: Duration::ZERO,
@@ -98,7 +96,7 @@ impl Sim {
         let seed = self.chance(u64::MAX);
         self.kept.insert(site, ring.clone());
         self.belong.insert(site);
-        self.drivers.insert(site, Driver::new(ring, seed, self.options.clone()));
+        self.drivers.insert(site, Driver::new(ring, seed));
         self.perform(site);
         site
     }
