@@ -36,7 +36,7 @@ fn one_node_is_killed_again_and_again() {
         node.restart();
         check(&mut ledgers, &node, round);
     }
-    told(&ledgers);
+    report(&ledgers);
     judged(&ledgers, &faults);
 }
 
@@ -70,7 +70,7 @@ fn nodes_of_three_are_killed_again_and_again() {
             check(&mut ledgers, node, round);
         }
     }
-    told(&ledgers);
+    report(&ledgers);
     judged(&ledgers, &faults);
 }
 
@@ -91,7 +91,7 @@ fn a_killed_leader_is_replaced_and_nothing_is_lost() {
     for node in site.nodes.iter().filter(|node| node.is_up()) {
         check(&mut ledgers, node, 1);
     }
-    told(&ledgers);
+    report(&ledgers);
     judged(&ledgers, &faults);
 }
 
@@ -147,7 +147,7 @@ fn check(ledgers: &mut [Ledger], node: &Node, round: u64) {
 }
 
 /// Prints how much was at stake; a run without a single acknowledged write has shown nothing.
-fn told(ledgers: &[Ledger]) {
+fn report(ledgers: &[Ledger]) {
     let counted: u64 = ledgers.iter().map(|ledger| ledger.counted).sum();
     let unknown: u64 = ledgers.iter().map(|ledger| ledger.counted_unknown).sum();
     eprintln!("{counted} increments acknowledged, {unknown} unknown");

@@ -79,9 +79,9 @@ fn moved(node: &Node, slots: &str, to: &str) -> (serde_json::Value, Option<i32>)
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = serde_json::from_str(&printed)
+    let printed = serde_json::from_str(&printed)
         .unwrap_or_else(|_| panic!("{printed}{}", String::from_utf8_lossy(&output.stderr)));
-    (told, output.status.code())
+    (printed, output.status.code())
 }
 
 #[test]
@@ -90,27 +90,39 @@ fn a_move_asks_the_owners_and_reports_what_stays() {
     let [a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     // Back and forth, asked at sites that have learned of no move.
     for (asked, to) in [(&a, "b"), (&a, "c"), (&b, "a"), (&c, "b"), (&a, "c"), (&b, "a")] {
-        let (told, code) = moved(asked, "0-300", to);
-        assert_eq!(code, Some(0), "{told}");
-        assert_eq!((&told["there"], &told["left"]), (&"0-300".into(), &0.into()), "{told}");
+        let (printed, code) = moved(asked, "0-300", to);
+        assert_eq!(code, Some(0), "{printed}");
+        assert_eq!(
+            (&printed["there"], &printed["left"]),
+            (&"0-300".into(), &0.into()),
+            "{printed}"
+        );
     }
-    let (told, code) = moved(&c, "0-300", "a");
-    assert!(code == Some(0) && told["before"] == "0-300" && told["moves"] == serde_json::json!([]));
+    let (printed, code) = moved(&c, "0-300", "a");
+    assert!(
+        code == Some(0)
+            && printed["before"] == "0-300"
+            && printed["moves"] == serde_json::json!([])
+    );
     // A part is with a site that is away: it stays, and is named.
     assert_eq!(moved(&a, "100-200", "c").1, Some(0));
     c.kill();
-    let (told, code) = moved(&b, "0-300", "b");
-    assert_eq!(code, Some(5), "{told}");
-    assert_eq!((&told["there"], &told["left"]), (&"0-99,201-300".into(), &101.into()), "{told}");
-    let elsewhere = &told["elsewhere"][0];
+    let (printed, code) = moved(&b, "0-300", "b");
+    assert_eq!(code, Some(5), "{printed}");
+    assert_eq!(
+        (&printed["there"], &printed["left"]),
+        (&"0-99,201-300".into(), &101.into()),
+        "{printed}"
+    );
+    let elsewhere = &printed["elsewhere"][0];
     assert_eq!(
         (&elsewhere["slots"], &elsewhere["site"], &elsewhere["confirmed"]),
         (&"100-200".into(), &"c".into(), &false.into()),
-        "{told}"
+        "{printed}"
     );
     c.restart();
-    let (told, code) = moved(&b, "0-300", "b");
-    assert!(code == Some(0) && told["there"] == "0-300", "{told}");
+    let (printed, code) = moved(&b, "0-300", "b");
+    assert!(code == Some(0) && printed["there"] == "0-300", "{printed}");
 }
 
 #[test]
@@ -159,8 +171,8 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_stale_owner_is_fenced()
         from_backup += u64::from(found["backup_age_ms"].is_u64());
     }
     assert!(from_backup > 0, "c held none of the keys");
-    let told = a.cli(&["site", "promote", "c"]).unwrap_err();
-    assert!(told.contains("nothing was done"), "{told}");
+    let printed = a.cli(&["site", "promote", "c"]).unwrap_err();
+    assert!(printed.contains("nothing was done"), "{printed}");
     // The site that looked for the first order may not have ended it yet.
     let done = eventually(LIMIT, || {
         let answered = a.cli(&["site", "promote", "c", "--accept-loss", "--deadline", "60s"]);

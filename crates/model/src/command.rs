@@ -1,8 +1,8 @@
 //! What enters the log: everything that must survive.
 //!
 //! The machine's own commands are here, those of the deployment and of each mode in a file of their
-//! own. A family has three things beside its enum: what a command's [`Properties`] are, and how
-//! traces write it.
+//! own. A family has two things beside its enum: what a command's [`Properties`] are, and how traces
+//! write it.
 
 #![expect(
     missing_docs,

@@ -1,4 +1,4 @@
-//! One moment of the run, copied out so that it can be drawn without holding anybody up.
+//! One moment of the run, copied out so that it can be drawn without holding the run up.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the vehicles asked and what came back, as a history that anybody can judge.
+//! What the vehicles asked and what came back, as a history that can be judged.
 //!
 //! A zone's hazards are one hash, and every report is a field of its own. So each report is a key
 //! of the history, `<site>:<key of the zone>/<field>`, and what vehicles do becomes:

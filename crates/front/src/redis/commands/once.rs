@@ -11,7 +11,7 @@ use model::{ClientId, Command, Condition, Expiry, Keyspace, RequestId, Write};
 use server::Handle;
 use wire::resp::{Frame, parse_i64};
 
-/// What comes before the put: the number, the site, the word about earlier attempts.
+/// What comes before the put: the number, the site, which attempt it is.
 const NAME_AT: usize = 4;
 
 /// What one attempt states.

@@ -95,7 +95,7 @@ fn run_rebuilds(seed: u64, nodes: u64, settings: Settings) -> Result<u64, String
         let by = others[world.random.below(2) as usize];
         world.rebuild(by);
         world.run(100, 3, false)?;
-        // Now and then it is back before anybody else has become the root.
+        // Now and then it is back before another site has become the root.
         if world.random.below(4) > 0 {
             let region = world.wait_rebuilt(&others)?;
             if region.root == root || region.epoch <= epoch {

@@ -151,7 +151,7 @@ fn a_site_that_was_getting_its_keys_goes_on_from_what_it_shows() {
     assert_eq!(b.machine.causal().order_last(), at(NEXT, 4));
 }
 
-/// Its writes whose places were in what it got are offered to nobody until it gets its keys from the
+/// Its writes whose places were in what it got are not offered until it gets its keys from the
 /// new root: what it writes then must not come before them.
 #[test]
 fn a_site_that_gets_its_keys_as_the_root_is_lost_offers_nothing_behind_what_is_kept() {

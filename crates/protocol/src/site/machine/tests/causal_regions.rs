@@ -116,27 +116,27 @@ struct Shown {
 
 /// The same, each with the stamp of the write that it is of.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct Expected {
     string: (Option<Bytes>, Stamp),
     fields: BTreeMap<Bytes, (Option<Bytes>, Stamp)>,
     expiry: (Option<u64>, Stamp),
 }
 
-impl Told {
+impl Expected {
     /// A write with a higher stamp than all before it.
     fn take(&mut self, effects: &[Effect], effect: &Effect, stamp: Stamp) {
         match effect {
             Effect::Put { value, .. } => {
                 let (string, expiry) = ((Some(value.clone()), stamp), (None, stamp));
-                *self = Told { string, expiry, ..Told::default() };
+                *self = Expected { string, expiry, ..Expected::default() };
             }
             Effect::Replace { value, .. } => {
                 let (string, expiry) = ((Some(value.clone()), stamp), self.expiry);
-                *self = Told { string, expiry, ..Told::default() };
+                *self = Expected { string, expiry, ..Expected::default() };
             }
             Effect::Delete { .. } | Effect::Clear => {
                 let (string, expiry) = ((None, stamp), (None, stamp));
-                *self = Told { string, expiry, ..Told::default() };
+                *self = Expected { string, expiry, ..Expected::default() };
             }
             Effect::SetFields { fields, .. } => {
                 self.string = (None, stamp);
@@ -326,17 +326,17 @@ impl World {
     }
 
     fn check(&mut self) {
-        let mut told = vec![Told::default(); KEYS.len()];
+        let mut expected = vec![Expected::default(); KEYS.len()];
         for ((stamp, _), effects) in &self.ordered {
             for effect in effects.iter().filter(|effect| !effect.is_mark()) {
                 for (at, key) in KEYS.iter().enumerate() {
                     if effect.key().is_none_or(|of| of == *key) {
-                        told[at].take(effects, effect, *stamp);
+                        expected[at].take(effects, effect, *stamp);
                     }
                 }
             }
         }
-        let wanted: Vec<Shown> = told.iter().map(Told::shown).collect();
+        let wanted: Vec<Shown> = expected.iter().map(Expected::shown).collect();
         for site in &self.sites {
             assert_eq!(site.shown(), wanted, "{}: {:#?}", site.own(), self.ordered);
         }
