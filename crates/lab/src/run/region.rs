@@ -212,7 +212,12 @@ impl Run<'_> {
                 let is_void = |seen| self.lab.ends.is_void(region, seen, order);
                 leave_void_out(&mut unresolved, is_void)
             }
-            _ => Ok(()),
+            _ => {
+                for one in &mut unresolved {
+                    one.name_region(|site| self.lab.region_of(site));
+                }
+                Ok(())
+            }
         };
         let (own, gone) = (&self.lab.own_writes, &self.lab.removed_lost);
         ordering.note_lost(&unresolved, own, gone, &self.lab.ends);

@@ -23,10 +23,11 @@ use protocol::site::{ReadGate, RegionStanding};
 /// this bit on.
 const REGION_SHIFT: u32 = 60;
 
-/// The position of what no site has written, by its revision in the order of all regions.
+/// The revision in the order of all regions of what no site has written: two roots may have given
+/// the same position.
 #[must_use]
-pub fn position_of_none(revision: Revision) -> u64 {
-    revision.0 & ((1 << REGION_SHIFT) - 1)
+pub fn revision_of_none(region: RegionId, position: Position) -> Revision {
+    Revision(position.0 | u64::from(region.0) << REGION_SHIFT)
 }
 
 /// A place of the order: the site of the write, and the write.
@@ -85,6 +86,14 @@ impl<C> Simulation<C> {
         let is_unmerged = planted.is(Bug::ReadsUnmerged)
             || (planted.is(Bug::AbsenceUnseen) && matches!(outcome, Ok(Answer::Value(None))));
         Some((outcome, if is_unmerged { token.clone() } else { after.into_session() }))
+    }
+
+    /// The region of a site, by its name; `None`: all its nodes are down, or it is in none.
+    #[must_use]
+    pub fn region_of(&self, name: &str) -> Option<RegionId> {
+        let is_of_site = |node: &NodeIndex| self.sites[self.nodes[*node].site].name == name;
+        let nodes = (0..self.nodes.len()).filter(is_of_site);
+        nodes.filter_map(|node| self.region_standing(node)).map(|one| one.region).next()
     }
 
     /// How far a node's site is in its region's order; `None`: it is down, or in no region.
@@ -247,8 +256,7 @@ impl<C> Simulation<C> {
             let is_own = |one: &&Ordered| matches!(one.2.stamp(), Some((_, None)));
             all.extend(order.iter().filter(is_own).cloned().map(|(at, site, mut write)| {
                 if site == NO_SITE {
-                    // Two roots may have given the same position.
-                    write.revision.0 |= u64::from(region.0) << REGION_SHIFT;
+                    write.revision = revision_of_none(*region, Position(write.revision.0));
                 }
                 (at, site, write)
             }));

@@ -6,7 +6,8 @@
 
 use model::{
     Answer, Body, Bytes, CausalWrite, Command, Condition, Effect, Expiring, Expiry,
-    ExpiryCondition, KeyspaceId, Query, ReadConsistency, ScanFilter, Step, Write, limits,
+    ExpiryCondition, KeyspaceId, Position, Query, ReadConsistency, Revision, ScanFilter, Step,
+    Write, limits,
 };
 
 use crate::history::{Assigned, Register};
@@ -59,9 +60,14 @@ pub(super) fn mark_of_write(write: &CausalWrite) -> Option<String> {
     })
 }
 
-/// The mark of a clear, which is known by its position.
-pub(super) fn mark_of_clear(position: u64) -> String {
-    format!("{OF_CLEAR}{position}")
+/// The mark of a clear, which is known by its position; of several regions by that and the region.
+pub(super) fn mark_of_clear(revision: Revision) -> String {
+    format!("{OF_CLEAR}{}", revision.0)
+}
+
+/// The position of a clear whose region is not named yet.
+pub(super) fn position_of_clear(mark: &str) -> Option<Position> {
+    mark.strip_prefix(OF_CLEAR)?.parse().ok().map(Position)
 }
 
 const OF_CLEAR: &str = "clear ";
@@ -345,7 +351,7 @@ impl Asked {
         if let Answer::Placed(position) = answer
             && self.mark.is_none()
         {
-            self.mark = Some(mark_of_clear(position.0));
+            self.mark = Some(mark_of_clear(Revision(position.0)));
         }
         let [Assigned { register: Register::Expiry(key), .. }] = &self.writes[..] else {
             return;

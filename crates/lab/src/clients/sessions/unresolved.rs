@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{Bytes, CausalWrite, Effect, KeyspaceId, NO_KEYSPACE, Revision, SiteId};
+use model::{Bytes, CausalWrite, Effect, KeyspaceId, NO_KEYSPACE, RegionId, Revision, SiteId};
 
 use super::asking::{
     OF_MOMENT, is_mark_of_clear, mark_of, mark_of_clear, mark_of_moment, mark_of_write,
+    position_of_clear,
 };
 use super::retried::Retried;
 use crate::history::{Got, Instead, Position, Register, Request, WriteId};
 use crate::simulation::rebuilt::Ends;
-use crate::simulation::region::{Ordered, position_of_none};
+use crate::simulation::region::{Ordered, revision_of_none};
 
 /// A request and what came of it, before it is known which writes it is about.
 #[derive(Debug, Clone)]
@@ -27,6 +28,18 @@ pub struct Unresolved {
     pub(super) seen: model::Position,
     /// Whether that is not in the order any more: [`leave_void_out`].
     pub(super) is_void: bool,
+}
+
+impl Unresolved {
+    /// Two roots may have given the same position: of several regions a clear is known by that of the
+    /// site which answered it.
+    pub fn name_region(&mut self, region_of: impl Fn(&str) -> Option<RegionId>) {
+        if let Some(position) = self.mark.as_deref().and_then(position_of_clear)
+            && let Some(region) = region_of(&self.line.site)
+        {
+            self.mark = Some(mark_of_clear(revision_of_none(region, position)));
+        }
+    }
 }
 
 /// What sessions read that was lost with a root counts for nothing: it is in no order, and what they
@@ -106,7 +119,7 @@ impl Ordering {
             for effect in write.effects.iter().filter(|effect| !effect.is_mark()) {
                 let Some(key) = effect.key() else {
                     let id = WriteId { site: site.clone(), revision };
-                    ordering.by_mark.insert(mark_of_clear(position_of_none(write.revision)), id);
+                    ordering.by_mark.insert(mark_of_clear(write.revision), id);
                     removes.push(Register::Keyspace(prefix_of(write.keyspace)));
                     continue;
                 };
