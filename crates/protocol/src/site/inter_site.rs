@@ -305,6 +305,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 drop(request);
                 "it was removed from its site"
             }
+            // It has no state by which to tell under which failover its site serves a key. Without
+            // that the answer of its leader would be void.
+            Ok(request) if self.options.witness && request.body.keyspace().is_some() => {
+                drop(request);
+                "it is a witness and holds no data"
+            }
             Ok(request) if request.body.properties().crosses_sites => {
                 let deadline =
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
