@@ -104,6 +104,8 @@ fn seeds_that_found_something_find_nothing_any_more() {
     finds_nothing_any_more("mixed", 91_232, None, None);
     finds_nothing_any_more("mixed", 920_461, Some(&[10, 22]), Some(45.0));
     finds_nothing_any_more("mixed", 943_216, None, None);
+    finds_nothing_any_more("mixed", 944_302, None, None);
+    finds_nothing_any_more("mixed", 944_340, None, None);
     finds_nothing_any_more("causal", 97_035, None, None);
     finds_nothing_any_more("causal", 2_088, None, None);
     finds_nothing_any_more("causal", 2_166, Some(&[7, 25, 30, 31, 33, 40]), None);

@@ -101,12 +101,13 @@ impl Run<'_> {
         registry.is_some_and(|registry| registry.version.term != decided.term)
     }
 
-    /// A leader that is certainly the latest one.
+    /// A leader that is certainly the latest one, and has applied all that its site has committed.
     pub(super) fn sure_leader(&self, site: usize) -> Option<NodeIndex> {
         let leader = self.lab.leader(site)?;
-        let term = self.lab.standing(leader)?.term;
+        let standing = self.lab.standing(leader)?;
         let known = self.terms.get(&(site, self.lab.sites[site].life));
-        known.is_none_or(|known| *known <= term).then_some(leader)
+        let is_latest = known.is_none_or(|known| *known <= standing.term);
+        (is_latest && standing.applied_index >= standing.committed_index).then_some(leader)
     }
 
     pub(super) fn name_of(&self, id: SiteId) -> String {

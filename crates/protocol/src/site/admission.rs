@@ -41,9 +41,11 @@ impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
                 None => GroupAt::Slot,
             };
         }
-        let hint = self.global.routing.borrowers.of(group);
-        let own = machine.membership().map(|member| member.own);
-        let hint = hint.filter(|site| Some(*site) != own);
+        // A node that lags behind its site may name a borrower that has left since.
+        let hint = self.global.routing.borrowers.of(group).filter(|site| {
+            let member = machine.membership();
+            member.is_some_and(|it| it.own != *site && it.registry.site(*site).is_some())
+        });
         hint.map_or(GroupAt::Slot, |site| GroupAt::At(site, None))
     }
 

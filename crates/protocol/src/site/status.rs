@@ -100,7 +100,10 @@ pub struct Standing {
     pub term: u64,
     /// The last entry of its log.
     pub last_index: u64,
-    /// How far it is applied here.
+    /// How far it is committed, as far as this replica has learned.
+    pub committed_index: u64,
+    /// How far it is applied here. A leader may lag behind what is committed: the others' disks are
+    /// enough for that.
     pub applied_index: u64,
     /// How many writes the state has seen.
     pub revision: Revision,
@@ -118,6 +121,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             leader,
             term: self.replica.raft.term(),
             last_index: self.replica.raft.last_index(),
+            committed_index: self.replica.raft.committed_index(),
             applied_index: self.replica.applied,
             revision: self.machine.reader().revision(),
             ready: serves && !self.replica.removed,
