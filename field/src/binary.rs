@@ -1,7 +1,7 @@
 //! Where the `portolan` program is.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// The program under test: `$PORTOLAN_BIN`, or one built with cargo on first use.
@@ -72,9 +72,20 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("field/ lies in the root")
 }
 
+/// A command of a program that none of this shell's settings of Portolan changes.
+#[must_use]
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| starts_with(name, "PORTOLAN_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
 /// Runs a program to its end. Returns its output, or its error output when it fails.
 pub fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program)
+    let output = command(program)
         .args(arguments)
         .output()
         .map_err(|e| format!("cannot run {}: {e}", program.display()))?;

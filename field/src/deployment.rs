@@ -25,15 +25,25 @@ pub fn options(folder: &Path, site: &str, join: Option<&Node>) -> NodeOptions {
 /// # Panics
 /// When they do not come to that within the limit.
 pub fn create_causal(nodes: &[Node]) {
-    let create = ["keyspace", "create", "cars", "--prefix", "car:"];
-    let create = [&create[..], &["--consistency", "causal", "--scope", "region"]].concat();
-    eventually(LIMIT, || nodes[1].cli(&create)).expect("a deployment takes a causal keyspace");
+    let spec = ["cars", "--prefix", "car:", "--consistency", "causal", "--scope", "region"];
+    create_keyspace(nodes, &nodes[1], &spec);
+}
+
+/// A keyspace that one of these sites is asked for, and that all of them have then.
+fn create_keyspace(nodes: &[Node], at: &Node, spec: &[&str]) {
+    let create = [&["keyspace", "create"], spec].concat();
+    let made = eventually(LIMIT, || match at.cli(&create) {
+        // An attempt of before, whose answer did not come.
+        Err(why) if why.contains("has this name or prefix already") => Ok(String::new()),
+        made => made,
+    });
+    made.expect("a deployment takes a keyspace");
     for node in nodes {
-        let listed = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
-            list if list.contains("causal") => Ok(()),
+        let knows = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
+            list if list.contains(spec[0]) => Ok(()),
             list => Err(list),
         });
-        listed.expect("the keyspace gets about");
+        knows.expect("a keyspace gets about");
     }
 }
 
@@ -49,20 +59,7 @@ pub fn start<const N: usize>(folder: &Path, names: [&str; N]) -> [Node; N] {
         let node = options(folder, name, nodes.last()).start();
         nodes.push(node);
     }
-    let create = ["keyspace", "create", "ledger", "--prefix", "ledger:", "--scope", "global"];
-    let made = eventually(LIMIT, || match nodes[N - 1].cli(&create) {
-        // An attempt of before, whose answer did not come.
-        Err(why) if why.contains("has this name or prefix already") => Ok(String::new()),
-        made => made,
-    });
-    made.expect("a deployment takes a keyspace");
-    for node in &nodes {
-        let knows = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
-            list if list.contains("ledger") => Ok(()),
-            list => Err(list),
-        });
-        knows.expect("a keyspace gets about");
-    }
+    create_keyspace(&nodes, &nodes[N - 1], &["ledger", "--prefix", "ledger:", "--scope", "global"]);
     nodes.try_into().expect("as many nodes as names")
 }
 

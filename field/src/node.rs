@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -99,9 +99,8 @@ impl NodeOptions {
     pub fn spawn(&self) -> Node {
         let log = self.log();
         let out = open_log(&log);
-        let child = Command::new(&self.program)
+        let child = binary::command(&self.program)
             .args(self.arguments())
-            .stdin(Stdio::null())
             .stdout(out.try_clone().expect("a file handle can be doubled"))
             .stderr(out)
             .spawn()

@@ -161,8 +161,8 @@ fn a_move_is_braked_rests_and_goes_on() {
         eventually(LIMIT, || order().map(drop)).unwrap();
     }
     eventually(LIMIT, || match json(&a, &["slot", "list", "--json"])? {
-        listed if holder(&listed, slot) == Some("a".to_owned()) => Ok(()),
-        listed => Err(format!("{:?}", holder(&listed, slot))),
+        listed if owner(&listed, slot) == Some("a".to_owned()) => Ok(()),
+        listed => Err(format!("{:?}", owner(&listed, slot))),
     })
     .unwrap();
     for value in 0..VALUES {
@@ -189,8 +189,8 @@ fn a_move_is_braked_rests_and_goes_on() {
     set(&b, &format!("{tag}0"), "written while it rests");
     a.cli(&["slot", "pause", &number, "--resume"]).unwrap();
     eventually(LIMIT, || match json(&b, &["slot", "list", "--json"])? {
-        listed if holder(&listed, slot) == Some("b".to_owned()) => Ok(()),
-        listed => Err(format!("{:?}", holder(&listed, slot))),
+        listed if owner(&listed, slot) == Some("b".to_owned()) => Ok(()),
+        listed => Err(format!("{:?}", owner(&listed, slot))),
     })
     .unwrap();
     // However fast the machine is, it cannot have been quicker than the brake; one piece goes at
@@ -201,7 +201,7 @@ fn a_move_is_braked_rests_and_goes_on() {
     assert_eq!(get(&a, &format!("{tag}7")).len(), VALUE_BYTES);
 }
 
-fn holder(listed: &Value, slot: u64) -> Option<String> {
+fn owner(listed: &Value, slot: u64) -> Option<String> {
     let ranges = listed["owners"].as_array()?.iter();
     let mut found = ranges.filter(|range| {
         range["first"].as_u64() <= Some(slot) && range["last"].as_u64() >= Some(slot)

@@ -25,15 +25,10 @@ const CANNOT_SERVE: i32 = 6;
 /// The words that open a port to other machines, as the refusal must name them.
 const INSECURE: &str = "--insecure allow-remote-without-credentials";
 
-/// The program, deaf to this shell's settings.
+/// The program with these words.
 fn portolan(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PORTOLAN_") {
-            command.env_remove(name);
-        }
-    }
-    command.args(words).stdin(Stdio::null());
+    let mut command = field::binary::command(Path::new(env!("CARGO_BIN_EXE_portolan")));
+    command.args(words);
     command
 }
 

@@ -3,147 +3,38 @@
 //! machine and is not tested.
 
 use client::{Batch, Options, Roaming, RoamingError, RoamingSession, ScanRange, Sites};
+use field::deployment::{self, LIMIT};
+use field::{Node, NodeOptions, eventually};
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to wait for something that must come; a debug build on a busy machine is slow.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// The program, deaf to this shell's settings.
-fn portolan(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PORTOLAN_") {
-            command.env_remove(name);
-        }
-    }
-    command.args(words).stdin(Stdio::null());
-    command
-}
-
-/// A loopback address that nothing else gets while a node is down that comes back to it.
-fn free() -> String {
-    field::ports::free().to_string()
-}
-
-/// A site of one node. Killed when dropped.
-struct Site {
-    name: &'static str,
-    data: PathBuf,
-    grpc: String,
-    peer: String,
-    join: Option<String>,
-    child: Option<Child>,
-}
-
-impl Site {
-    fn start(folder: &Path, name: &'static str, join: Option<&Site>) -> Site {
-        let join = join.map(|other| other.peer.clone());
-        let data = folder.join(name);
-        let mut site = Site { name, data, grpc: free(), peer: free(), join, child: None };
-        site.run();
-        site
-    }
-
-    /// Starts its process, and waits until it serves.
-    fn run(&mut self) {
-        let mut command = portolan(&["serve", "--site", self.name, "--node", "1"]);
-        command.args(["--redis", "off", "--admin", "off"]).arg("--data").arg(&self.data);
-        command.args(["--grpc", &self.grpc, "--peer", &self.peer]);
-        if let Some(join) = &self.join {
-            command.args(["--join", join]);
-        }
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        self.child = Some(child);
-        let mut before = Vec::new();
-        loop {
-            match log.next() {
-                Some(line) if line.contains(" serves: ") => break,
-                Some(line) => before.push(line),
-                None => panic!("{} does not serve:\n{}", self.name, before.join("\n")),
-            }
-        }
-        // It never waits for a reader.
-        std::thread::spawn(move || log.for_each(drop));
-    }
-
-    /// `kill -9`.
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    /// Whether it has a keyspace.
-    fn lists(&self, keyspace: &str) -> Result<(), String> {
-        match self.cli(&["keyspace", "list"])? {
-            list if list.contains(keyspace) => Ok(()),
-            list => Err(list),
-        }
-    }
-
-    /// What a command for this site prints; what it complains of.
-    fn cli(&self, words: &[&str]) -> Result<String, String> {
-        let output = portolan(words).args(["--server", &self.grpc]).output().unwrap();
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-#[track_caller]
-fn eventually<T>(mut what: impl FnMut() -> Result<T, String>) -> T {
-    let began = Instant::now();
-    loop {
-        match what() {
-            Ok(found) => return found,
-            Err(why) if began.elapsed() > LIMIT => panic!("{why}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
-        }
-    }
-}
-
 /// Three sites with the causal keyspace `cars`. The first is the root.
-fn start(folder: &Path) -> Vec<Site> {
-    let mut sites = vec![Site::start(folder, "a", None)];
-    for name in ["b", "c"] {
-        let site = Site::start(folder, name, sites.last());
-        sites.push(site);
+fn start(folder: &Path) -> Vec<Node> {
+    let mut sites: Vec<Node> = Vec::new();
+    for name in ["a", "b", "c"] {
+        let mut options = deployment::options(folder, name, sites.last());
+        options.program = env!("CARGO_BIN_EXE_portolan").into();
+        sites.push(options.start());
     }
-    let create = ["keyspace", "create", "cars", "--prefix", "car:", "--consistency", "causal"];
-    let create = [&create[..], &["--scope", "region"]].concat();
-    eventually(|| match sites[1].cli(&create) {
-        Err(why) if why.contains("has this name or prefix already") => Ok(String::new()),
-        made => made,
-    });
+    deployment::create_causal(&sites);
     for site in &sites {
-        eventually(|| site.lists("cars"));
-        eventually(|| match site.cli(&["region", "show", "--json"])? {
-            region if region.contains(r#""root":"a""#) || region.contains(r#""root": "a""#) => {
-                Ok(())
-            }
-            region => Err(region),
+        let knows_root = eventually(LIMIT, || {
+            let region = deployment::json(site, &["region", "show", "--json"])?;
+            if region["root"] == "a" { Ok(()) } else { Err(region.to_string()) }
         });
+        knows_root.expect("the first site is the root");
     }
     sites
 }
 
-fn connect(sites: &[Site], roaming: Roaming) -> Sites {
-    let addresses = sites.iter().map(|site| (site.name, vec![site.grpc.as_str()]));
+fn connect(sites: &[Node], roaming: Roaming) -> Sites {
+    let addresses = sites.iter().map(|site| {
+        let NodeOptions { site, grpc, .. } = &site.options;
+        (site.clone(), vec![grpc.to_string()])
+    });
     Sites::connect(addresses, &Options::default(), roaming).unwrap()
 }
 
@@ -240,7 +131,9 @@ fn no_session_goes_back_while_its_site_is_killed() {
             tokio::time::sleep(Duration::from_secs(2)).await;
             let mut missed = repeats(&sessions).await;
             for session in &sessions {
-                missed += u64::from(session.site().await.as_deref() == Some(sites[victim].name));
+                missed += u64::from(
+                    session.site().await.as_deref() == Some(&*sites[victim].options.site),
+                );
             }
             sites[victim].kill();
             let began = Instant::now();
@@ -249,7 +142,7 @@ fn no_session_goes_back_while_its_site_is_killed() {
                 assert!(began.elapsed() < LIMIT, "{missed} calls should have failed there");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            tokio::task::block_in_place(|| sites[victim].run());
+            tokio::task::block_in_place(|| sites[victim].restart());
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
         ends.store(true, Ordering::Relaxed);
@@ -360,12 +253,12 @@ fn a_site_without_what_a_session_has_seen_says_what_it_lacks() {
         assert_eq!(cars.get("car:1").await.unwrap().unwrap().value, "seen");
         sites[0].kill();
         sites[1].kill();
-        tokio::task::block_in_place(|| sites[2].run());
+        tokio::task::block_in_place(|| sites[2].restart());
         let lacks = cars.get("car:1").await;
         assert!(matches!(lacks, Err(RoamingError::Behind(_))), "{lacks:?}");
         let put = cars.put("car:1", "later").await;
         assert!(matches!(put, Err(RoamingError::Behind(_))), "nothing was done: {put:?}");
-        tokio::task::block_in_place(|| sites[0].run());
+        tokio::task::block_in_place(|| sites[0].restart());
         let began = Instant::now();
         loop {
             match cars.get("car:1").await {
