@@ -205,12 +205,12 @@ impl Account {
             lines.push(format!("{from} has handed over {}", named(&slots)));
         }
         for one in self.elsewhere.iter().filter(|one| !(no_wait && one.going_to == to)) {
-            let holder = match (&*one.site, one.confirmed) {
+            let owner = match (&*one.site, one.confirmed) {
                 ("", _) => String::new(),
                 (site, true) => format!(" {site} has them:"),
                 (site, false) => format!(" {site} seems to have them:"),
             };
-            lines.push(format!("not moved: {}.{holder} {}", named(&set(&one.slots)), one.why));
+            lines.push(format!("not moved: {}.{owner} {}", named(&set(&one.slots)), one.why));
         }
         for one in &self.silent {
             lines.push(format!("{} did not answer: {}", one.site, one.why));

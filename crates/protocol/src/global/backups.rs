@@ -19,7 +19,7 @@ pub(crate) struct Backups {
     /// By original, from its messages: which mirror, when it was last caught up (log time, ms), and
     /// how far it was behind by the last message.
     pub(crate) reported: BTreeMap<SiteId, (u64, u64, u64)>,
-    pub(crate) next_news: Duration,
+    pub(crate) next_gossip: Duration,
 }
 
 impl Backups {

@@ -110,7 +110,7 @@ pub struct Counted {
 }
 
 #[derive(Debug)]
-struct Copied {
+struct Entry {
     validator: Validator,
     /// The answer, encoded, in memory of its own.
     reply: Bytes,
@@ -122,7 +122,7 @@ struct Copied {
 #[derive(Debug, Default)]
 struct Space {
     setting: Setting,
-    copies: BTreeMap<Place, Copied>,
+    entries: BTreeMap<Place, Entry>,
     by_use: BTreeMap<u64, Place>,
     bytes: u64,
 }
@@ -199,16 +199,16 @@ impl Cache {
 
     /// The validator of this node's copy of a key, for its owner to compare.
     pub(crate) fn known(&self, place: &Place) -> Option<Validator> {
-        let copied = self.spaces.get(&place.keyspace)?.copies.get(place)?;
-        Some(copied.validator)
+        let entry = self.spaces.get(&place.keyspace)?.entries.get(place)?;
+        Some(entry.validator)
     }
 
     /// The answer to a read that may be stale, if there is a young copy.
     pub(crate) fn stale(&mut self, place: &Place, now: Duration) -> Option<Answer> {
         let space = self.spaces.get_mut(&place.keyspace)?;
         let age_max = Duration::from_millis(space.setting.age_ms_max()?);
-        let copied = space.copies.get(place)?;
-        if now.saturating_sub(copied.asked_at) > age_max {
+        let entry = space.entries.get(place)?;
+        if now.saturating_sub(entry.asked_at) > age_max {
             return None;
         }
         let answer = space.take(place, &mut self.uses)?;
@@ -219,13 +219,13 @@ impl Cache {
     /// The answer that the owner has confirmed; `None`: it is not here any more.
     pub(crate) fn confirmed(&mut self, asked: &Asked, validator: Validator) -> Option<Answer> {
         let space = self.spaces.get_mut(&asked.place.keyspace)?;
-        let copied = space.copies.get_mut(&asked.place)?;
-        if copied.validator != validator {
+        let entry = space.entries.get_mut(&asked.place)?;
+        if entry.validator != validator {
             return None;
         }
         // Older than the latest write through this node it may be right, and no younger for it.
         if self.written.get(&asked.place.slot).is_none_or(|written| *written < asked.turn) {
-            copied.asked_at = copied.asked_at.max(asked.since);
+            entry.asked_at = entry.asked_at.max(asked.since);
         }
         let answer = space.take(&asked.place, &mut self.uses)?;
         self.counted.unchanged += 1;
@@ -254,9 +254,9 @@ impl Cache {
         }
         self.uses += 1;
         let reply = Bytes::copy_from_slice(reply);
-        let copied = Copied { validator, reply, asked_at: since, used: self.uses };
+        let entry = Entry { validator, reply, asked_at: since, used: self.uses };
         space.by_use.insert(self.uses, place.clone());
-        space.copies.insert(place, copied);
+        space.entries.insert(place, entry);
         space.bytes += bytes;
         while space.bytes > space.setting.bytes_max() && space.remove_oldest() {
             self.counted.evictions += 1;
@@ -281,7 +281,7 @@ impl Cache {
             let slot = Slot::of_key(key);
             self.written.insert(slot, turn);
             let first = Place { keyspace, slot, key: key.clone(), query: Bytes::new() };
-            let of_key = space.copies.range(first..).map(|(place, _)| place);
+            let of_key = space.entries.range(first..).map(|(place, _)| place);
             let of_key = of_key.take_while(|place| place.slot == slot && place.key == *key);
             for place in of_key.cloned().collect::<Vec<_>>() {
                 space.remove(&place);
@@ -306,7 +306,7 @@ impl Cache {
         for (keyspace, space) in &mut self.spaces {
             let (key, query) = (Bytes::new(), Bytes::new());
             let first = Place { keyspace: *keyspace, slot, key, query };
-            let of_slot = space.copies.range(first..).map(|(place, _)| place);
+            let of_slot = space.entries.range(first..).map(|(place, _)| place);
             let of_slot = of_slot.take_while(|place| place.slot == slot);
             for place in of_slot.cloned().collect::<Vec<_>>() {
                 space.remove(&place);
@@ -331,7 +331,7 @@ impl Cache {
 
     /// What was counted.
     pub(crate) fn counted(&self) -> Counted {
-        let copies = self.spaces.values().map(|space| space.copies.len() as u64).sum();
+        let copies = self.spaces.values().map(|space| space.entries.len() as u64).sum();
         Counted { copies, bytes: self.bytes(), ..self.counted }
     }
 
@@ -349,26 +349,26 @@ impl Cache {
 impl Space {
     /// A copy's answer, used just now.
     fn take(&mut self, place: &Place, uses: &mut u64) -> Option<Answer> {
-        let copied = self.copies.get_mut(place)?;
+        let entry = self.entries.get_mut(place)?;
         *uses += 1;
-        let own = self.by_use.remove(&copied.used)?;
-        copied.used = *uses;
+        let own = self.by_use.remove(&entry.used)?;
+        entry.used = *uses;
         self.by_use.insert(*uses, own);
-        let reply: Result<Answer, Failure> = entry::decode_reply(copied.reply.clone()).ok()?;
+        let reply: Result<Answer, Failure> = entry::decode_reply(entry.reply.clone()).ok()?;
         reply.ok()
     }
 
     fn remove(&mut self, place: &Place) {
-        if let Some(copied) = self.copies.remove(place) {
-            self.by_use.remove(&copied.used);
-            self.bytes -= size_bytes(place, &copied.reply);
+        if let Some(entry) = self.entries.remove(place) {
+            self.by_use.remove(&entry.used);
+            self.bytes -= size_bytes(place, &entry.reply);
         }
     }
 
     fn remove_oldest(&mut self) -> bool {
         let Some((_, place)) = self.by_use.pop_first() else { return false };
-        if let Some(copied) = self.copies.remove(&place) {
-            self.bytes -= size_bytes(&place, &copied.reply);
+        if let Some(entry) = self.entries.remove(&place) {
+            self.bytes -= size_bytes(&place, &entry.reply);
         }
         true
     }

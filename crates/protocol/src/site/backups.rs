@@ -23,7 +23,7 @@ use storage::state::State;
 use wire::inter_site::{InterSite, MirrorLag};
 
 /// How often a backup is notified of its mirror's progress.
-const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
+const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// A mirror that is kept here, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.tick_reach();
         self.run_jobs(When::Tick);
         let now = self.now.monotonic;
-        if !self.leads() || self.global.backups.next_news > now {
+        if !self.leads() || self.global.backups.next_gossip > now {
             return;
         }
-        self.global.backups.next_news = now + NEWS_INTERVAL;
-        self.run_jobs(When::News);
+        self.global.backups.next_gossip = now + GOSSIP_INTERVAL;
+        self.run_jobs(When::Gossip);
         let mirror = &self.jobs.mirror;
         let current = mirror.progress(&self.machine, now);
         let former = mirror.progress_of_former(&self.machine, now);

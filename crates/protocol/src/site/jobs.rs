@@ -91,7 +91,7 @@ pub(super) enum When {
     /// At each tick, when the sites that do not answer are known.
     Tick,
     /// Each second, ahead of what other sites are sent about mirrors.
-    News,
+    Gossip,
     /// Twice a second, behind a look at the registry.
     Look,
 }
@@ -142,9 +142,9 @@ jobs! { options;
     Causal: Standby, standby: Standbys = Standbys::new(of_causal(options.planted));
     Counted: Place, place: Placing = Placing::new(options);
     Tick: Failover, failover: FailoverJobs = FailoverJobs::new(of_rules(options.planted));
-    News: Release, release: Release = Release::default();
-    News: Reclaim, reclaim: Stranded = Stranded::default();
-    News: Confirm, confirm: Confirming = Confirming::default();
+    Gossip: Release, release: Release = Release::default();
+    Gossip: Reclaim, reclaim: Stranded = Stranded::default();
+    Gossip: Confirm, confirm: Confirming = Confirming::default();
     Look: Balance, balance: Balancing = Balancing::default();
     Look: Leave, leave: Leaving = Leaving::default();
     Look: Register, register: Registering = Registering::default();

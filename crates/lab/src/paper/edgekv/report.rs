@@ -246,7 +246,7 @@ fn copies_card(results: &Results, size: Size) -> Card {
         title: "Copies of remote keys".to_owned(),
         about: "The usual load, and with nearly only reads. Where half of the operations are updates, most \
                 copies have been overwritten when they are asked for again. A validated copy saves bytes and no way: the \
-                holder is asked all the same. A stale one saves the way of reads that may be stale, \
+                owner is asked all the same. A stale one saves the way of reads that may be stale, \
                 and answers with what was there at most a second ago. Updates gain nothing but what \
                 reads leave to them."
             .to_owned(),
@@ -297,8 +297,8 @@ fn hops_cards(size: Size) -> Vec<Card> {
             "asked, mean",
             vec![
                 line("Chord, one point each (the paper's)", |one| one.chord.mean),
-                line("ring of sites (ours, holder not known)", |one| one.ours.mean),
-                line("ours, holder known", |_| 0.0),
+                line("ring of sites (ours, owner not known)", |one| one.ours.mean),
+                line("ours, owner known", |_| 0.0),
             ],
         ),
         chart(

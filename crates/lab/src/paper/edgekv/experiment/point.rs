@@ -31,7 +31,7 @@ pub enum Setting {
     Edge,
     /// Far from its clients; global keys over gateways.
     Cloud,
-    /// Near its clients; global keys straight from their owners.
+    /// Near its clients; global keys directly from their owners.
     Ours,
     /// As ours, with copies that their owners are asked about.
     Cached,
@@ -72,7 +72,7 @@ impl fmt::Display for Setting {
         f.write_str(match self {
             Setting::Edge => "edge, over gateways",
             Setting::Cloud => "cloud, over gateways",
-            Setting::Ours => "edge, straight (ours)",
+            Setting::Ours => "edge, direct (ours)",
             Setting::Cached => "ours, copies validated",
             Setting::Stale => "ours, stale reads from copies",
         })

@@ -1,7 +1,7 @@
 //! Throughput measured in real time, beside that of virtual time and what was published.
 //!
 //! The caller that measures it ([`Measured`]) runs real nodes; here is what of it is compared and
-//! shown. Both times have the same number of threads, uniform keys, and requests that go straight
+//! shown. Both times have the same number of threads, uniform keys, and requests that go directly
 //! to the owner.
 
 use crate::paper::edgekv::result::findings::change;
@@ -20,7 +20,7 @@ const PUBLISHED: &str = "19 % higher";
 /// What came out in real time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// The setting: its links. Requests go straight in both.
+    /// The setting: its links. Requests go directly in both.
     pub setting: Setting,
     /// Of a hundred operations, how many are about global keys.
     pub global_percent: u32,
@@ -83,7 +83,7 @@ pub fn card(all: &[Measured], results: &Results, size: Size) -> Card {
         title: "Throughput in real time".to_owned(),
         about: format!(
             "Real nodes with real disks, all in one process on the machine that made this page; links \
-             take as long as in Table 3, requests go straight to the owner. {THREADS} threads at \
+             take as long as in Table 3, requests go directly to the owner. {THREADS} threads at \
              each group, half of them reads, uniform keys. Fsyncs are those of this disk, in virtual \
              time they take 10 ms; virtual cloud goes over gateways, which are next to nothing there. \
              The processors are shared by all nodes and clients: compare the settings."

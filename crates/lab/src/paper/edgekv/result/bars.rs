@@ -7,8 +7,8 @@ use crate::paper::edgekv::{Keys, Measured, Point, Results, Setting, Size};
 const EDGE_LATENCY: [&str; 2] = ["edge against cloud: write latency", "latency, edge"];
 const EDGE_THROUGHPUT: [&str; 2] = ["edge against cloud: write throughput", "throughput, edge"];
 const OURS_LATENCY: [&str; 2] = ["ours against cloud: write latency", "latency, ours"];
-const READ: [&str; 2] = ["remote read, holder known", "remote read"];
-const UPDATE: [&str; 2] = ["remote update, holder known", "remote update"];
+const READ: [&str; 2] = ["remote read, owner known", "remote read"];
+const UPDATE: [&str; 2] = ["remote update, owner known", "remote update"];
 /// By how much a latency may differ from what its links and disks add up to.
 const APART_MAX: f64 = 0.05;
 
@@ -78,11 +78,11 @@ fn against_cloud(edge: &Measured, cloud: &Measured, ours: &Measured) -> Vec<Bar>
     };
     let latency = edge.write_ms / cloud.write_ms;
     let throughput = edge.writes_s / cloud.writes_s;
-    let straight = ours.write_ms / cloud.write_ms;
+    let direct = ours.write_ms / cloud.write_ms;
     vec![
         bar(EDGE_LATENCY, "26 % lower", latency, latency <= 0.74),
         bar(EDGE_THROUGHPUT, "19 % higher", throughput, throughput >= 1.19),
-        bar(OURS_LATENCY, "45 % lower", straight, straight <= 0.55),
+        bar(OURS_LATENCY, "45 % lower", direct, direct <= 0.55),
     ]
 }
 

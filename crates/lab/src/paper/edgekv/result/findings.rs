@@ -86,8 +86,8 @@ pub fn of(figure: Figure, results: &Results, size: Size) -> Vec<Finding> {
     };
     // A question about the near one and the far one, for both ways of requests.
     let both = |what, published, compare: &dyn Fn(&Line, &Line) -> Compared| {
-        let straight = (!ours.is_empty()).then(|| compare(&ours, &cloud));
-        found(what, published, compare(&edge, &cloud), straight)
+        let direct = (!ours.is_empty()).then(|| compare(&ours, &cloud));
+        found(what, published, compare(&edge, &cloud), direct)
     };
     // A question about the far one alone.
     let far = |what, published, compare: fn(&Line) -> Compared| {
@@ -160,7 +160,7 @@ pub fn of(figure: Figure, results: &Results, size: Size) -> Vec<Finding> {
                 let line = figure.line(setting, results, size).into_iter();
                 line.filter(|(place, _)| is_reached(setting)(place)).collect()
             };
-            let (edge, cloud, straight) =
+            let (edge, cloud, direct) =
                 (kept(Setting::Edge), kept(Setting::Cloud), kept(Setting::Ours));
             let places = figure.places(size);
             let lowest = |near: &Line| on_average(near, &cloud);
@@ -170,13 +170,13 @@ pub fn of(figure: Figure, results: &Results, size: Size) -> Vec<Finding> {
                     "edge against cloud, on average, at the rates that both reach",
                     "42 % lower",
                     lowest(&edge),
-                    Some(lowest(&straight)),
+                    Some(lowest(&direct)),
                 ),
                 found(
                     "edge: from the lowest rate to the highest",
                     "grows linearly",
                     grows(&edge),
-                    Some(grows(&straight)),
+                    Some(grows(&direct)),
                 ),
                 found(
                     "cloud: from the lowest rate to the highest",
