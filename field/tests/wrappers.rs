@@ -48,6 +48,7 @@ fn clients() -> Vec<(&'static str, Command)> {
     let mut clients = Vec::new();
     if toolchain::present("python3", "--version") {
         clients.push(("portolan-redis", python("cluster.py")));
+        clients.push(("asyncio of portolan-redis", python("cluster_asyncio.py")));
     }
     if toolchain::present("node", "--version") {
         let home = toolchain::ioredis_wrapper();

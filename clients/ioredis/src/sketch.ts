@@ -87,11 +87,15 @@ export type KeyEntry = readonly [
 /** The latencies of one server: its name, buckets of index and count, ascending. */
 export type SpreadEntry = readonly [name: string, buckets: readonly (readonly [number, number])[]];
 
-/** A sketch as `portolan place` reads it. A slot may come several times. With spreads it is of version 2. */
+/**
+ * A sketch as `portolan place` reads it. The keys of one slot come behind each other. With spreads it is of
+ * version 2.
+ */
 export function pack(
   client: string,
   durationMs: number,
   servers: readonly ServerEntry[],
+  slotCount: number,
   keyCount: number,
   keys: Iterable<KeyEntry>,
   spreads?: readonly SpreadEntry[],
@@ -99,7 +103,8 @@ export function pack(
   const names = servers.map(([name]) => Buffer.from(name));
   const name = Buffer.from(client);
   const namesLength = names.reduce((sum, one) => sum + one.length, 0);
-  const length = 4 + 4 + 1 + name.length + 2 + names.length * 9 + namesLength + 2 + keyCount * 20;
+  const head = 4 + 4 + 1 + name.length + 2 + names.length * 9 + namesLength + 2;
+  const length = head + slotCount * 4 + keyCount * 16;
   const tail = spreads === undefined ? Buffer.alloc(0) : packSpreads(spreads);
   const out = Buffer.alloc(length + tail.length);
   let at = out.write(spreads === undefined ? "PSK1" : "PSK2", "latin1");
@@ -114,10 +119,15 @@ export function pack(
     at = out.writeUInt32LE(answers, at);
     at = out.writeUInt32LE(sumUs, at);
   });
-  at = out.writeUInt16LE(keyCount, at);
+  at = out.writeUInt16LE(slotCount, at);
+  let [slotAt, last, ofSlot] = [at, -1, 0];
   for (const [slot, high, low, uses, bytes] of keys) {
-    at = out.writeUInt16LE(slot, at);
-    at = out.writeUInt16LE(1, at);
+    if (slot !== last) {
+      [slotAt, last, ofSlot] = [at, slot, 0];
+      at = out.writeUInt16LE(slot, at) + 2;
+    }
+    ofSlot += 1;
+    out.writeUInt16LE(ofSlot, slotAt + 2);
     at = out.writeUInt32LE(low, at);
     at = out.writeUInt32LE(high, at);
     at = out.writeUInt32LE(uses, at);
@@ -296,26 +306,34 @@ export class Sketch {
 
   *#entries(): Generator<KeyEntry> {
     for (let at = 0; at < PLACES; at++) {
-      const uses = this.#uses[at] as number;
-      if (uses > 0) {
-        const [slot, size] = [this.#slots[at] as number, this.#sizes[at] as number];
-        yield [slot, this.#high[at] as number, this.#low[at] as number, uses, size];
-      }
+      if (this.#uses[at] !== 0) yield this.#entry(at);
     }
   }
 
-  *#rest(): Generator<KeyEntry> {
+  /** The places of the keys that are kept, in the order of their slots. */
+  #bySlot(): Uint16Array {
+    const places = new Uint16Array(this.#keys);
+    let count = 0;
+    for (let at = 0; at < PLACES; at++) if (this.#uses[at] !== 0) places[count++] = at;
+    return places.sort((a, b) => (this.#slots[a] as number) - (this.#slots[b] as number));
+  }
+
+  #entry(at: number): KeyEntry {
+    const [slot, size] = [this.#slots[at] as number, this.#sizes[at] as number];
+    return [slot, this.#high[at] as number, this.#low[at] as number, this.#uses[at] as number, size];
+  }
+
+  *#allUses(places: Uint16Array): Generator<KeyEntry> {
     // What is left of a slot is keys of this client only: an id that no other client has.
     const own = keyId(`\0${this.client}`, { high: 0, low: 0 });
+    let nth = 0;
     for (let slot = 0; slot < SLOTS; slot++) {
+      for (; nth < places.length && this.#slots[places[nth] as number] === slot; nth++) {
+        yield this.#entry(places[nth] as number);
+      }
       const uses = this.#restUses[slot] as number;
       if (uses > 0) yield [slot, own.high, own.low, uses, this.#restSizes[slot] as number];
     }
-  }
-
-  *#allUses(): Generator<KeyEntry> {
-    yield* this.#entries();
-    yield* this.#rest();
   }
 
   /** All that was counted, packed; the next window begins. */
@@ -325,10 +343,18 @@ export class Sketch {
       const answers = this.answers(at);
       if (answers > 0) servers.push([name, answers, this.#sumsUs[at] as number]);
     });
-    let count = this.#keys;
-    for (const uses of this.#restUses) count += uses > 0 ? 1 : 0;
+    const places = this.#bySlot();
+    let rest = 0;
+    for (const uses of this.#restUses) rest += uses > 0 ? 1 : 0;
+    let [slots, last] = [rest, -1];
+    for (const at of places) {
+      const slot = this.#slots[at] as number;
+      if (slot !== last && this.#restUses[slot] === 0) slots += 1;
+      last = slot;
+    }
+    const keys = this.#keys + rest;
     const spreads = this.#sentSpreads();
-    const body = pack(this.client, durationMs, servers, count, this.#allUses(), spreads);
+    const body = pack(this.client, durationMs, servers, slots, keys, this.#allUses(places), spreads);
     this.#spreads?.clear();
     for (const counts of [this.#answers, this.#sumsUs, this.#uses]) counts.fill(0);
     this.#restUses.fill(0);

@@ -45,7 +45,8 @@ test("sketches are packed as the other languages do", () => {
     const keys = uses.map(([slot, id, times, bytes]): KeyEntry => {
       return [slot, parseInt(id.slice(0, 8), 16), parseInt(id.slice(8), 16), times, bytes];
     });
-    const body = pack(client, duration_ms, servers, keys.length, keys, spreads);
+    const slots = new Set(keys.map(([slot]) => slot)).size;
+    const body = pack(client, duration_ms, servers, slots, keys.length, keys, spreads);
     assert.equal(body.toString("hex"), packed);
   }
 });
@@ -119,15 +120,20 @@ export function unpack(body: Buffer): Unpacked {
     servers.set(name, [body.readUInt32LE(end), body.readUInt32LE(end + 4)]);
     at = end + 8;
   }
-  const count = body.readUInt16LE(at);
+  const slots = body.readUInt16LE(at);
   at += 2;
   const uses = [];
-  for (let nth = 0; nth < count; nth++, at += 20) {
-    const id = body.readBigUInt64LE(at + 4).toString(16).padStart(16, "0");
-    const [times, bytes] = [body.readUInt32LE(at + 12), body.readUInt32LE(at + 16)];
-    uses.push({ slot: body.readUInt16LE(at), id, uses: times, bytes });
+  for (let nth = 0; nth < slots; nth++) {
+    const [slot, count] = [body.readUInt16LE(at), body.readUInt16LE(at + 2)];
+    at += 4;
+    for (let key = 0; key < count; key++, at += 16) {
+      const id = body.readBigUInt64LE(at).toString(16).padStart(16, "0");
+      const [times, bytes] = [body.readUInt32LE(at + 8), body.readUInt32LE(at + 12)];
+      uses.push({ slot, id, uses: times, bytes });
+    }
   }
   assert.equal(at, body.length);
+  assert.equal(new Set(uses.map((one) => one.slot)).size, slots, "a slot comes once");
   return { servers, uses };
 }
 

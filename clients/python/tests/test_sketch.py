@@ -53,10 +53,16 @@ def unpack(body: bytearray) -> tuple[dict[str, tuple[int, int]], list[tuple[int,
         end = at + 1 + body[at]
         servers[body[at + 1 : end].decode()] = struct.unpack_from("<II", body, end)
         at = end + 8
-    (count,) = struct.unpack_from("<H", body, at)
-    keys = [struct.unpack_from("<HHQII", body, at + 2 + 20 * nth) for nth in range(count)]
-    assert len(body) == at + 2 + 20 * count
-    return servers, [(slot, id, uses, size) for slot, _, id, uses, size in keys]
+    (slots,) = struct.unpack_from("<H", body, at)
+    at += 2
+    keys = []
+    for _ in range(slots):
+        slot, count = struct.unpack_from("<HH", body, at)
+        keys += [(slot, *struct.unpack_from("<QII", body, at + 4 + 16 * nth)) for nth in range(count)]
+        at += 4 + 16 * count
+    assert len(body) == at
+    assert len({slot for slot, *_ in keys}) == slots, "a slot comes once"
+    return servers, keys
 
 
 class OfSketches(unittest.TestCase):
@@ -66,7 +72,8 @@ class OfSketches(unittest.TestCase):
         for one in VECTORS["sketches"]:
             uses = [(slot, int(id, 16), times, size) for slot, id, times, size in one["uses"]]
             servers, spreads = one["servers"], one.get("spreads")
-            packed = pack(one["client"], one["duration_ms"], len(servers), servers, len(uses), uses, spreads)
+            head = (one["client"], one["duration_ms"], len(servers), servers)
+            packed = pack(*head, len({slot for slot, *_ in uses}), len(uses), uses, spreads)
             self.assertEqual(packed.hex(), one["packed"])
 
     def test_latencies_are_counted_as_distributions_where_quantiles_are_asked_for(self):

@@ -36,7 +36,8 @@ _LOG_GAMMA = math.log(1.02 / 0.98)
 #: Buckets of 10 µs and of a minute.
 _LOWEST, _HIGHEST = -115, 275
 _BUCKET = struct.Struct("<hI")
-_KEY = struct.Struct("<HHQII")
+_SLOT = struct.Struct("<HH")
+_KEY = struct.Struct("<QII")
 _PAIR = struct.Struct("<II")
 
 
@@ -51,13 +52,14 @@ def pack(
     duration_ms: int,
     server_count: int,
     servers: Iterable[tuple[str, int, int]],
+    slot_count: int,
     key_count: int,
     uses: Iterable[tuple[int, int, int, int]],
     spreads: Sequence[tuple[str, Sequence[tuple[int, int]]]] | None = None,
 ) -> bytearray:
     """A sketch as `portolan place` reads it: of servers (name, answers, sum of µs), of keys (slot, id,
-    uses, bytes). A slot may come several times. With spreads (name, buckets of index and count, ascending)
-    it is of version 2."""
+    uses, bytes), those of one slot behind each other. With spreads (name, buckets of index and count,
+    ascending) it is of version 2."""
     name = client.encode()
     magic = b"PSK1" if spreads is None else b"PSK2"
     out = bytearray(magic + struct.pack("<IB", duration_ms, len(name)) + name)
@@ -65,13 +67,19 @@ def pack(
     for address, answers, sum_us in servers:
         text = address.encode()
         out += bytes((len(text),)) + text + _PAIR.pack(answers, sum_us)
-    head = out + struct.pack("<H", key_count)
+    head = out + struct.pack("<H", slot_count)
     at = len(head)
-    out = bytearray(at + key_count * _KEY.size)
+    out = bytearray(at + slot_count * _SLOT.size + key_count * _KEY.size)
     out[:at] = head
     del head
+    slot_at, last, keys = at, -1, 0
     for slot, id, times, size in uses:
-        _KEY.pack_into(out, at, slot, 1, id, times, size)
+        if slot != last:
+            slot_at, last, keys = at, slot, 0
+            at += _SLOT.size
+        keys += 1
+        _SLOT.pack_into(out, slot_at, slot, keys)
+        _KEY.pack_into(out, at, id, times, size)
         at += _KEY.size
     if spreads is not None:
         out += struct.pack("<H", len(spreads))
@@ -214,14 +222,20 @@ class Sketch:
         counts = zip(self.names, self._answers, self._sums_us)
         servers = (one for one in counts if one[1])
         server_count = len(self.names) - self._answers.count(0)
-        key_count = self._keys + SLOTS - self._rest_uses.count(0)
+        places = self._by_slot()
+        rest_slots = SLOTS - self._rest_uses.count(0)
+        slot_count, last = rest_slots, -1
+        for slot in map(self._slots.__getitem__, places):
+            slot_count += slot != last and not self._rest_uses[slot]
+            last = slot
         body = pack(
             self.client,
             duration_ms,
             server_count,
             servers,
-            key_count,
-            self._all_uses(),
+            slot_count,
+            self._keys + rest_slots,
+            self._all_uses(places),
             self._sent_spreads(),
         )
         self.clear()
@@ -242,12 +256,19 @@ class Sketch:
         self._rest_uses = _zeros("I", SLOTS)
         self._rest_sizes = _zeros("I", SLOTS)
 
-    def _all_uses(self) -> Iterable[tuple[int, int, int, int]]:
-        for at, times in enumerate(self._uses):
-            if times:
-                yield self._slots[at], self._ids[at], times, self._sizes[at]
+    def _by_slot(self) -> array[int]:
+        """The places of the keys that are kept, in the order of their slots."""
+        filled = (at for at, times in enumerate(self._uses) if times)
+        return array("H", sorted(filled, key=self._slots.__getitem__))
+
+    def _all_uses(self, places: array[int]) -> Iterable[tuple[int, int, int, int]]:
         # What is left of a slot is keys of this client only: an id that no other client has.
         own = key_id(b"\0" + self.client.encode())
+        kept = iter(places)
+        at = next(kept, None)
         for slot, times in enumerate(self._rest_uses):
+            while at is not None and self._slots[at] == slot:
+                yield slot, self._ids[at], self._uses[at], self._sizes[at]
+                at = next(kept, None)
             if times:
                 yield slot, own, times, self._rest_sizes[slot]
