@@ -1,4 +1,4 @@
-//! Durations: the log time of a site, by which its keys expire, is no further ahead than elapsed
+//! Durations: each request is answered by its deadline, and the log time of a site, by which its keys expire, is no further ahead than elapsed
 //! time allows, whatever wall clocks show and whichever node leads (ADR 26).
 //!
 //! Log time begins with a wall clock, and goes on by the monotonic clock of each leader in turn. It
@@ -15,6 +15,8 @@ use super::{Run, TEND};
 /// What log time advances by in a second at most: no clock of a world is faster than 1.09, and
 /// steering towards the wall clock adds one part in a hundred.
 const FASTEST: f64 = 1.11;
+/// A request is answered by then, by any clock: deadlines are ten seconds at most.
+const ANSWERED_AFTER_MAX: Duration = Duration::from_secs(40);
 /// Log time is shown in whole milliseconds, which may be the wall clock's.
 const SLACK_MS: u64 = 20;
 
@@ -54,9 +56,14 @@ impl Bound {
 }
 
 impl Run<'_> {
-    /// Looks at the log time of all nodes.
+    /// Looks at the requests and the log time of all nodes.
     pub(super) fn judge_durations(&mut self) {
         let now = self.lab.now();
+        if let Some((node, ticket)) = self.lab.unanswered(ANSWERED_AFTER_MAX) {
+            let (name, seconds) = (self.lab.name(node), ANSWERED_AFTER_MAX.as_secs());
+            let what = format!("{name} has not answered #{} for {seconds} s", ticket.0);
+            self.failure.get_or_insert(what);
+        }
         for site in 0..self.lab.sites.len() {
             let life = self.lab.sites[site].life;
             // The sites that were there before the first look began with the run; others came since

@@ -36,10 +36,20 @@ enum Look {
 pub(super) struct Seen(BTreeMap<(Group, SiteId), Vec<(Duration, Look)>>);
 
 impl Run<'_> {
-    /// Leaders that are certainly the latest of their sites.
-    fn sure_leaders(&self) -> Vec<(SiteId, NodeIndex)> {
-        let sites = (0..self.lab.sites.len()).filter(|site| self.lab.is_there(*site));
-        sites.filter_map(|site| Some((self.lab.sites[site].id?, self.sure_leader(site)?))).collect()
+    /// The leaders of the sites that are there, and the sites without such a one.
+    fn leaders(
+        &self,
+        leader_of: impl Fn(&Self, usize) -> Option<NodeIndex>,
+    ) -> (Vec<(SiteId, NodeIndex)>, Vec<SiteId>) {
+        let (mut leaders, mut others) = (Vec::new(), Vec::new());
+        for site in (0..self.lab.sites.len()).filter(|site| self.lab.is_there(*site)) {
+            let Some(id) = self.lab.sites[site].id else { continue };
+            match leader_of(self, site) {
+                Some(leader) => leaders.push((id, leader)),
+                None => others.push(id),
+            }
+        }
+        (leaders, others)
     }
 
     /// Those of these groups that are lent, or were, by any of these leaders' states.
@@ -54,7 +64,8 @@ impl Run<'_> {
         if !self.lab.settings.notes_groups || self.lab.failure.is_some() {
             return;
         }
-        let leaders = self.sure_leaders();
+        let (leaders, others) = self.leaders(Self::sure_leader);
+        self.groups_unsure |= !others.is_empty();
         for group in self.groups_in_play(&leaders) {
             let serving = leaders
                 .iter()
@@ -104,7 +115,10 @@ impl Run<'_> {
     }
 
     fn wrong_groups(&self) -> Option<String> {
-        let leaders = self.sure_leaders();
+        let (leaders, others) = self.leaders(Self::sure_leader);
+        if let Some(site) = others.first() {
+            return Some(format!("{} has no leader that has applied all", self.name_of(*site)));
+        }
         for (id, leader) in &leaders {
             let left = self.lab.loans_under_way(*leader);
             if left > 0 {
@@ -140,7 +154,8 @@ impl Run<'_> {
         if !self.lab.settings.notes_groups {
             return;
         }
-        let (at, leaders) = (self.lab.now(), self.sure_leaders());
+        let (leaders, _) = self.leaders(Self::latest_leader);
+        let at = self.lab.now();
         for (borrower, leader) in &leaders {
             let parts = self.lab.parts(*leader);
             let parts: Vec<_> = parts.map(|(group, part)| (group.clone(), *part)).collect();

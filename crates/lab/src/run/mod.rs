@@ -27,7 +27,7 @@ mod owners;
 mod pointers;
 mod region;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ use self::form::TIMEOUT;
 use crate::clients::sessions::{self, Sessions, Unresolved};
 use crate::clients::{self, Clients, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
-use crate::faults::{Fault, plan};
+use crate::faults::{Fault, Kind, plan};
 use crate::history::{History, Mark, MarkKind, Owner};
 use crate::measure::Measure;
 use crate::simulation::site_lifecycle::{self, SiteLifecycle};
@@ -244,6 +244,10 @@ struct Run<'w> {
     pointers: pointers::Pointers,
     /// Slots that a site took while the other sites that have them could not be determined.
     unsure: SlotSet,
+    /// The faults that have begun and are not over, by their numbers.
+    under_way: BTreeSet<usize>,
+    /// Whether who serves which group could not be determined.
+    groups_unsure: bool,
     failure: Option<String>,
 }
 
@@ -300,6 +304,8 @@ impl<'w> Run<'w> {
             loans: loans::Seen::default(),
             terms: BTreeMap::new(),
             unsure: SlotSet::default(),
+            under_way: BTreeSet::new(),
+            groups_unsure: false,
             pointers: pointers::Pointers::default(),
             failure: None,
         }
@@ -408,7 +414,9 @@ impl<'w> Run<'w> {
                 Stepped::Call(Call::GoOn(number, began)) => {
                     let since = self.lab.now() - began;
                     let goes_on = apply::go_on(&mut self.lab, &self.plan[number], since);
+                    self.under_way.remove(&number);
                     if let Begun::For(more) = goes_on {
+                        self.under_way.insert(number);
                         self.lab.call_after(more, Call::GoOn(number, began));
                     }
                     self.note_return(number, goes_on == Begun::Over);
@@ -469,6 +477,7 @@ impl<'w> Run<'w> {
         self.note_losing(number);
         if let Begun::For(span) = begun {
             let now = self.lab.now();
+            self.under_way.insert(number);
             self.lab.call_after(span, Call::GoOn(number, now));
         }
     }
@@ -514,7 +523,7 @@ impl<'w> Run<'w> {
     fn wait_until_whole(&mut self) {
         let until = self.lab.now() + TIMEOUT;
         let on_their_way = |lab: &Lab| (0..lab.sites.len()).find(|site| lab.is_on_its_way(*site));
-        while on_their_way(&self.lab).is_some()
+        while (on_their_way(&self.lab).is_some() || self.is_one_to_come())
             && self.lab.now() < until
             && self.lab.failure.is_none()
         {
@@ -536,6 +545,14 @@ impl<'w> Run<'w> {
             }
         }
         self.note_leaders();
+    }
+
+    /// Whether a site that is outside comes back by a fault that is not over.
+    fn is_one_to_come(&self) -> bool {
+        self.under_way.iter().map(|number| &self.plan[*number]).any(|fault| {
+            matches!(fault.kind, Kind::LeaveSite | Kind::RebuildRoot)
+                && !self.lab.is_there(fault.site)
+        })
     }
 
     /// The nodes of a site, a short text each.

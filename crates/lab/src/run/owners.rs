@@ -15,8 +15,6 @@ use crate::simulation::{Held, NodeIndex};
 
 /// How long ago a mirror has had everything, at rest.
 const MIRROR_LAG_MAX: Duration = Duration::from_secs(5);
-/// Slots that are kept to be looked at again.
-const UNSURE_MAX: usize = 2_000;
 
 /// The site that serves a slot, and at which epoch.
 type Serving = (SiteId, Epoch);
@@ -32,6 +30,9 @@ impl Run<'_> {
     pub(super) fn judge_unsure(&mut self) {
         let slots = std::mem::take(&mut self.unsure);
         self.judge_slots(&slots);
+        if std::mem::take(&mut self.groups_unsure) {
+            self.judge_groups();
+        }
     }
 
     fn judge_slots(&mut self, slots: &SlotSet) {
@@ -67,7 +68,7 @@ impl Run<'_> {
                 return;
             }
         }
-        if is_unsure && self.unsure.len() + slots.len() <= UNSURE_MAX {
+        if is_unsure {
             slots.runs().for_each(|run| self.unsure.insert_run(run));
         }
     }
@@ -103,11 +104,17 @@ impl Run<'_> {
 
     /// A leader that is certainly the latest one, and has applied all that its site has committed.
     pub(super) fn sure_leader(&self, site: usize) -> Option<NodeIndex> {
-        let leader = self.lab.leader(site)?;
+        let leader = self.latest_leader(site)?;
         let standing = self.lab.standing(leader)?;
+        (standing.applied_index >= standing.committed_index).then_some(leader)
+    }
+
+    /// A leader that is certainly the latest one. It may have to apply what its site has committed.
+    pub(super) fn latest_leader(&self, site: usize) -> Option<NodeIndex> {
+        let leader = self.lab.leader(site)?;
+        let term = self.lab.standing(leader)?.term;
         let known = self.terms.get(&(site, self.lab.sites[site].life));
-        let is_latest = known.is_none_or(|known| *known <= standing.term);
-        (is_latest && standing.applied_index >= standing.committed_index).then_some(leader)
+        known.is_none_or(|known| *known <= term).then_some(leader)
     }
 
     pub(super) fn name_of(&self, id: SiteId) -> String {

@@ -5,6 +5,7 @@ use model::Request;
 use protocol::Core;
 use protocol::global::accesses::Entry;
 use protocol::site::{Input, Ticket};
+use std::time::Duration;
 
 impl<C> Simulation<C> {
     /// A client asks a node, from beside it. `None`: the node is down, or not a member yet.
@@ -37,8 +38,20 @@ impl<C> Simulation<C> {
         let process = self.nodes[node].process.as_mut()?;
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        process.tickets.insert(ticket);
+        process.tickets.insert(ticket, self.now);
         Some(ticket)
+    }
+
+    /// A request that a node was asked so long ago and has not answered, if there is one.
+    #[must_use]
+    pub fn unanswered(&self, for_longer_than: Duration) -> Option<(NodeIndex, Ticket)> {
+        let all = self.nodes.iter().enumerate().filter_map(|(node, one)| {
+            let (ticket, asked) = one.process.as_ref()?.tickets.first_key_value()?;
+            // A process that stood still goes on then.
+            let since = one.paused_until.max(*asked);
+            (since + for_longer_than <= self.now).then_some((node, *ticket))
+        });
+        all.min_by_key(|(_, ticket)| ticket.0)
     }
 
     pub(super) fn take_or_wait(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {

@@ -10,7 +10,7 @@ use protocol::replica::raft::Persist;
 use protocol::replica::recovery::{self, RecoveryError};
 use protocol::site::machine::Modes;
 use protocol::site::{Options, ReadGate, Site, Ticket};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 use storage::disk::memory::{MemoryDisk, Survival};
@@ -91,8 +91,8 @@ pub(super) struct Process {
     pub(super) sampler: Sampler,
     /// Reads that passed the core by on their way to other sites.
     pub(super) proxy_reads: ProxyReads,
-    /// Requests it was given and has not answered.
-    pub(super) tickets: BTreeSet<Ticket>,
+    /// Requests it was given and has not answered, and when it was.
+    pub(super) tickets: BTreeMap<Ticket, Duration>,
 }
 
 /// Whether a node belongs to its site, by its identity file.
@@ -263,7 +263,7 @@ impl Node {
             gate: ReadGate::Closed,
             sampler: Sampler::new(seed),
             proxy_reads,
-            tickets: BTreeSet::new(),
+            tickets: BTreeMap::new(),
         });
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Node {
                 self.state.crash();
             }
         }
-        process.map(|process| process.tickets).unwrap_or_default()
+        process.map(|process| process.tickets.into_keys().collect()).unwrap_or_default()
     }
 
     /// Its site begins anew: an empty disk, and its first node begins it.

@@ -231,7 +231,8 @@ impl<C> Simulation<C> {
             let of_session = of_session.unwrap_or_default();
             format!("answers #{} {}{of_session}", ticket.0, text::outcome(&outcome))
         });
-        let expected = self.process(node).is_some_and(|process| process.tickets.remove(&ticket));
+        let expected =
+            self.process(node).is_some_and(|process| process.tickets.remove(&ticket).is_some());
         if !expected {
             return self.fail(format!("{} answers #{} twice", self.name(node), ticket.0));
         }
