@@ -398,6 +398,12 @@ impl<T> Requests<T> {
         given_up.into_iter().map(|one| (one.what, late(&one.token, here))).collect()
     }
 
+    /// All that wait: none is admitted any more.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        self.asked.clear();
+        self.take_where(|_| true).into_iter().map(|one| one.what).collect()
+    }
+
     /// Asks no more for what no request waits for.
     fn forget_questions(&mut self, own: RegionId) {
         if self.asked.is_empty() {

@@ -42,6 +42,11 @@ impl<T> Clears<T> {
         Ok(())
     }
 
+    /// All that wait: none is released any more.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        self.waiting.drain(..).map(|one| one.what).collect()
+    }
+
     /// Those that wait no longer, and whether their places are released.
     pub(crate) fn take(&mut self, released: Position, now: Duration) -> Vec<(T, bool)> {
         if self.waiting.is_empty() {

@@ -44,6 +44,10 @@ const BACKOFF: Duration = Duration::from_millis(20);
 /// The longest it rests.
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
+/// A node that did not answer is avoided for so long, unless it sends something: its site may name
+/// it as its leader all the same.
+const AVOIDED: Duration = Duration::from_secs(5);
+
 /// The epoch of what is only guessed.
 pub(crate) const GUESSED: Epoch = Epoch::counted(0);
 
@@ -130,6 +134,8 @@ pub(crate) struct Routing {
     pub(crate) borrowers: Borrowers,
     /// The node to ask at a site: its last known leader.
     near: BTreeMap<SiteId, NodeId>,
+    /// The nodes that did not answer, and when that was found.
+    silent: BTreeMap<(SiteId, NodeId), Duration>,
     /// Those with an answer, by the read index that it waits for.
     held: BTreeSet<(u64, u64)>,
     /// Requests about slots that ended at other sites: those that went to the owner at once, and
@@ -153,6 +159,7 @@ impl Routing {
             routes: Arc::default(),
             borrowers: Borrowers::default(),
             near: BTreeMap::new(),
+            silent: BTreeMap::new(),
             held: BTreeSet::new(),
             direct: 0,
             redirected: 0,
@@ -306,15 +313,33 @@ impl Routing {
         self.map.forget_gone(&is_there);
         self.borrowers.clear();
         self.near.retain(|site, _| is_there(*site));
+        self.silent.retain(|(site, _), _| is_there(*site));
         self.round_trips().forget_gone(&is_there);
         self.routes.forget_all();
     }
 
-    /// A node leads a site.
-    pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId) {
-        if self.near.insert(site, node) != Some(node) {
+    /// A node leads a site. One that did not answer lately is not asked for that.
+    pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId, now: Duration) {
+        if !self.is_avoided(site, node, now) && self.near.insert(site, node) != Some(node) {
             self.routes.forget_all();
         }
+    }
+
+    /// A node of another site has sent something.
+    pub(crate) fn note_contact(&mut self, site: SiteId, node: NodeId) {
+        if !self.silent.is_empty() {
+            self.silent.remove(&(site, node));
+        }
+    }
+
+    /// A node of another site has not answered in time.
+    pub(crate) fn note_silent(&mut self, site: SiteId, node: NodeId, now: Duration) {
+        self.silent.insert((site, node), now);
+    }
+
+    /// Whether a node did not answer lately, and has sent nothing since.
+    pub(crate) fn is_avoided(&self, site: SiteId, node: NodeId, now: Duration) -> bool {
+        self.silent.get(&(site, node)).is_some_and(|since| now < *since + AVOIDED)
     }
 
     /// The nodes to ask at the sites that have sent a message.
@@ -328,13 +353,22 @@ impl Routing {
         near.or(nodes.first()).copied()
     }
 
-    /// A node of a site does not answer: the next one is asked from now on.
-    pub(crate) fn fail_over_from(&mut self, site: SiteId, node: NodeId, nodes: &[NodeId]) {
+    /// A node of a site does not answer, or of no use: the next one is asked from now on, if
+    /// possible one that is not avoided.
+    pub(crate) fn fail_over_from(
+        &mut self,
+        site: SiteId,
+        node: NodeId,
+        nodes: &[NodeId],
+        now: Duration,
+    ) {
         if self.node_of(site, nodes) != Some(node) {
             return;
         }
         let at = nodes.iter().position(|one| *one == node).map_or(0, |at| at + 1);
-        if let Some(next) = nodes.get(at).or(nodes.first()) {
+        let mut others = nodes[at..].iter().chain(&nodes[..at]);
+        let heard = others.clone().find(|one| **one != node && !self.is_avoided(site, **one, now));
+        if let Some(next) = heard.or(others.next()) {
             self.near.insert(site, *next);
         }
     }

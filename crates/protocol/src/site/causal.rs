@@ -213,18 +213,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.jobs.import.take_writes(SiteId(writes.site), all);
             }
             CausalStep::Where(question) => {
-                self.global.routing.learn_leader(site, node);
+                self.global.routing.learn_leader(site, node, self.now.monotonic);
                 self.jobs.import.asked(question.epoch);
             }
             CausalStep::Reached(report) => {
-                self.global.routing.learn_leader(site, node);
+                self.global.routing.learn_leader(site, node, self.now.monotonic);
                 self.jobs.resync.reached(site, report, now);
                 self.jobs.roots.reached(site, report, now);
                 self.jobs.standby.reached(site, report, now);
                 self.jobs.distribute.reached((site, node), report, now);
             }
             CausalStep::Places(places) => {
-                self.global.routing.learn_leader(site, node);
+                self.global.routing.learn_leader(site, node, self.now.monotonic);
                 if let Some(region) = self.region_here() {
                     self.jobs.import.take_places(&places, now, &region);
                 }
@@ -267,7 +267,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             CausalStep::LedBy(leader) => {
                 let is_other = leader != 0 && leader != node.0;
                 if is_other {
-                    self.global.routing.learn_leader(site, NodeId(leader));
+                    self.global.routing.learn_leader(site, NodeId(leader), self.now.monotonic);
                 }
                 self.jobs.distribute.turned(site, node);
                 if self.region_here().is_some_and(|region| region.root == site) {

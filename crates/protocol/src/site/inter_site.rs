@@ -14,8 +14,8 @@ use crate::bugs::Bug;
 use crate::global::proxy_reads::{Moved, ServedUnder};
 use crate::global::routing::{Contact, GUESSED, HeldAnswer, TIMEOUT};
 use model::{
-    Answer, Ballot, Body, Bytes, ClientName, Epoch, Failure, LoanPart, NodeId, Refusal, SiteId,
-    Slot, limits,
+    Answer, Ballot, Body, Bytes, CausalCommand, ClientName, Command, Epoch, Failure, LoanPart,
+    NodeId, Refusal, SiteId, Slot, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,6 +50,11 @@ pub(super) fn name_of<S: State>(machine: &Machine<S>, site: SiteId) -> String {
     let registry = machine.membership().map(|member| &member.registry);
     let entry = registry.and_then(|registry| registry.site(site));
     entry.map_or_else(|| site.to_string(), |entry| entry.name.to_string())
+}
+
+/// Whether the failover counts under which a site answers a request.
+fn is_about_keys(body: &Body) -> bool {
+    body.keyspace().is_some() || matches!(body, Body::ExplainPlacement { .. })
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -130,6 +135,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn route_one(&mut self, id: u64, arrival: Arrival) {
         let now = self.now.monotonic;
+        if let Target::Site(site) = arrival.target
+            && let Some((origin, body, deadline)) = self.take_back(id, site)
+        {
+            return match body {
+                Body::Write(Command::Causal(CausalCommand::Clear { keyspace })) => {
+                    self.take_clear(origin, keyspace, deadline);
+                }
+                body => self.take_any(origin, body, deadline),
+            };
+        }
         // The backup's copy of a lent group is older than the borrower's.
         let group = arrival.group.as_ref();
         let is_lent = group.is_some_and(|group| self.group_at(group) != GroupAt::Slot);
@@ -166,6 +181,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.global.routing.rest(id, now);
             }
         }
+    }
+
+    /// Takes back a request of a causal keyspace that was to go to a site which has left: another
+    /// one holds the keyspace, or is the root.
+    fn take_back(&mut self, id: u64, site: SiteId) -> Option<(Origin, Body, Duration)> {
+        let has_left = self.machine.membership()?.registry.has_left(site);
+        let is_root = self.machine.region().is_some_and(|region| region.root == site);
+        self.causal_keyspace(self.global.routing.body(id)?).filter(|_| has_left && !is_root)?;
+        self.global.routing.take_back(id)
     }
 
     fn send_request_to(&mut self, site: SiteId, id: u64) {
@@ -255,6 +279,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         message: InterSiteMessage,
     ) {
         self.deployment.failure_detector.record_contact(site, self.now.monotonic);
+        self.global.routing.note_contact(site, node);
         if let Some(message) = self.is_of_known_registry(site, node, message) {
             self.take_site_message(site, node, message);
         }
@@ -305,11 +330,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 drop(request);
                 "it was removed from its site"
             }
-            // It has no state by which to tell under which failover its site serves a key. Without
-            // that the answer of its leader would be void.
-            Ok(request) if self.options.witness && request.body.keyspace().is_some() => {
+            // It has no state by which to tell under which failover its site serves a key: it is a
+            // witness, or has just come. Without that the answer of its leader would be void.
+            Ok(request) if self.machine.membership().is_none() && is_about_keys(&request.body) => {
                 drop(request);
-                "it is a witness and holds no data"
+                "it has no keys of its site"
             }
             Ok(request) if request.body.properties().crosses_sites => {
                 let deadline =
@@ -331,15 +356,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn take_site_answers(&mut self, site: SiteId, node: NodeId, answered: InterSiteAnswers) {
         let leads = answered.leader == node.0;
         let now = self.now.monotonic;
-        if answered.leader != 0 {
-            self.global.routing.learn_leader(site, NodeId(answered.leader));
+        let leader = NodeId(answered.leader);
+        match answered.leader {
+            // Cut off from the others it may answer for ever as if it had just been.
+            0 => self.fail_over_from_node(site, node),
+            _ => self.global.routing.learn_leader(site, leader, now),
         }
+        let is_avoided = self.global.routing.is_avoided(site, leader, now);
         let mut settled = Vec::new();
         for answer in answered.answers {
             if !self.global.routing.is_with(answer.id, site) {
                 continue;
             }
             let Some(outcome) = self.inter_site_outcome(&answer) else { continue };
+            if is_avoided && matches!(outcome, Err(Failure::NoLeader | Failure::NotServing(_))) {
+                // It passes nothing on to the leader that it names, nor is that one reached.
+                self.fail_over_from_node(site, node);
+            }
             let hint = self.hint_reported((SiteId(answer.owner), answer.known_epoch()));
             let held = HeldAnswer {
                 outcome,
@@ -456,9 +489,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn fail_over_from_silent(&mut self) {
         let now = self.now.monotonic;
         let lost = self.deployment.failure_detector.lost(now);
+        let registry = self.machine.membership().map(|member| member.registry.clone());
+        let has_left = |site| registry.as_ref().is_some_and(|registry| registry.has_left(site));
         self.fail_over_from(|site, _, since| match since + TIMEOUT <= now {
             false => Contact::Recent,
-            true if lost.contains(&site) => Contact::Lost,
+            true if lost.contains(&site) || has_left(site) => Contact::Lost,
             true => Contact::Overdue,
         });
     }
@@ -467,13 +502,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         let (silent, awaited) = self.global.routing.unanswered(contact, &mut settled);
         for (site, node) in silent {
-            let nodes = self.nodes_of(site);
-            self.global.routing.fail_over_from(site, node, &nodes);
+            self.global.routing.note_silent(site, node, self.now.monotonic);
+            self.fail_over_from_node(site, node);
         }
         for site in awaited {
             self.deployment.failure_detector.asked(site, self.now.monotonic);
         }
         self.settle(settled);
+    }
+
+    /// Another node of a site is asked from now on, if this one was.
+    fn fail_over_from_node(&mut self, site: SiteId, node: NodeId) {
+        let nodes = self.nodes_of(site);
+        self.global.routing.fail_over_from(site, node, &nodes, self.now.monotonic);
     }
 
     // ---- what goes out --------------------------------------------------------------------------

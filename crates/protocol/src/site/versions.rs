@@ -109,7 +109,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Handles another site's gossip: its leader, and perhaps its registry version.
     pub(super) fn take_gossip(&mut self, site: SiteId, gossip: RegistryGossip) {
         if gossip.leader != 0 {
-            self.global.routing.learn_leader(site, NodeId(gossip.leader));
+            self.global.routing.learn_leader(site, NodeId(gossip.leader), self.now.monotonic);
         }
         if gossip.registry.is_empty() {
             return;

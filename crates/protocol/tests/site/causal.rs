@@ -15,8 +15,8 @@ use lab::simulation::{Answered, Down, NodeIndex, Settings, Simulation};
 use model::{
     Answer, Body, Bytes, CausalToken, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
     Failure, JobName, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Position, Query,
-    ReadConsistency, RegionId, RegistryChange, Request, SessionError, SessionToken, SiteEntry,
-    SiteId, SiteName, Step, Write,
+    ReadConsistency, RegionId, RegistryChange, Request, Revision, SessionError, SessionToken,
+    SiteEntry, SiteId, SiteName, Step, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -511,6 +511,28 @@ fn a_site_that_leaves_brings_its_writes_into_the_order_first() {
     for (site, name) in NAMES.iter().enumerate().take(2) {
         assert_eq!(counts(&world.must(site, get(keyspace, key)))[&key], 1_000, "{name}");
     }
+}
+
+#[test]
+fn what_waits_at_a_site_that_leaves_is_answered() {
+    let mut world = World::new(1, 1, Settings::default());
+    let keyspace = world.keyspace;
+    // It has seen a write that no site has made.
+    let written = world.lab.sites[1].id.map(|site| (site, Revision(1_000)));
+    let region = RegionId(1);
+    let token = CausalToken { region, written, ..CausalToken::default() }.into_session();
+    let token = Some(token);
+    let request = Request { token, deadline_ms: Some(60_000), ..Request::new(get(keyspace, 1)) };
+    let node = world.lab.leader(2).unwrap();
+    let ticket = world.lab.ask(node, request).unwrap();
+    let leave = RegistryChange::Leave(world.lab.sites[2].id.unwrap());
+    let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(leave));
+    world.must(0, Body::Write(leave));
+    assert!(world.lab.run_until(MS * 30_000, |lab| lab.sites[2].has_left));
+    let is_there = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+    assert!(world.lab.run_until(MS * 2_000, is_there));
+    let answered = world.lab.answered.pop().unwrap();
+    assert_eq!(answered.outcome, Err(Failure::NotServing("its site is in no region")));
 }
 
 #[test]

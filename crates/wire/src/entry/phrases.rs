@@ -6,7 +6,7 @@
 //! refusals, and all must remember the same. A rule of `verify` holds the list against the sources.
 
 /// All of them, sorted.
-pub(super) const PHRASES: [&str; 79] = [
+pub(super) const PHRASES: [&str; 80] = [
     "a failover is under way, or a site is not back from one",
     "a keyspace is not known there",
     "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
@@ -42,6 +42,7 @@ pub(super) const PHRASES: [&str; 79] = [
     "it had no state when the request came",
     "it has just started and has not applied its log yet",
     "it has to confirm what it owns",
+    "it has no keys of its site",
     "it is a witness and holds no data",
     "it is stopping",
     "it takes no such request from a node that joins",

@@ -131,7 +131,7 @@ impl Routing {
     pub(crate) fn void(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
         let one = self.routed.get_mut(&id)?;
         one.held = None;
-        let is_read = matches!(one.body, Body::Read { .. });
+        let is_question = one.body.properties().is_question;
         let group = one.group.clone();
         if let (Target::Slot(slot), At::Held(site, _)) = (one.target, one.at) {
             match group {
@@ -139,7 +139,7 @@ impl Routing {
                 _ => drop(self.not_held(slot, site, None, now)),
             }
         }
-        if is_read {
+        if is_question {
             self.rest(id, now);
             return None;
         }

@@ -226,6 +226,18 @@ impl Routing {
         self.settle(id, Err(Failure::BorrowerUnreachable { slot, borrower }))
     }
 
+    /// Takes back a request that nothing was done of: its origin, what it asks, and its deadline.
+    pub(crate) fn take_back(&mut self, id: u64) -> Option<(Origin, Body, Duration)> {
+        self.routed.get(&id).filter(|one| !one.in_doubt)?;
+        let mut one = self.routed.remove(&id)?;
+        if let Some(number) = one.body.request_id_mut()
+            && number.is_some_and(|number| number.client == self.client)
+        {
+            *number = None;
+        }
+        Some((one.origin, one.body, one.deadline))
+    }
+
     /// Ends a request without asking another site.
     pub(crate) fn end(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
         self.settle(id, outcome)

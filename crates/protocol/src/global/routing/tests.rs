@@ -165,3 +165,48 @@ fn what_waits_for_a_borrower_names_it_at_its_deadline() {
     // It may have been done there.
     assert!(matches!(late_at_borrower(write, false), Failure::Unknown { .. }));
 }
+
+#[test]
+fn a_node_that_did_not_answer_is_avoided_though_its_site_names_it() {
+    let (mut routing, site, now) = (Routing::new(ClientId(7)), AT.0, DEADLINE);
+    let nodes = [1, 2, 3].map(NodeId);
+    let near = |routing: &Routing| routing.node_of(site, &nodes).map(|node| node.0);
+    routing.learn_leader(site, NodeId(2), now);
+    routing.note_silent(site, NodeId(2), now);
+    routing.fail_over_from(site, NodeId(2), &nodes, now);
+    assert_eq!(near(&routing), Some(3));
+    routing.learn_leader(site, NodeId(2), now);
+    assert_eq!(near(&routing), Some(3), "the answer of another node names it");
+    for (from, to) in [(3, 1), (1, 3), (2, 3)] {
+        routing.fail_over_from(site, NodeId(from), &nodes, now);
+        assert_eq!(near(&routing), Some(to), "from {from}");
+    }
+    routing.learn_leader(site, NodeId(2), now + AVOIDED);
+    assert_eq!(near(&routing), Some(2), "it may be reached again");
+    routing.note_silent(site, NodeId(2), now + AVOIDED);
+    routing.fail_over_from(site, NodeId(2), &nodes, now + AVOIDED);
+    routing.note_contact(site, NodeId(2));
+    routing.learn_leader(site, NodeId(2), now + AVOIDED);
+    assert_eq!(near(&routing), Some(2), "it has sent something");
+    // Where all are silent the next one is asked.
+    nodes.iter().for_each(|node| routing.note_silent(site, *node, now + AVOIDED));
+    routing.fail_over_from(site, NodeId(2), &nodes, now + AVOIDED);
+    assert_eq!(near(&routing), Some(3));
+}
+
+#[test]
+fn a_request_is_taken_back_unless_it_may_have_been_done() {
+    let write = Write::Add { key: "k".into(), delta: 1 };
+    let command = Command::Write { keyspace: KeyspaceId::DEFAULT, write, request: None };
+    let mut routing = with_one_sent(command.clone());
+    // That site does not serve: the request rests.
+    let wire_id = routing.id_there(1);
+    let refused = Err(Failure::NotServing("its site is in no region"));
+    assert_eq!(routing.answered(wire_id, refused, None, Duration::ZERO), None);
+    let back = routing.take_back(1);
+    assert_eq!(back, Some((Origin::client(Ticket(1)), Body::Write(command.clone()), DEADLINE)));
+    assert!(routing.is_idle());
+    let mut routing = with_one_sent(command);
+    routing.unanswered(|_, _, _| Contact::Lost, &mut Vec::new());
+    assert_eq!(routing.take_back(1), None);
+}

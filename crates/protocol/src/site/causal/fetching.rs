@@ -133,6 +133,11 @@ impl Fetching {
         true
     }
 
+    /// The origins of all.
+    pub(super) fn take_all(&mut self) -> Vec<Origin> {
+        self.take(|_| true).into_iter().map(|one| one.origin).collect()
+    }
+
     /// Those that have waited long enough.
     fn take_late(&mut self, now: Duration) -> Vec<Waiting> {
         if now < self.until {

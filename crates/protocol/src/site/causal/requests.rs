@@ -18,6 +18,8 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::causal::CausalStep;
 
+const IN_NO_REGION: Failure = Failure::NotServing("its site is in no region");
+
 /// Of a retry: the first attempt has no place up to what its session had seen, by the token with
 /// which it came first. What that stands for later may lie behind the attempt.
 fn note_since(body: &mut Body, seen: Position) {
@@ -126,11 +128,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match self.missing(&body) {
             Missing::Nothing => {}
             Missing::Keyspace(miss) => return self.take_elsewhere(origin, body, miss, deadline),
-            Missing::Keys(keys) => return self.fetch_first(origin, body, keys, deadline),
+            Missing::Keys(keys) if self.machine.region().is_some() => {
+                return self.fetch_first(origin, body, keys, deadline);
+            }
+            Missing::Keys(_) => {}
         }
         let Some(here) = self.causal_here() else {
-            let failure = Failure::NotServing("its site is in no region");
-            return self.settle(vec![(origin, Err(failure))]);
+            return self.settle(vec![(origin, Err(IN_NO_REGION))]);
         };
         // A request that waited here comes again: what its token stood for may be void by now.
         let came = self.sessions.came(origin);
@@ -212,7 +216,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Serves what waited for the state to move on, and answers other sites' questions.
     pub(in crate::site) fn admit_sessions(&mut self) {
-        let Some(here) = self.causal_here() else { return };
+        let Some(here) = self.causal_here() else { return self.end_what_waits() };
         let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
         let released = released(&self.machine);
         for (requester, answer) in self.causal.questions.poll(now, &shown, released) {
@@ -238,6 +242,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.serve_session(origin, body, token, deadline);
         }
         self.admit_fetched();
+    }
+
+    /// The site has left, or was: nothing that waits here comes any more.
+    fn end_what_waits(&mut self) {
+        let clears = self.causal.clears.take_all().into_iter();
+        let clears = clears.map(|(origin, _)| (origin, Err(UNRELEASED)));
+        let requests = self.causal.requests.take_all().into_iter().map(|asked| asked.origin);
+        let fetching = self.causal.fetching.take_all().into_iter();
+        let refused = requests.chain(fetching).map(|origin| (origin, Err(IN_NO_REGION)));
+        let settled: Vec<_> = clears.chain(refused).collect();
+        if !settled.is_empty() {
+            self.settle(settled);
+        }
     }
 
     /// What a tick brings: requests end at their deadline, and questions are repeated.
