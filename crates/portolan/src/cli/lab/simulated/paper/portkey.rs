@@ -22,7 +22,7 @@ use std::time::Instant;
 ///
 /// 25 sites, 32 clients that move, six workloads; hash placement, the paper's heuristics, its
 /// greedy solver, ours, and optima that know the future, all on the same accesses. Time is virtual,
-/// but for figure 12. docs/placement.md describes what is modelled and what is not.
+/// but for figure 12. docs/lab.md describes what is modelled and what is not.
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab paper portkey --report portkey.html        everything; some minutes
