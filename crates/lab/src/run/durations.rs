@@ -1,5 +1,6 @@
-//! Durations: each request is answered by its deadline, and the log time of a site, by which its keys expire, is no further ahead than elapsed
-//! time allows, whatever wall clocks show and whichever node leads (ADR 26).
+//! Durations: each request is answered by its deadline, and the log time of a site, by which its
+//! keys expire, is no further ahead than elapsed time allows, whatever wall clocks show and
+//! whichever node leads (ADR 26).
 //!
 //! Log time begins with a wall clock, and goes on by the monotonic clock of each leader in turn. It
 //! may stand still (no leader, or no entry) and is behind then; so there is a bound in one

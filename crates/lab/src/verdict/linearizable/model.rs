@@ -93,6 +93,8 @@ pub(super) struct Certain {
     pub(super) call_us: u64,
     pub(super) return_us: u64,
     pub(super) effect: Effect,
+    /// The place in the key's order that the answer states. It is no evidence, and guides the search.
+    pub(super) version: Option<u64>,
 }
 
 /// An operation that may have taken effect at any time after its call.
@@ -128,6 +130,13 @@ pub(super) struct KeyHistory<'h> {
     pub(super) certain: Vec<Certain>,
     /// In order of their calls.
     pub(super) open: Vec<Open>,
+}
+
+fn version_of(outcome: &Outcome) -> Option<u64> {
+    match outcome {
+        Outcome::Value { version, .. } | Outcome::Written { version, .. } => *version,
+        _ => None,
+    }
 }
 
 impl<'h> KeyHistory<'h> {
@@ -183,7 +192,8 @@ impl<'h> KeyHistory<'h> {
                     _ => self.certain_effect(&operation.action, &operation.outcome),
                 };
                 if part.conflicts || !matches!(effect, Effect::Differs(_)) {
-                    self.certain.push(Certain { call_us, return_us, effect });
+                    let version = version_of(&operation.outcome);
+                    self.certain.push(Certain { call_us, return_us, effect, version });
                 }
             }
             None => {
@@ -333,7 +343,7 @@ impl<'h> KeyHistory<'h> {
                 // What was seen before it was called was never made; the search will report it.
                 Some(return_us) if return_us >= open.call_us => {
                     let Open { call_us, effect } = *open;
-                    certain.push(Certain { call_us, return_us, effect });
+                    certain.push(Certain { call_us, return_us, effect, version: None });
                     false
                 }
                 _ => true,

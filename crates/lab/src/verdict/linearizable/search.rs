@@ -352,8 +352,22 @@ impl<'k, 'h> Search<'k, 'h> {
             Choice::Certain(index) => self.back[index as usize],
             Choice::Open(_) => Entry::MAX,
         });
+        self.follow_versions(choices);
         self.choose_open(choices, due);
         false
+    }
+
+    /// Puts the choices whose versions are known in the order of these, in the places of such.
+    fn follow_versions(&self, choices: &mut [Choice]) {
+        let version = |choice: &Choice| match choice {
+            Choice::Certain(index) => self.certain[*index as usize].version,
+            Choice::Open(_) => None,
+        };
+        let places: Vec<usize> =
+            (0..choices.len()).filter(|at| version(&choices[*at]).is_some()).collect();
+        let mut known: Vec<Choice> = places.iter().map(|at| choices[*at]).collect();
+        known.sort_by_key(version);
+        places.into_iter().zip(known).for_each(|(at, choice)| choices[at] = choice);
     }
 
     fn choose_open(&mut self, choices: &mut Vec<Choice>, due: Entry) {

@@ -358,6 +358,28 @@ fn a_hundred_thousand_operations_on_one_key_are_judged_in_few_steps() {
     MIXES[..4].iter().for_each(|&mix| takes(2, 1, mix));
 }
 
+/// They are no evidence: a history is judged alike without them.
+#[test]
+fn versions_lead_through_many_unknown_outcomes() {
+    let mix = Mix { delete: 10, unknown_permille: 60, ..made::CAS };
+    let size = Size { clients: 12, keys: 1, operations: 400 };
+    let options = Options { search_steps_max: 1_000_000, ..Options::default() };
+    let (mut with, mut without) = (0, 0);
+    for seed in 0..20 {
+        let mut history = made::linearizable(seed, size, mix);
+        let (verdict, steps) = judge_counting(&history, &options);
+        assert!(matches!(verdict, Verdict::Holds { .. }), "seed {seed}: {verdict:?}");
+        with += steps;
+        for operation in &mut history.operations {
+            operation.outcome = without_version(&operation.outcome);
+        }
+        let (verdict, steps) = judge_counting(&history, &options);
+        assert!(!matches!(verdict, Verdict::Broken(_)), "seed {seed}: {verdict:?}");
+        without += steps;
+    }
+    assert!(2 * with < without, "{with} steps, {without} without versions");
+}
+
 #[test]
 fn in_a_large_history_a_stale_read_is_found() {
     for mix in [made::REGISTER, made::DELETES, made::CAS] {
