@@ -297,10 +297,13 @@ impl Import {
         }
     }
 
-    /// The node that was sent a report leads the root's site no more.
-    pub(crate) fn turned(&mut self) {
+    /// The node that was sent a report does not lead the root's site. `turns`: the one that does is
+    /// asked from now on; else all nodes are, after a while.
+    pub(crate) fn led_by_another(&mut self, turns: bool) {
         self.is_heard = false;
-        self.reported = None;
+        if turns {
+            self.reported = None;
+        }
     }
 
     /// Places have come.
@@ -599,7 +602,7 @@ mod tests {
         assert_eq!(report(&import.poll(AT(100), &store, &region)), Some((0, 0, true)));
         assert!(import.poll(AT(2_000), &store, &region).is_empty());
         // It is silent about a new leader's report, or has another leader.
-        import.turned();
+        import.led_by_another(true);
         assert_eq!(report(&import.poll(AT(2_010), &store, &region)), Some((0, 0, true)));
         assert_eq!(report(&import.poll(AT(2_020), &store, &region)), None);
         assert_eq!(report(&import.poll(AT(3_010), &store, &region)), Some((0, 0, true)));

@@ -44,9 +44,9 @@ const BACKOFF: Duration = Duration::from_millis(20);
 /// The longest it rests.
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
-/// A node that did not answer is avoided for so long, unless it sends something: its site may name
-/// it as its leader all the same.
-const AVOIDED: Duration = Duration::from_secs(5);
+/// A node that did not answer, or was of no use, is avoided for so long, unless it sends something:
+/// its site may name it as its leader all the same.
+const AVOIDED: Duration = Duration::from_secs(2);
 
 /// The epoch of what is only guessed.
 pub(crate) const GUESSED: Epoch = Epoch::counted(0);
@@ -134,8 +134,8 @@ pub(crate) struct Routing {
     pub(crate) borrowers: Borrowers,
     /// The node to ask at a site: its last known leader.
     near: BTreeMap<SiteId, NodeId>,
-    /// The nodes that did not answer, and when that was found.
-    silent: BTreeMap<(SiteId, NodeId), Duration>,
+    /// The nodes that did not answer, or were of no use, and when that was found.
+    avoided: BTreeMap<(SiteId, NodeId), Duration>,
     /// Those with an answer, by the read index that it waits for.
     held: BTreeSet<(u64, u64)>,
     /// Requests about slots that ended at other sites: those that went to the owner at once, and
@@ -159,7 +159,7 @@ impl Routing {
             routes: Arc::default(),
             borrowers: Borrowers::default(),
             near: BTreeMap::new(),
-            silent: BTreeMap::new(),
+            avoided: BTreeMap::new(),
             held: BTreeSet::new(),
             direct: 0,
             redirected: 0,
@@ -313,33 +313,51 @@ impl Routing {
         self.map.forget_gone(&is_there);
         self.borrowers.clear();
         self.near.retain(|site, _| is_there(*site));
-        self.silent.retain(|(site, _), _| is_there(*site));
+        self.avoided.retain(|(site, _), _| is_there(*site));
         self.round_trips().forget_gone(&is_there);
         self.routes.forget_all();
     }
 
-    /// A node leads a site. One that did not answer lately is not asked for that.
-    pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId, now: Duration) {
-        if !self.is_avoided(site, node, now) && self.near.insert(site, node) != Some(node) {
+    /// A node leads a site. Returns whether it is the one to ask from now on: one that is avoided
+    /// is not.
+    pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId, now: Duration) -> bool {
+        if self.is_avoided(site, node, now) {
+            return false;
+        }
+        if self.near.insert(site, node) != Some(node) {
             self.routes.forget_all();
         }
+        true
     }
 
     /// A node of another site has sent something.
     pub(crate) fn note_contact(&mut self, site: SiteId, node: NodeId) {
-        if !self.silent.is_empty() {
-            self.silent.remove(&(site, node));
+        if !self.avoided.is_empty() {
+            self.avoided.remove(&(site, node));
         }
     }
 
-    /// A node of another site has not answered in time.
-    pub(crate) fn note_silent(&mut self, site: SiteId, node: NodeId, now: Duration) {
-        self.silent.insert((site, node), now);
+    /// A node of another site has not answered in time, or not to any use.
+    pub(crate) fn avoid(&mut self, site: SiteId, node: NodeId, now: Duration) {
+        self.avoided.insert((site, node), now);
     }
 
-    /// Whether a node did not answer lately, and has sent nothing since.
+    /// Whether a node was of no use lately, and has sent nothing since.
     pub(crate) fn is_avoided(&self, site: SiteId, node: NodeId, now: Duration) -> bool {
-        self.silent.get(&(site, node)).is_some_and(|since| now < *since + AVOIDED)
+        self.avoided.get(&(site, node)).is_some_and(|since| now < *since + AVOIDED)
+    }
+
+    /// The node behind one, in the order of a site's nodes, that is not avoided.
+    fn next_of_use(
+        &self,
+        site: SiteId,
+        node: NodeId,
+        nodes: &[NodeId],
+        now: Duration,
+    ) -> Option<NodeId> {
+        let at = nodes.iter().position(|one| *one == node).map_or(0, |at| at + 1);
+        let mut others = nodes[at..].iter().chain(&nodes[..at]);
+        others.find(|one| **one != node && !self.is_avoided(site, **one, now)).copied()
     }
 
     /// The nodes to ask at the sites that have sent a message.
@@ -353,8 +371,8 @@ impl Routing {
         near.or(nodes.first()).copied()
     }
 
-    /// A node of a site does not answer, or of no use: the next one is asked from now on, if
-    /// possible one that is not avoided.
+    /// A node of a site does not answer: the next one is asked from now on, if possible one that is
+    /// not avoided.
     pub(crate) fn fail_over_from(
         &mut self,
         site: SiteId,
@@ -366,10 +384,27 @@ impl Routing {
             return;
         }
         let at = nodes.iter().position(|one| *one == node).map_or(0, |at| at + 1);
-        let mut others = nodes[at..].iter().chain(&nodes[..at]);
-        let heard = others.clone().find(|one| **one != node && !self.is_avoided(site, **one, now));
-        if let Some(next) = heard.or(others.next()) {
-            self.near.insert(site, *next);
+        let in_order = nodes.get(at).or(nodes.first()).copied();
+        if let Some(next) = self.next_of_use(site, node, nodes, now).or(in_order) {
+            self.near.insert(site, next);
+        }
+    }
+
+    /// A node of a site answers, and is of no use: another one that is not avoided is asked from
+    /// now on, or else the leader that it names.
+    pub(crate) fn turn_from(
+        &mut self,
+        (site, node): (SiteId, NodeId),
+        leader: Option<NodeId>,
+        nodes: &[NodeId],
+        now: Duration,
+    ) {
+        self.avoid(site, node, now);
+        if self.node_of(site, nodes) != Some(node) {
+            return;
+        }
+        if let Some(next) = self.next_of_use(site, node, nodes, now).or(leader) {
+            self.near.insert(site, next);
         }
     }
 

@@ -266,13 +266,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             CausalStep::LedBy(leader) => {
                 let is_other = leader != 0 && leader != node.0;
-                if is_other {
-                    self.global.routing.learn_leader(site, NodeId(leader), self.now.monotonic);
-                }
+                // Else that node is asked again, which would answer the same at once.
+                let turns = is_other && self.global.routing.learn_leader(site, NodeId(leader), now);
                 self.jobs.distribute.turned(site, node);
                 if self.region_here().is_some_and(|region| region.root == site) {
-                    self.jobs.import.turned();
-                    if is_other {
+                    self.jobs.import.led_by_another(turns);
+                    if turns {
                         self.causal.requests.ask_again();
                         self.ask_positions();
                     }

@@ -57,6 +57,17 @@ fn is_about_keys(body: &Body) -> bool {
     body.keyspace().is_some() || matches!(body, Body::ExplainPlacement { .. })
 }
 
+/// Whether another node of a site is to be asked after such an answer, by one that names no leader
+/// which answers here: it passes nothing on. Cut off from the others, it would redirect for ever by
+/// what it has of former times.
+fn is_of_no_use(outcome: &Result<Answer, Failure>, leader: Option<NodeId>) -> bool {
+    match outcome {
+        Err(Failure::NoLeader | Failure::NotServing(_)) => true,
+        Err(Failure::Refused(Refusal::NotHeld(_) | Refusal::Lent { .. })) => leader.is_none(),
+        _ => false,
+    }
+}
+
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request of a client that goes where its keys are by itself: it is redirected, unless the
     /// keys are here or their owner is unknown for the moment.
@@ -356,22 +367,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn take_site_answers(&mut self, site: SiteId, node: NodeId, answered: InterSiteAnswers) {
         let leads = answered.leader == node.0;
         let now = self.now.monotonic;
-        let leader = NodeId(answered.leader);
-        match answered.leader {
-            // Cut off from the others it may answer for ever as if it had just been.
-            0 => self.fail_over_from_node(site, node),
-            _ => self.global.routing.learn_leader(site, leader, now),
-        }
-        let is_avoided = self.global.routing.is_avoided(site, leader, now);
+        // Unknown, or of an answer of the link's thread: none.
+        let leader = Some(NodeId(answered.leader)).filter(|leader| leader.0 != 0);
+        let routing = &mut self.global.routing;
+        let is_led = leader.is_some_and(|leader| routing.learn_leader(site, leader, now));
         let mut settled = Vec::new();
         for answer in answered.answers {
             if !self.global.routing.is_with(answer.id, site) {
                 continue;
             }
             let Some(outcome) = self.inter_site_outcome(&answer) else { continue };
-            if is_avoided && matches!(outcome, Err(Failure::NoLeader | Failure::NotServing(_))) {
-                // It passes nothing on to the leader that it names, nor is that one reached.
-                self.fail_over_from_node(site, node);
+            if !is_led && is_of_no_use(&outcome, leader) {
+                let nodes = self.nodes_of(site);
+                self.global.routing.turn_from((site, node), leader, &nodes, now);
             }
             let hint = self.hint_reported((SiteId(answer.owner), answer.known_epoch()));
             let held = HeldAnswer {
@@ -478,10 +486,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn inter_site_lost(&mut self, site: SiteId, node: NodeId) {
         self.ring_lost(site);
-        self.fail_over_from(|lost, lost_node, _| match (lost, lost_node) == (site, node) {
+        // It may be connected again at once, and is not avoided.
+        let lost = |lost, lost_node, _| match (lost, lost_node) == (site, node) {
             true => Contact::Lost,
             false => Contact::Recent,
-        });
+        };
+        self.fail_over_from(lost, false);
     }
 
     /// Asks others instead of those that do not answer in time. Whether a site can be reached is
@@ -491,30 +501,32 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let lost = self.deployment.failure_detector.lost(now);
         let registry = self.machine.membership().map(|member| member.registry.clone());
         let has_left = |site| registry.as_ref().is_some_and(|registry| registry.has_left(site));
-        self.fail_over_from(|site, _, since| match since + TIMEOUT <= now {
+        let contact = |site, _, since| match since + TIMEOUT <= now {
             false => Contact::Recent,
             true if lost.contains(&site) || has_left(site) => Contact::Lost,
             true => Contact::Overdue,
-        });
+        };
+        self.fail_over_from(contact, true);
     }
 
-    fn fail_over_from(&mut self, contact: impl Fn(SiteId, NodeId, Duration) -> Contact) {
-        let mut settled = Vec::new();
+    fn fail_over_from(
+        &mut self,
+        contact: impl Fn(SiteId, NodeId, Duration) -> Contact,
+        avoids: bool,
+    ) {
+        let (mut settled, now) = (Vec::new(), self.now.monotonic);
         let (silent, awaited) = self.global.routing.unanswered(contact, &mut settled);
         for (site, node) in silent {
-            self.global.routing.note_silent(site, node, self.now.monotonic);
-            self.fail_over_from_node(site, node);
+            if avoids {
+                self.global.routing.avoid(site, node, now);
+            }
+            let nodes = self.nodes_of(site);
+            self.global.routing.fail_over_from(site, node, &nodes, now);
         }
         for site in awaited {
             self.deployment.failure_detector.asked(site, self.now.monotonic);
         }
         self.settle(settled);
-    }
-
-    /// Another node of a site is asked from now on, if this one was.
-    fn fail_over_from_node(&mut self, site: SiteId, node: NodeId) {
-        let nodes = self.nodes_of(site);
-        self.global.routing.fail_over_from(site, node, &nodes, self.now.monotonic);
     }
 
     // ---- what goes out --------------------------------------------------------------------------

@@ -172,7 +172,7 @@ fn a_node_that_did_not_answer_is_avoided_though_its_site_names_it() {
     let nodes = [1, 2, 3].map(NodeId);
     let near = |routing: &Routing| routing.node_of(site, &nodes).map(|node| node.0);
     routing.learn_leader(site, NodeId(2), now);
-    routing.note_silent(site, NodeId(2), now);
+    routing.avoid(site, NodeId(2), now);
     routing.fail_over_from(site, NodeId(2), &nodes, now);
     assert_eq!(near(&routing), Some(3));
     routing.learn_leader(site, NodeId(2), now);
@@ -183,15 +183,37 @@ fn a_node_that_did_not_answer_is_avoided_though_its_site_names_it() {
     }
     routing.learn_leader(site, NodeId(2), now + AVOIDED);
     assert_eq!(near(&routing), Some(2), "it may be reached again");
-    routing.note_silent(site, NodeId(2), now + AVOIDED);
+    routing.avoid(site, NodeId(2), now + AVOIDED);
     routing.fail_over_from(site, NodeId(2), &nodes, now + AVOIDED);
     routing.note_contact(site, NodeId(2));
     routing.learn_leader(site, NodeId(2), now + AVOIDED);
     assert_eq!(near(&routing), Some(2), "it has sent something");
     // Where all are silent the next one is asked.
-    nodes.iter().for_each(|node| routing.note_silent(site, *node, now + AVOIDED));
+    nodes.iter().for_each(|node| routing.avoid(site, *node, now + AVOIDED));
     routing.fail_over_from(site, NodeId(2), &nodes, now + AVOIDED);
     assert_eq!(near(&routing), Some(3));
+}
+
+#[test]
+fn a_node_that_is_of_no_use_is_left_for_one_that_may_be() {
+    let (mut routing, site, now) = (Routing::new(ClientId(7)), AT.0, DEADLINE);
+    let nodes = [1, 2, 3].map(NodeId);
+    let near = |routing: &Routing| routing.node_of(site, &nodes).map(|node| node.0);
+    // The second one leads, and did not answer once; the others pass nothing on to it.
+    let leader = Some(NodeId(2));
+    routing.learn_leader(site, NodeId(2), now);
+    routing.avoid(site, NodeId(2), now);
+    routing.fail_over_from(site, NodeId(2), &nodes, now);
+    for (from, to) in [(3, 1), (1, 2)] {
+        routing.turn_from((site, NodeId(from)), leader, &nodes, now);
+        assert_eq!(near(&routing), Some(to), "from {from}");
+    }
+    // The only one that answers, and that knows no leader for the moment.
+    routing.avoid(site, NodeId(2), now);
+    routing.fail_over_from(site, NodeId(2), &nodes, now);
+    assert_eq!(near(&routing), Some(3));
+    routing.turn_from((site, NodeId(3)), None, &nodes, now);
+    assert_eq!(near(&routing), Some(3), "it stays");
 }
 
 #[test]
