@@ -66,9 +66,9 @@ const ELSEWHERE: &[Elsewhere] = &[
     [
         "seeds of `mixed`: one region with a causal keyspace, clients that move, roots that are lost and come back, sites that come back after long",
         "1,000 without a violation",
-        "920001 to 921500 (2026-11-29), where a judge was wrong once; 944302 and 944340 (2026-11-30) are not looked into yet \
+        "920001 to 921500 (2026-11-29), where a judge was wrong once; 949001 to 950500 (2026-11-30), nothing \
          ([the record](../docs/record.md#seeds))",
-        "open",
+        "met",
     ],
     [
         "seeds of `rebuilds`: roots that are lost for good without a standby, and losses that are exactly those named",
