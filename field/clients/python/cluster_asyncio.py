@@ -20,6 +20,8 @@ if SKETCHES:
 HOST, PORT = os.environ["PORTOLAN_REDIS"].rsplit(":", 1)
 PREFIX = os.environ["PORTOLAN_PREFIX"]
 KEYS = 300
+#: A server's pool has a hundred connections.
+AT_ONCE = 50
 
 
 async def go_over_keys(cluster: RedisCluster, rounds: int) -> None:
@@ -28,7 +30,10 @@ async def go_over_keys(cluster: RedisCluster, rounds: int) -> None:
         assert await cluster.set(name, f"{rounds}"), name
         seen = await cluster.get(name)
         assert seen == f"{rounds}", f"{name} holds {seen!r} in round {rounds}"
-    counts = await asyncio.gather(*(cluster.incr(f"{PREFIX}n{key}") for key in range(KEYS)))
+    counts = []
+    for first in range(0, KEYS, AT_ONCE):
+        some = range(first, first + AT_ONCE)
+        counts += await asyncio.gather(*(cluster.incr(f"{PREFIX}n{key}") for key in some))
     assert counts == [rounds] * KEYS, f"{counts} in round {rounds}"
     tagged = {f"{PREFIX}{{m}}{key}": rounds for key in range(10)}
     assert await cluster.mset(tagged)
