@@ -232,16 +232,17 @@ impl Routing {
         Ok(self.last_id)
     }
 
-    /// Takes a request in whose slot was not here any more when it was carried out: it rests first.
+    /// Takes a request in that rests first: its slot was not here any more when it was carried out,
+    /// or it waits for what is to come.
     #[expect(clippy::result_large_err, reason = "an outcome, moved once to what waits for it")]
     pub(crate) fn push_back(
         &mut self,
         origin: Origin,
         body: Body,
-        slot: Slot,
+        target: Target,
         (deadline, now): (Duration, Duration),
     ) -> Result<(), (Origin, Outcome)> {
-        let id = self.push(origin, body, Target::Slot(slot), deadline)?;
+        let id = self.push(origin, body, target, deadline)?;
         self.due.pop();
         self.rest(id, now);
         Ok(())

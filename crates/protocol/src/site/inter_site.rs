@@ -127,7 +127,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         deadline: Duration,
     ) {
         let times = (deadline, self.now.monotonic);
-        if let Err(refused) = self.global.routing.push_back(origin, body, slot, times) {
+        if let Err(refused) = self.global.routing.push_back(origin, body, Target::Slot(slot), times)
+        {
+            self.settle(vec![refused]);
+        }
+    }
+
+    /// A request that the root of causal keys carries out waits here, at the root that gives that up
+    /// or has to begin.
+    pub(super) fn wait_for_root(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        root: SiteId,
+        deadline: Duration,
+    ) {
+        let times = (deadline, self.now.monotonic);
+        if let Err(refused) = self.global.routing.push_back(origin, body, Target::Site(root), times)
+        {
             self.settle(vec![refused]);
         }
     }
@@ -194,13 +211,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Takes back a request of a causal keyspace that was to go to a site which has left: another
-    /// one holds the keyspace, or is the root.
+    /// Takes back a request of a causal keyspace that is addressed to a site which has left, or to
+    /// one that is the root no more; or that waits here for the root to move.
     fn take_back(&mut self, id: u64, site: SiteId) -> Option<(Origin, Body, Duration)> {
-        let has_left = self.machine.membership()?.registry.has_left(site);
-        let is_root = self.machine.region().is_some_and(|region| region.root == site);
-        self.causal_keyspace(self.global.routing.body(id)?).filter(|_| has_left && !is_root)?;
-        self.global.routing.take_back(id)
+        let (member, body) = (self.machine.membership()?, self.global.routing.body(id)?);
+        self.causal_keyspace(body)?;
+        let root = self.machine.region().map(|region| region.root);
+        let is_elsewhere = match body {
+            Body::Write(Command::Causal(
+                CausalCommand::Clear { .. } | CausalCommand::Retry { .. },
+            )) => root != Some(site) || member.own == site,
+            _ => root != Some(site) && member.registry.has_left(site),
+        };
+        if is_elsewhere { self.global.routing.take_back(id) } else { None }
     }
 
     fn send_request_to(&mut self, site: SiteId, id: u64) {

@@ -75,10 +75,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         deadline: Duration,
     ) {
         let body = Body::Write(Command::Causal(CausalCommand::Clear { keyspace }));
+        self.take_at_root(origin, body, deadline);
+    }
+
+    /// What the root alone does goes there, under the token of the request. While the root moves it
+    /// waits for the next one.
+    fn take_at_root(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let root = self.machine.region().map(|region| region.root);
-        match root.filter(|_| !self.machine.is_root()) {
-            Some(root) => self.take(origin, body, Target::Site(root), deadline),
-            None => self.take_in_session(origin, body, deadline),
+        match root {
+            Some(root) if self.machine.moves_root() => {
+                self.wait_for_root(origin, body, root, deadline)
+            }
+            Some(root) if !self.machine.is_root() => {
+                self.take(origin, body, Target::Site(root), deadline);
+            }
+            _ => self.take_in_session(origin, body, deadline),
         }
     }
 
@@ -89,11 +100,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some(first) = self.own_attempt(&body) {
             return self.take_in_session(origin, first, deadline);
         }
-        let root = self.machine.region().map(|region| region.root);
-        match root.filter(|_| !self.machine.is_root()) {
-            Some(root) => self.take(origin, body, Target::Site(root), deadline),
-            None => self.take_in_session(origin, body, deadline),
-        }
+        self.take_at_root(origin, body, deadline);
     }
 
     /// The first attempt of a retry, if this site was asked first and has made it.

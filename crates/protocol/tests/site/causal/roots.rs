@@ -1,6 +1,7 @@
 //! The root of the region moves, leaves, and is forgotten by a registry that is recovered.
 
 use super::*;
+use std::collections::BTreeSet;
 
 pub(super) fn change(change: RegistryChange) -> Body {
     Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change)))
@@ -70,6 +71,32 @@ fn try_roots(nodes: u64, seeds: std::ops::Range<u64>) {
         epochs += u64::from(epoch) - 1;
     }
     assert!(epochs >= 2 * (seeds.end - seeds.start), "{epochs} changes of the root");
+}
+
+#[test]
+fn a_clear_waits_while_the_root_moves() {
+    let mut world = World::new(3, 3, Settings::default());
+    world.run(100, 3, false).unwrap();
+    let (keyspace, epoch) = (world.keyspace, world.region().epoch);
+    let root = world.region().root;
+    let to = (0..3).find(|site| world.lab.sites[*site].id != Some(root)).unwrap();
+    world.move_root(to);
+    let mut asked = BTreeSet::new();
+    for round in 0..150 {
+        let node = world.lab.leader(round % 3).unwrap();
+        let clear = Command::Write { keyspace, write: Write::Clear, request: None };
+        asked.extend(world.lab.ask(node, Request::new(Body::Write(clear))));
+        world.lab.run(MS * 7);
+    }
+    world.wait_for_root().unwrap();
+    world.lab.run(MS * 10_000);
+    assert!(world.region().epoch > epoch);
+    for answered in &world.lab.answered {
+        if asked.remove(&answered.ticket) {
+            assert!(answered.outcome.is_ok(), "{answered:?}");
+        }
+    }
+    assert!(asked.is_empty(), "{asked:?}");
 }
 
 #[test]

@@ -242,6 +242,15 @@ impl<S: State> Machine<S> {
         self.region().is_some_and(|region| Some(region.root) == own)
     }
 
+    /// Whether this site is the root and gives that up just now, or has to begin.
+    pub fn moves_root(&self) -> bool {
+        let Some(region) = self.region().filter(|_| self.is_root()) else { return false };
+        let causal = self.causal();
+        let has_to_begin =
+            !region.is_rebuilding() && !causal.is_restored() && !causal.has_begun(region);
+        causal.stopped_in(region.epoch).is_some() || has_to_begin
+    }
+
     /// Own writes without a position after a revision, in order: as many as fit so many bytes, and
     /// the first one whatever it takes.
     ///
