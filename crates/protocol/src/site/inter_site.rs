@@ -166,12 +166,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Target::Site(site) = arrival.target
             && let Some((origin, body, deadline)) = self.take_back(id, site)
         {
-            return match body {
-                Body::Write(Command::Causal(CausalCommand::Clear { keyspace })) => {
-                    self.take_clear(origin, keyspace, deadline);
-                }
-                body => self.take_any(origin, body, deadline),
-            };
+            return self.take_any(origin, body, deadline);
         }
         // The backup's copy of a lent group is older than the borrower's.
         let group = arrival.group.as_ref();

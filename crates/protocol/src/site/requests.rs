@@ -62,6 +62,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Body::Write(Command::Write { write: Write::Clear, .. }) => {
                     self.take_clear(origin, keyspace, deadline);
                 }
+                Body::Write(Command::Causal(CausalCommand::Clear { .. })) => {
+                    self.take_at_root(origin, body, deadline);
+                }
                 _ => self.take_in_session(origin, body, deadline),
             };
         }

@@ -80,7 +80,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// What the root alone does goes there, under the token of the request. While the root moves it
     /// waits for the next one.
-    fn take_at_root(&mut self, origin: Origin, body: Body, deadline: Duration) {
+    pub(in crate::site) fn take_at_root(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let root = self.machine.region().map(|region| region.root);
         match root {
             Some(root) if self.machine.moves_root() => {
