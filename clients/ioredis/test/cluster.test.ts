@@ -56,6 +56,7 @@ async function start(answers: Answers, more: Partial<Placement>) {
     placement: { url, windowMs: 100, pingsPerS: 50, ...more },
     redisOptions: { enableReadyCheck: false },
     slotsRefreshTimeout: 60_000,
+    lazyConnect: true,
   });
   cluster.on("error", () => {});
   const stop = () => {
@@ -78,7 +79,9 @@ test("a server that answered before the slots were known gets its name", async (
     return "";
   };
   const { cluster, reached, bodies, stop } = await start(answers, {});
-  await once(cluster, "+node");
+  const isKnown = once(cluster, "+node");
+  cluster.connect().catch(() => {});
+  await isKnown;
   await cluster.nodes("master")[0]?.ping();
   if (cluster.status !== "ready") await once(cluster, "ready");
   await cluster.nodes("master")[0]?.ping();
