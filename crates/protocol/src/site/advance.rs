@@ -423,7 +423,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let settled = self.keep_clears(settled);
         self.settle(settled);
         for (slot, Waiting { origin, command, deadline, .. }) in moved {
-            self.route_back(origin, Body::Write(command), slot, deadline);
+            self.route_later(origin, Body::Write(command), Target::Slot(slot), deadline);
         }
         Ok(())
     }

@@ -118,33 +118,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A request that was to be carried out here found that its slot was not here any more.
-    pub(super) fn route_back(
+    /// A request that rests first: its slot was not here any more when it was to be carried out, or
+    /// this site is the root of causal keys and gives that up, or has to begin.
+    pub(super) fn route_later(
         &mut self,
         origin: Origin,
         body: Body,
-        slot: Slot,
+        target: Target,
         deadline: Duration,
     ) {
         let times = (deadline, self.now.monotonic);
-        if let Err(refused) = self.global.routing.push_back(origin, body, Target::Slot(slot), times)
-        {
-            self.settle(vec![refused]);
-        }
-    }
-
-    /// A request that the root of causal keys carries out waits here, at the root that gives that up
-    /// or has to begin.
-    pub(super) fn wait_for_root(
-        &mut self,
-        origin: Origin,
-        body: Body,
-        root: SiteId,
-        deadline: Duration,
-    ) {
-        let times = (deadline, self.now.monotonic);
-        if let Err(refused) = self.global.routing.push_back(origin, body, Target::Site(root), times)
-        {
+        if let Err(refused) = self.global.routing.push_back(origin, body, target, times) {
             self.settle(vec![refused]);
         }
     }

@@ -3,7 +3,7 @@
 use super::machine;
 use super::machine::causal::NOT_HELD;
 use super::{Origin, Output, Site};
-use crate::admission::{Admission, Wait};
+use crate::admission::{Admission, Target, Wait};
 use crate::replica::moments;
 use crate::replica::reads::{Due, WaitingRead};
 use model::{Answer, Body, Failure, KeyspaceId, Query, Refusal};
@@ -61,7 +61,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             (origin @ Origin::Client { .. }, Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
                 let WaitingRead { keyspace, query, consistency, deadline, .. } = read;
                 let body = Body::Read { keyspace, query, consistency };
-                self.route_back(origin, body, slot, deadline);
+                self.route_later(origin, body, Target::Slot(slot), deadline);
             }
             (origin @ Origin::Client { ticket, .. }, outcome) => {
                 let token = self.sessions.end(origin);

@@ -114,7 +114,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether a request that is carried out here goes without [`crate::global::routing`], which
     /// keeps what another node may have to be sent: a write that leaves this node, or names a
     /// moment, which the log turns into one of this site's own. A read, and a leader's write, come
-    /// back with all that is needed if their slot has moved meanwhile ([`Site::route_back`]).
+    /// back with all that is needed if their slot has moved meanwhile ([`Site::route_later`]).
     fn goes_straight(&self, origin: Origin, body: &Body, target: Target) -> bool {
         match (target, origin, body) {
             (Target::Own | Target::Site(_), ..) => true,

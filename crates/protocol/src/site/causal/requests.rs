@@ -84,7 +84,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let root = self.machine.region().map(|region| region.root);
         match root {
             Some(root) if self.machine.moves_root() => {
-                self.wait_for_root(origin, body, root, deadline)
+                self.route_later(origin, body, Target::Site(root), deadline)
             }
             Some(root) if !self.machine.is_root() => {
                 self.take(origin, body, Target::Site(root), deadline);
