@@ -1,6 +1,7 @@
 //! Where a request comes from, and where its answer goes.
 
 use crate::admission::Sender;
+use crate::global::proxy_reads::ServedUnder;
 use crate::placement::Sampler;
 use model::{Ballot, ClientName, JobName, NodeId, SiteId, Slot};
 
@@ -31,6 +32,29 @@ pub struct Caller<'a> {
     pub sampler: &'a Sampler,
 }
 
+/// By what the failover is found under which a request of another node or site is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// About which slot, if about one: by its token as it is answered.
+    pub(crate) slot: Option<Slot>,
+    /// About a group that this site borrows: the failover under which it was served as the request
+    /// came.
+    pub(crate) lent: Option<Ballot>,
+    /// What this site's leader had, which has answered. This node's state may be another one: it
+    /// lags, or has seen a later failover.
+    pub(crate) by_leader: Option<ServedUnder>,
+}
+
+impl Served {
+    /// About no key.
+    pub(crate) const NONE: Served = Served { slot: None, lent: None, by_leader: None };
+
+    /// Whether it is about a key that has an owner.
+    pub(crate) fn is_about_key(&self) -> bool {
+        self.slot.is_some() || self.lent.is_some()
+    }
+}
+
 /// The place that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -40,20 +64,9 @@ pub(crate) enum Origin {
     /// whatever the outcome now, it may have been done then.
     Doubtful(Ticket),
     /// Another node, under its own number.
-    Node { node: NodeId, id: u64 },
+    Node { node: NodeId, id: u64, served: Served },
     /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
-    /// About which slot, if about one.
-    Site {
-        site: SiteId,
-        node: NodeId,
-        id: u64,
-        in_doubt: bool,
-        slot: Option<Slot>,
-        /// About a group that this site borrows: the failover under which it was served as the
-        /// request came.
-        lent: Option<Ballot>,
-        client: ClientName,
-    },
+    Site { site: SiteId, node: NodeId, id: u64, in_doubt: bool, served: Served, client: ClientName },
     /// A request of [`crate::global::routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
     /// A job of this site's leader, under its number.
@@ -91,11 +104,43 @@ impl Origin {
     pub(crate) fn in_doubt(self) -> Origin {
         match self {
             Origin::Client { ticket, .. } => Origin::Doubtful(ticket),
-            Origin::Site { site, node, id, slot, lent, client, .. } => {
-                Origin::Site { site, node, id, in_doubt: true, slot, lent, client }
+            Origin::Site { site, node, id, served, client, .. } => {
+                let served = Served { by_leader: None, ..served };
+                Origin::Site { site, node, id, in_doubt: true, served, client }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,
         }
+    }
+
+    /// The same, now that this site's leader has answered it.
+    pub(crate) fn served_by_leader(self, under: ServedUnder) -> Origin {
+        match self {
+            Origin::Site { site, node, id, in_doubt, served, client } => {
+                let served = Served { by_leader: Some(under), ..served };
+                Origin::Site { site, node, id, in_doubt, served, client }
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_lost_leader_had_does_not_count_for_the_next_one() {
+        let (site, node, id, client) = (SiteId(1), NodeId(2), 3, ClientName::NONE);
+        let served = Served { slot: Slot::new(4), ..Served::NONE };
+        let origin = Origin::Site { site, node, id, in_doubt: false, served, client };
+        let under = ServedUnder { failover: Ballot::FIRST, borrowed: false };
+        let answered = origin.served_by_leader(under);
+        let Origin::Site { served: by_leader, .. } = answered else { panic!("{answered:?}") };
+        assert_eq!((by_leader.slot, by_leader.by_leader), (served.slot, Some(under)));
+        let Origin::Site { served: later, in_doubt, .. } = answered.in_doubt() else {
+            panic!("{answered:?}")
+        };
+        assert_eq!((later, in_doubt), (served, true));
     }
 }

@@ -94,6 +94,10 @@ pub struct Reached {
     /// Places are to be sent from `taken` on, and an answer is wanted if there are none.
     #[prost(bool, tag = "4")]
     pub again: bool,
+    /// Sessions wait there for places, and nothing has come for a while: what was sent after `taken`
+    /// may be lost. A version without it waits until it asks by itself.
+    #[prost(bool, tag = "120")]
+    pub waits: bool,
 }
 
 /// A run of the order, without the writes.
@@ -247,8 +251,18 @@ mod tests {
             ),
             (CausalStep::Where(Where { epoch: 1 }), b"\x12\x02\x08\x01"),
             (
-                CausalStep::Reached(Reached { epoch: 1, applied: 2, taken: 3, again: true }),
+                CausalStep::Reached(Reached {
+                    epoch: 1,
+                    applied: 2,
+                    taken: 3,
+                    again: true,
+                    waits: false,
+                }),
                 b"\x1a\x08\x08\x01\x10\x02\x18\x03\x20\x01",
+            ),
+            (
+                CausalStep::Reached(Reached { waits: true, ..Reached::default() }),
+                b"\x1a\x03\xc0\x07\x01",
             ),
             (
                 CausalStep::Places(Places {

@@ -9,7 +9,7 @@
 //!
 //! Commands, answers and failures inside are bytes in the encoding of [`crate::entry`].
 
-use crate::inter_site::{InterSiteMessage, MapMessage, Validator};
+use crate::inter_site::{InterSiteMessage, MapMessage, RegistryVersion, Validator};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
@@ -30,10 +30,11 @@ pub const PROTOCOL_OLDEST: u32 = 1;
 /// and guards have one form each. 5: a lost site stays parted until the registry has its return. 6:
 /// the epoch of a later failover frees a borrowed group wherever it is learned, and the newest
 /// decision outlasts its site. 7: what a rebuild of a region's order loses is noted with its end. 8:
-/// and by itself, beside what earlier ones have lost.
-pub const RULES: u32 = 8;
+/// and by itself, beside what earlier ones have lost. 9: what a borrowed group takes is counted as it
+/// is, and a site takes only so much.
+pub const RULES: u32 = 9;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
-pub const RULES_OLDEST: u32 = 8;
+pub const RULES_OLDEST: u32 = 9;
 
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -85,7 +86,7 @@ pub struct Life {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "Content", tags = "1, 2, 3, 4, 5, 6, 136, 181, 240")]
+    #[prost(oneof = "Content", tags = "1, 2, 3, 4, 5, 6, 119, 136, 181, 240")]
     pub content: Option<Content>,
     /// Of a leader's heartbeats and read indexes: the log time when it was sent.
     #[prost(message, optional, tag = "130")]
@@ -140,6 +141,18 @@ pub enum Content {
     /// Accesses of keys that the site owns, to its leader. A version without it counts none.
     #[prost(message, tag = "240")]
     Accesses(CountedAccesses),
+    /// Sessions wait at the sender for the order of causal keys: to the leader, which asks the root
+    /// if nothing comes. A version without it waits until the root asks.
+    #[prost(message, tag = "119")]
+    OrderAwaited(OrderAwaited),
+}
+
+/// How much of the order of causal keys sessions wait for.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct OrderAwaited {
+    /// A [`model::Position`].
+    #[prost(uint64, tag = "1")]
+    pub upto: u64,
 }
 
 /// Accesses that a node has counted: five lists of the same length, and of how many accesses one
@@ -397,6 +410,21 @@ pub struct ForwardedAnswer {
     /// The session's [`model::SessionToken`] after this answer, if the request had one.
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub token: Option<Bytes>,
+    /// Under which failover the leader has served it, if it is about a key that has an owner. A
+    /// version without it sends nothing: then the state of the node that forwarded it counts.
+    #[prost(message, optional, tag = "118")]
+    pub served: Option<Served>,
+}
+
+/// Under which failover a site serves what it answers about.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Served {
+    /// As in [`crate::inter_site::InterSiteAnswer::served`]; none: the first one.
+    #[prost(message, optional, tag = "1")]
+    pub failover: Option<RegistryVersion>,
+    /// Whether it is of a group that is borrowed there.
+    #[prost(bool, tag = "2")]
+    pub borrowed: bool,
 }
 
 /// Asks for a chunk of a snapshot.
@@ -533,6 +561,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use prost::Message as _;
+
+    #[test]
+    fn every_content_is_read_again() {
+        let inter_site = crate::inter_site::InterSite::Forward(Forward::default());
+        for content in [
+            Content::Raft(Raft::default()),
+            Content::Forward(Forward::default()),
+            Content::Answered(Answered::default()),
+            Content::SnapshotWanted(SnapshotWanted::default()),
+            Content::SnapshotChunk(SnapshotChunk::default()),
+            Content::InterSite(InterSiteMessage::from(inter_site)),
+            Content::Replaced(Life::default()),
+            Content::Map(MapMessage::default()),
+            Content::Accesses(CountedAccesses::default()),
+            Content::OrderAwaited(OrderAwaited { upto: 7 }),
+        ] {
+            // A variant that is added belongs in the list above, and its tag in that of `Message`.
+            match content {
+                Content::Raft(_)
+                | Content::Forward(_)
+                | Content::Answered(_)
+                | Content::SnapshotWanted(_)
+                | Content::SnapshotChunk(_)
+                | Content::InterSite(_)
+                | Content::Replaced(_)
+                | Content::Map(_)
+                | Content::Accesses(_)
+                | Content::OrderAwaited(_) => {}
+            }
+            let message = Message::from(content);
+            let read = Message::decode(message.encode_to_vec().as_slice()).unwrap();
+            assert_eq!(read, message);
+        }
+    }
 
     fn a_message() -> Message {
         let entry = Entry { index: 7, term: 2, kind: 1, payload: Bytes::from_static(b"abc") };

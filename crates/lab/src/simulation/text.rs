@@ -61,6 +61,7 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
             format!("SnapshotChunk {} bytes {from}..{until} of {}", chunk.index, chunk.total_bytes)
         }
         Content::Map(_) => return None,
+        Content::OrderAwaited(awaited) => format!("OrderAwaited upto {}", awaited.upto),
         Content::Accesses(counted) => format!("Accesses of {} groups", counted.groups.len()),
         Content::InterSite(message) => return inter_site(message),
     })

@@ -324,6 +324,13 @@ impl<T> Requests<T> {
         }
     }
 
+    /// Up to where requests wait for the order of this site's region.
+    pub(crate) fn awaited(&self, here: &Here) -> Option<Position> {
+        let waits =
+            |one: &&Request<T>| one.token.region == here.region && one.token.seen > here.applied;
+        self.waiting.values().filter(waits).map(|one| one.token.seen).max()
+    }
+
     /// The questions that are due, each for a node of a region's root, and whether the node that
     /// was asked before has not answered.
     pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<(RegionId, Resolve, bool)> {

@@ -8,12 +8,13 @@
 //! imported. A site that reports nothing for a second is asked where it is, and is sent places from
 //! there; so is every site when leadership begins. A site that lacks what the root keeps no more is
 //! sent nothing, and asked, until it has its keys anew ([`super::resync`]). What a site reports
-//! with [`Reached::again`] is answered even if there is nothing new.
+//! with [`Reached::again`] is answered even if there is nothing new; with [`Reached::waits`] it is
+//! sent once more what was sent a while ago.
 
 use super::hints::{Hints, fetched_for, hashes_of};
 use super::interest::Interest;
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Part, Region};
+use super::{AGAIN, Durable, ON_ITS_WAY, Part, Region};
 use model::{
     Bytes, CausalWrite, KeyspaceId, NO_KEYSPACE, NodeId, Position, SiteId, key_hash, limits,
 };
@@ -43,6 +44,8 @@ struct Cursor {
     sent: Position,
     /// An empty answer is wanted.
     wants_answer: bool,
+    /// When places were sent last.
+    sent_at: Duration,
     /// Since when there is no news of it; when it was asked last.
     since: Duration,
     asked: Option<Duration>,
@@ -117,7 +120,7 @@ impl Distribute {
                 }
                 let count = places.sites.len() as u64;
                 cursor.sent = cursor.sent.max(Position((places.first + count).saturating_sub(1)));
-                cursor.wants_answer = false;
+                (cursor.wants_answer, cursor.sent_at) = (false, now);
                 steps.push(Step::Places(*site, node, places));
             }
         }
@@ -136,7 +139,9 @@ impl Distribute {
         }
         let cursor = self.cursors.entry(site).or_default();
         let (applied, taken) = (Position(message.applied), Position(message.taken));
-        if cursor.node != Some(node) || message.again {
+        // What was sent a moment ago is on its way, and shows by a gap what was lost before it.
+        let is_lost = message.waits && cursor.sent_at + ON_ITS_WAY <= now;
+        if cursor.node != Some(node) || message.again || is_lost {
             cursor.sent = taken;
         }
         cursor.sent = cursor.sent.max(taken);
@@ -303,7 +308,7 @@ mod tests {
     fn reached(applied: u64, taken: u64, again: bool) -> Reached {
         let position = |count| Position::new(1, count).0;
         let (applied, taken) = (position(applied), position(taken));
-        Reached { epoch: 1, applied, taken, again }
+        Reached { epoch: 1, applied, taken, again, waits: false }
     }
 
     #[test]

@@ -14,7 +14,7 @@
 use super::Part as _;
 use super::import::{Import, Step};
 use super::simulation::{Store, region, write};
-use super::trial::{Bug, Planted};
+use super::trial::Planted;
 use model::{CausalCommand, Import as Entry, Position, Revision, SiteId};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashSet, VecDeque};
@@ -103,7 +103,7 @@ impl State {
 
     fn take_write(&mut self, nth: usize) {
         let (site, revision) = ORDER[nth];
-        self.import.take_writes(SiteId(site), vec![write(revision)]);
+        self.import.take_writes(SiteId(site), vec![write(revision)], Duration::ZERO);
     }
 
     /// The log has come to the first proposal.
@@ -253,6 +253,6 @@ fn no_order_of_messages_makes_an_import_wrong_or_endless() {
 #[cfg(feature = "trial")]
 fn a_place_without_its_write_is_found() {
     let bounds = Bounds { again: 0, twice: 0, leaders: 0 };
-    let found = explore(bounds, Planted::of(Bug::PayloadSkipped));
+    let found = explore(bounds, Planted::of(super::trial::Bug::PayloadSkipped));
     assert!(found.is_err_and(|why| why.contains("with the content of")));
 }

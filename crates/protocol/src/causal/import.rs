@@ -9,7 +9,8 @@
 //! gathers.
 //!
 //! A write that is missing for a while when its place is here is asked for: the root has all writes
-//! of its order. The root's own site takes both from its state, and nothing that others send.
+//! of its order, and the write set out before the root ordered it. So are places, if a session waits for one and nothing has come for as long. The
+//! root's own site takes both from its state, and nothing that others send.
 //!
 //! A write that another region ordered a second time, as its root was lost, has two places, and may
 //! have other content at the second one ([`Mark::Keeps`]). So a batch ends between the two, and the
@@ -18,7 +19,7 @@
 use super::hints::fetched_for;
 use super::interest::coverage;
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Part, Region};
+use super::{AGAIN, Durable, ON_ITS_WAY, Part, Region};
 use model::{
     CausalCommand, CausalWrite, Effect, Import as Entry, KeyspaceId, Mark, NO_KEYSPACE, Position,
     Revision, SiteId, limits,
@@ -27,12 +28,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use wire::causal::{PlaceOf, Places, Pull, Reached};
 
-/// A write has so long to come by itself, after its place. It set out before the root ordered it.
-const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// An import that has no effect after this is proposed again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// After a gap the root is asked so often at most.
 const GAP_PAUSE: Duration = Duration::from_millis(100);
+/// Sessions that wait are stated at each tick.
+const AWAITED_FOR: Duration = Duration::from_millis(500);
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
@@ -81,6 +82,20 @@ pub(crate) struct Import {
     reported: Option<Duration>,
     reported_upto: Position,
     wants_again: bool,
+    awaited: Option<Awaited>,
+    /// When the root was last told that sessions wait.
+    told: Option<Duration>,
+    /// When anything came last.
+    came: Duration,
+}
+
+/// Sessions wait for the order at a node of this site.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    upto: Position,
+    /// Since when, and when they were seen to wait last.
+    since: Duration,
+    seen: Duration,
 }
 
 impl Import {
@@ -271,11 +286,17 @@ impl Import {
     }
 
     fn next_report(&mut self, now: Duration, applied: Position) -> Option<Step> {
+        let wants = self.wants_awaited(now);
         let is_due = |pause: Duration| self.reported.is_none_or(|at| at + pause <= now);
         let is_silent = !self.is_heard && is_due(AGAIN);
         let again = is_silent || (self.wants_again && is_due(GAP_PAUSE));
-        if !again && (applied <= self.reported_upto || !self.is_heard) {
+        let is_told = self.told.is_some_and(|at| now < at + 2 * ON_ITS_WAY);
+        let waits = self.is_heard && wants && !is_told && !again;
+        if !again && !waits && (applied <= self.reported_upto || !self.is_heard) {
             return None;
+        }
+        if waits {
+            self.told = Some(now);
         }
         let silent = is_silent && self.reported.is_some();
         self.reported_upto = applied;
@@ -284,8 +305,26 @@ impl Import {
             self.wants_again = false;
         }
         let (applied, taken) = (applied.0, self.taken.0);
-        let message = Reached { epoch: u32::from(self.epoch), applied, taken, again };
+        let message = Reached { epoch: u32::from(self.epoch), applied, taken, again, waits };
         Some(Step::Report { message, silent })
+    }
+
+    /// Sessions wait here for the order up to a position.
+    pub(crate) fn awaited(&mut self, upto: Position, now: Duration) {
+        let before = self.awaited.filter(|one| one.seen + AWAITED_FOR > now);
+        if self.is_root || before.is_some_and(|one| one.upto > upto) {
+            // The one that waits for more states that as long as it does.
+            return;
+        }
+        let since = before.map_or(now, |one| one.since);
+        self.awaited = Some(Awaited { upto, since, seen: now });
+    }
+
+    /// Whether a session waits for places, and nothing has come for a while.
+    fn wants_awaited(&mut self, now: Duration) -> bool {
+        let (taken, came) = (self.taken, self.came);
+        self.awaited = self.awaited.filter(|one| one.upto > taken && one.seen + AWAITED_FOR > now);
+        self.awaited.is_some_and(|one| one.since.max(came) + ON_ITS_WAY <= now)
     }
 
     /// The root's leader asks where this site is.
@@ -312,7 +351,7 @@ impl Import {
             return;
         }
         let Some(entries) = places.entries() else { return };
-        self.is_heard = true;
+        (self.is_heard, self.came) = (true, now);
         if places.after > self.taken.0 {
             self.wants_again = true;
             return;
@@ -346,7 +385,7 @@ impl Import {
     }
 
     /// Writes of another site have come.
-    pub(crate) fn take_writes(&mut self, site: SiteId, writes: Vec<CausalWrite>) {
+    pub(crate) fn take_writes(&mut self, site: SiteId, writes: Vec<CausalWrite>, now: Duration) {
         if self.is_root {
             // Sites that have the root before in their registry send them here, too.
             return;
@@ -359,6 +398,7 @@ impl Import {
         let is_wanted =
             |write: &CausalWrite| write.revision > imported || has_place(write.revision);
         let writes: Vec<CausalWrite> = writes.into_iter().filter(is_wanted).collect();
+        self.came = now;
         for write in writes {
             let key = (site, write.revision);
             let bytes = write.payload_bytes();
@@ -408,7 +448,11 @@ impl Part for Import {
             (place.since + ON_ITS_WAY).max(self.pulled.unwrap_or_default() + 2 * ON_ITS_WAY)
         });
         let proposed = self.proposed.map(|(_, since)| since + RETRY_AFTER);
-        let all = [report, pull.filter(|_| proposed.is_none()), proposed];
+        let awaited = self.awaited.filter(|one| one.upto > self.taken).map(|one| {
+            let again = self.told.map_or(Duration::ZERO, |at| at + 2 * ON_ITS_WAY);
+            (one.since.max(self.came) + ON_ITS_WAY).max(again)
+        });
+        let all = [report, pull.filter(|_| proposed.is_none()), proposed, awaited];
         all.into_iter().flatten().filter(|at| *at > now).min()
     }
 }
@@ -457,12 +501,12 @@ mod tests {
         let first = import.poll(AT(0), &store, &region);
         assert_eq!(report(&first), Some((0, 0, true)), "a leader begins by reporting where it is");
         import.take_places(&places(0, &[(2, 4), (3, 1), (2, 5)]), AT(10), &region);
-        import.take_writes(SiteId(2), vec![write(5)]);
+        import.take_writes(SiteId(2), vec![write(5)], AT(0));
         let waits = import.poll(AT(20), &store, &region);
         assert_eq!(waits, [], "the first write is missing");
         let pulls = import.poll(AT(110), &store, &region);
         assert_eq!(pulls, [Step::Pull(Pull { positions: vec![Position::new(1, 1).0] })]);
-        import.take_writes(SiteId(2), vec![write(4)]);
+        import.take_writes(SiteId(2), vec![write(4)], AT(0));
         assert_eq!(import.next_due(AT(200)), Some(AT(310)));
         assert_eq!(import.next_due(AT(310)), None, "if it is paused, this changes nothing");
         assert_eq!(proposed(&import.poll(AT(120), &store, &region)), Some((3, 3)));
@@ -472,7 +516,7 @@ mod tests {
         assert_eq!((report(&done), done.len()), (Some((3, 3, false)), 1));
         assert_eq!((import.payload_bytes, import.next_due(AT(140))), (0, None));
         // What comes again is nothing new.
-        import.take_writes(SiteId(2), vec![write(4)]);
+        import.take_writes(SiteId(2), vec![write(4)], AT(0));
         import.take_places(&places(0, &[(2, 4), (3, 1)]), AT(150), &region);
         assert_eq!((import.payloads.len(), import.places.len()), (0, 0));
         assert!(import.poll(AT(100_000), &store, &region).is_empty(), "idle");
@@ -485,20 +529,20 @@ mod tests {
         let mut store = Store::of(3);
         import.poll(AT(0), &store, &region);
         import.take_places(&places(0, &[(9, 5), (9, 6)]), AT(10), &region);
-        import.take_writes(SiteId(9), vec![write(5), write(6)]);
+        import.take_writes(SiteId(9), vec![write(5), write(6)], AT(0));
         assert_eq!(proposed(&import.poll(AT(20), &store, &region)), Some((2, 2)));
         store.applied = Position::new(1, 2);
         import.poll(AT(30), &store, &region);
         import.take_places(&places(2, &[(9, 5), (9, 7)]), AT(40), &region);
-        import.take_writes(SiteId(9), vec![write(5), write(6)]);
+        import.take_writes(SiteId(9), vec![write(5), write(6)], AT(0));
         assert_eq!(import.payloads.len(), 1, "of the other one there is no place");
         assert_eq!(proposed(&import.poll(AT(50), &store, &region)), Some((3, 1)));
         store.applied = Position::new(1, 3);
-        import.take_writes(SiteId(9), vec![write(7)]);
+        import.take_writes(SiteId(9), vec![write(7)], AT(0));
         assert_eq!(proposed(&import.poll(AT(60), &store, &region)), Some((4, 1)));
         store.applied = Position::new(1, 4);
         import.poll(AT(70), &store, &region);
-        import.take_writes(SiteId(9), vec![write(6)]);
+        import.take_writes(SiteId(9), vec![write(6)], AT(0));
         assert_eq!(import.payloads.len(), 0, "it is as far as the last one");
     }
 
@@ -509,13 +553,13 @@ mod tests {
         let mut store = Store::of(3);
         import.poll(AT(0), &store, &region);
         import.take_places(&places(0, &[(9, 5), (9, 5)]), AT(10), &region);
-        import.take_writes(SiteId(9), vec![write(5)]);
+        import.take_writes(SiteId(9), vec![write(5)], AT(0));
         assert_eq!(proposed(&import.poll(AT(20), &store, &region)), Some((1, 1)));
         store.applied = Position::new(1, 1);
         assert_eq!(proposed(&import.poll(AT(30), &store, &region)), None);
         let pulls = import.poll(AT(110), &store, &region);
         assert_eq!(pulls, [Step::Pull(Pull { positions: vec![Position::new(1, 2).0] })]);
-        import.take_writes(SiteId(9), vec![write(5)]);
+        import.take_writes(SiteId(9), vec![write(5)], AT(0));
         assert_eq!(proposed(&import.poll(AT(120), &store, &region)), Some((2, 1)));
     }
 
@@ -574,8 +618,8 @@ mod tests {
         let effects = vec![Effect::Mark(Mark::Fetched { site: SiteId(3), items })];
         let (revision, seen) = (Revision(Position::new(1, 2).0), Position(0));
         let fetched = CausalWrite { revision, seen, keyspace: KeyspaceId(2), effects };
-        import.take_writes(model::NO_SITE, vec![fetched]);
-        import.take_writes(SiteId(2), vec![write(5)]);
+        import.take_writes(model::NO_SITE, vec![fetched], AT(0));
+        import.take_writes(SiteId(2), vec![write(5)], AT(0));
         let steps = import.poll(AT(20), &store, &region);
         assert_eq!(proposed(&steps), Some((2, 1)), "what comes behind shows in the state then");
         store.applied = Position::new(1, 2);
@@ -609,6 +653,31 @@ mod tests {
     }
 
     #[test]
+    fn what_sessions_wait_for_is_asked_for_once_nothing_comes() {
+        let (mut import, region) = (Import::default(), region(3));
+        let store = Store::of(3);
+        let asks =
+            |import: &mut Import, at| report(&import.poll(AT(at), &store, &region)).is_some();
+        assert!(asks(&mut import, 0));
+        import.take_places(&places(0, &[(2, 4)]), AT(1_000), &region);
+        // Of what is here the import is under way; of what is not, it may be.
+        import.awaited(Position::new(1, 1), AT(1_010));
+        assert!(!asks(&mut import, 1_500));
+        import.awaited(Position::new(1, 2), AT(1_510));
+        import.take_places(&places(1, &[]), AT(1_550), &region);
+        assert!(!asks(&mut import, 1_610));
+        assert_eq!(import.next_due(AT(1_610)), Some(AT(1_650)));
+        assert!(asks(&mut import, 1_650));
+        import.awaited(Position::new(1, 2), AT(1_700));
+        assert!(!asks(&mut import, 1_840), "and so often");
+        assert!(asks(&mut import, 1_850));
+        import.take_places(&places(1, &[(2, 5)]), AT(1_860), &region);
+        assert!(!asks(&mut import, 2_060), "it is here");
+        import.awaited(Position::new(1, 9), AT(2_100));
+        assert!(!asks(&mut import, 2_600), "no session waits any more");
+    }
+
+    #[test]
     fn the_next_write_always_finds_room() {
         let mut import = Import { epoch: 1, ..Import::default() };
         let of = |revision| {
@@ -617,13 +686,13 @@ mod tests {
             one.effects = vec![model::Effect::Put { key: "k".into(), value }];
             one
         };
-        import.take_writes(SiteId(2), vec![of(7), of(8), of(9)]);
+        import.take_writes(SiteId(2), vec![of(7), of(8), of(9)], AT(0));
         assert_eq!(import.payloads.len(), 2, "no place needs them");
         import.take_places(&places(0, &[(2, 5), (2, 6), (2, 7)]), AT(0), &region(3));
-        import.take_writes(SiteId(2), vec![of(6)]);
+        import.take_writes(SiteId(2), vec![of(6)], AT(0));
         let kept = |import: &Import| import.payloads.keys().map(|key| key.1.0).collect::<Vec<_>>();
         assert_eq!(kept(&import), [6, 7], "8 has no place");
-        import.take_writes(SiteId(2), vec![of(5)]);
+        import.take_writes(SiteId(2), vec![of(5)], AT(0));
         assert_eq!(kept(&import), [5, 6, 7], "it is the next");
     }
 
@@ -661,7 +730,7 @@ mod tests {
         let mut one = write(7);
         let value = vec![0; limits::CAUSAL_IMPORT_BYTES_MAX + 1].into();
         one.effects = vec![Effect::Put { key: "k".into(), value }];
-        import.take_writes(SiteId(2), vec![one.clone()]);
+        import.take_writes(SiteId(2), vec![one.clone()], AT(0));
         store.order(SiteId(2), one);
         assert_eq!(proposed(&import.poll(AT(10), &store, &region)), Some((1, 1)));
         store.applied = Position::new(1, 1);

@@ -98,6 +98,8 @@ use std::time::Duration;
 
 /// What is not answered is asked for again after this.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+/// What was sent has so long to arrive.
+pub(crate) const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
 /// What the parts see of a node's state.
 pub(crate) trait Durable {

@@ -147,7 +147,7 @@ mod tests {
 
     fn report(rebuild: &mut Rebuild, site: u32, count: u64, at: Duration) {
         let applied = if count == 0 { 0 } else { Position::new(1, count).0 };
-        let message = Reached { epoch: 65, applied, taken: applied, again: true };
+        let message = Reached { epoch: 65, applied, taken: applied, again: true, waits: false };
         rebuild.reached(SiteId(site), message, at);
     }
 

@@ -220,7 +220,7 @@ mod tests {
         assert_eq!((asked(&steps), steps.len()), (2, 2));
         let message = |count| {
             let applied = Position::new(1, count).0;
-            Reached { epoch: 1, applied, taken: applied, again: true }
+            Reached { epoch: 1, applied, taken: applied, again: true, waits: false }
         };
         job.reached(OTHER, message(5), AT(20));
         assert!(job.poll(AT(20), &region, &mut last).is_empty());

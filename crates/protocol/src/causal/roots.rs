@@ -310,7 +310,7 @@ mod tests {
 
     fn report(roots: &mut Roots, site: u32, count: u64, at: Duration) {
         let applied = Position::new(1, count).0;
-        let message = Reached { epoch: 1, applied, taken: applied, again: true };
+        let message = Reached { epoch: 1, applied, taken: applied, again: true, waits: false };
         roots.reached(SiteId(site), message, at);
     }
 

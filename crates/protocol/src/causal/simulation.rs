@@ -458,7 +458,7 @@ impl World {
         match message {
             CausalStep::Writes(writes) => {
                 let all = decode_writes(writes.writes).expect("writes");
-                site.import.take_writes(SiteId(writes.site), all);
+                site.import.take_writes(SiteId(writes.site), all, now);
             }
             CausalStep::Where(message) => site.import.asked(message.epoch),
             CausalStep::Reached(message) => site.distribute.reached(from, message, now),

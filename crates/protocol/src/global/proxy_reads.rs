@@ -44,8 +44,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::entry;
-use wire::inter_site::{InterSiteAnswer, InterSiteAnswers, put_failover};
+use wire::inter_site::{InterSiteAnswer, InterSiteAnswers, put_failover, take_failover};
 use wire::peer::ForwardedRequest;
+use wire::peer::Served;
 
 /// What tells the numbers of these reads, at another site, from those of a core's requests.
 const PROXY: u64 = 1 << 63;
@@ -393,6 +394,17 @@ pub struct ServedUnder {
     pub failover: Ballot,
     /// Whether it has borrowed the group.
     pub borrowed: bool,
+}
+
+impl ServedUnder {
+    pub(crate) fn to_wire(self) -> Served {
+        Served { failover: put_failover(self.failover), borrowed: self.borrowed }
+    }
+
+    pub(crate) fn of_wire(served: &Served) -> ServedUnder {
+        let failover = take_failover(served.failover);
+        ServedUnder { failover, borrowed: served.borrowed }
+    }
 }
 
 /// Answers the reads that requests from another site begin with, each of a client, for as long as

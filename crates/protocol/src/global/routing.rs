@@ -27,6 +27,7 @@ use super::proxy_reads::Routes;
 use super::round_trips::RoundTrips;
 use crate::admission::{Arrival, Target};
 pub(crate) use crate::deployment::failure_detector::TIMEOUT;
+use crate::global::proxy_reads::ServedUnder;
 use crate::origin::Origin;
 pub(crate) use held_answers::HeldAnswer;
 use model::{
@@ -605,6 +606,13 @@ impl Routing {
         match origin {
             Origin::Routed { id, .. } => self.origin(id).unwrap_or(Origin::Discard),
             origin => origin,
+        }
+    }
+
+    /// This site's leader has answered a request that was routed to this site itself.
+    pub(crate) fn served_by_leader(&mut self, id: u64, under: ServedUnder) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.origin = one.origin.served_by_leader(under);
         }
     }
 

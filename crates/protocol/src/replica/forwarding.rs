@@ -6,6 +6,7 @@
 //! once; if its leader is lost, its outcome is unknown.
 
 use super::writes::{Settled, forgotten_is_unknown, unknown};
+use crate::global::proxy_reads::ServedUnder;
 use crate::origin::Origin;
 use model::{Answer, Body, Bytes, ClientId, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
@@ -138,6 +139,13 @@ impl Forwarding {
     /// The origin of a request that was sent under this number.
     pub(crate) fn origin(&self, id: u64) -> Option<Origin> {
         self.outstanding.get(&id.wrapping_sub(self.client.0)).map(|one| one.origin)
+    }
+
+    /// The leader answers a request, and what it has served that under.
+    pub(crate) fn served(&mut self, id: u64, under: ServedUnder) {
+        if let Some(one) = self.outstanding.get_mut(&id.wrapping_sub(self.client.0)) {
+            one.origin = one.origin.served_by_leader(under);
+        }
     }
 
     /// The outcome of a request. A leader that answers that it leads no more did nothing: ask the

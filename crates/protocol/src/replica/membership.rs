@@ -351,6 +351,7 @@ pub(crate) fn promotion(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::Served;
     use crate::replica::recovery::first_members;
 
     fn member(node: u64, incarnation: u64) -> Member {
@@ -431,7 +432,8 @@ mod tests {
             let Wanted::Join { origin, asked_in_silence, .. } = &mut join else {
                 unreachable!("it is a join")
             };
-            (*origin, *asked_in_silence) = (Origin::Node { node: NodeId(2), id: 23 }, silent);
+            (*origin, *asked_in_silence) =
+                (Origin::Node { node: NodeId(2), id: 23, served: Served::NONE }, silent);
             join
         };
         let mut membership = Membership::default();
@@ -449,7 +451,7 @@ mod tests {
     #[test]
     fn who_asks_again_asks_once() {
         let mut membership = Membership::default();
-        let origin = Origin::Node { node: NodeId(2), id: 23 };
+        let origin = Origin::Node { node: NodeId(2), id: 23, served: Served::NONE };
         for _ in 0..3 {
             let mut asked = leave(3, false);
             if let Wanted::Leave { origin: from, .. } = &mut asked {

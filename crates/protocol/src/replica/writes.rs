@@ -271,7 +271,7 @@ impl Writes {
         self.waiting_bytes = 0;
         for write in waiting {
             match write.origin {
-                Origin::Node { node, id } => foreign.push((node, id)),
+                Origin::Node { node, id, .. } => foreign.push((node, id)),
                 _ => {
                     self.waiting_bytes += write.size_bytes;
                     self.waiting.push_back(write);

@@ -5,6 +5,7 @@ use super::machine;
 use super::{Origin, Output, ReadGate, Site};
 use crate::admission::{Target, target_of};
 use crate::bugs::Bug;
+use crate::origin::Served;
 use crate::replica::membership;
 use crate::replica::moments;
 use crate::replica::raft::{Committed, EntryContent};
@@ -174,7 +175,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.replica.forwarding.nothing_taken();
         }
         for (node, id) in self.replica.writes.take_foreign() {
-            self.settle(vec![(Origin::Node { node, id }, Err(Failure::NoLeader))]);
+            self.settle(vec![(
+                Origin::Node { node, id, served: Served::NONE },
+                Err(Failure::NoLeader),
+            )]);
         }
         for write in self.replica.writes.take_all() {
             if write.origin == Origin::Discard {

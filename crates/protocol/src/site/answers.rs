@@ -29,7 +29,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     };
                     self.outputs.push_back(Output::Answer { ticket, outcome, token });
                 }
-                Origin::Node { node, id } => {
+                Origin::Node { node, id, served } => {
                     let reports_members = matches!(
                         outcome,
                         Ok(Answer::Flag(true)) | Err(Failure::NoLeader | Failure::Membership(_))
@@ -37,13 +37,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let members = reports_members.then(|| self.replica.members.clone());
                     let outcome = entry::encode_reply(&outcome);
                     let token = token.map(SessionToken::into_bytes);
-                    let answer = peer::ForwardedAnswer { id, outcome, members, token };
+                    let is_about_key = served.is_about_key();
+                    let served = is_about_key.then(|| self.served_under(served).to_wire());
+                    let answer = peer::ForwardedAnswer { id, outcome, members, token, served };
                     self.replica.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Site { site, node, id, in_doubt, slot, lent, .. } => {
+                Origin::Site { site, node, id, in_doubt, served, .. } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     let token = token.map(SessionToken::into_bytes);
-                    self.answer_site((site, node), (id, slot, lent), outcome, token);
+                    self.answer_site((site, node), (id, served), outcome, token);
                 }
                 Origin::Routed { id, in_doubt } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };

@@ -210,7 +210,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             CausalStep::Writes(writes) => {
                 // A message that cannot be read is as good as lost.
                 let Ok(all) = decode_writes(writes.writes) else { return };
-                self.jobs.import.take_writes(SiteId(writes.site), all);
+                self.jobs.import.take_writes(SiteId(writes.site), all, now);
             }
             CausalStep::Where(question) => {
                 self.global.routing.learn_leader(site, node, self.now.monotonic);

@@ -13,6 +13,7 @@ use crate::admission::{
 use crate::bugs::Bug;
 use crate::global::proxy_reads::{Moved, ServedUnder};
 use crate::global::routing::{Contact, GUESSED, HeldAnswer, TIMEOUT};
+use crate::origin::Served;
 use model::{
     Answer, Ballot, Body, Bytes, CausalCommand, ClientName, Command, Epoch, Failure, LoanPart,
     NodeId, Refusal, SiteId, Slot, limits,
@@ -321,20 +322,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn take_site_request(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
         let known = request.known;
         let decoded = entry::decode_request(request.request);
-        let slot = match decoded.as_ref().map(|request| target_of(&request.body, self)) {
-            Ok(Ok(Target::Slot(slot))) => Some(slot),
-            _ => None,
-        };
-        let group = decoded.as_ref().ok().and_then(|request| group_of(&request.body, self));
-        let part = group.and_then(|group| self.machine.part(&group));
-        // What an unconfirmed one answers, it answers once it is confirmed.
-        let serves = |part: LoanPart| matches!(part, LoanPart::Held | LoanPart::Unconfirmed);
-        let lent = part.filter(|part| serves(part.borrowed.part));
-        // It has followed all failovers up to this version, of the slot's owner and its own.
-        let lent = lent.and_then(|_| Some(self.machine.registry()?.version));
+        let served = self.served_by(decoded.as_ref().ok());
         let id = request.id;
         let client = ClientName::of_number(request.client);
-        let origin = Origin::Site { site, node, id, in_doubt: false, slot, lent, client };
+        let origin = Origin::Site { site, node, id, in_doubt: false, served, client };
         if let Err(failure) = self.session_begins(origin, request.token) {
             return self.settle(vec![(origin, Err(failure))]);
         }
@@ -353,7 +344,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let deadline =
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
                 let deadline = self.now.monotonic + deadline;
-                let Some(slot) = slot.filter(|_| known.is_some()) else {
+                let Some(slot) = served.slot.filter(|_| known.is_some()) else {
                     return self.take_any(origin, request.body, deadline);
                 };
                 // Routing keeps the validator beside the request.
@@ -435,17 +426,54 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// By what the failover is found under which a request is served that has come from another
+    /// node.
+    pub(super) fn served_by(&self, request: Option<&model::Request>) -> Served {
+        let (Some(request), Some(registry)) = (request, self.machine.registry()) else {
+            return Served::NONE;
+        };
+        let slot = match target_of(&request.body, self) {
+            Ok(Target::Slot(slot)) => Some(slot),
+            _ => None,
+        };
+        let part = group_of(&request.body, self).and_then(|group| self.machine.part(&group));
+        // What an unconfirmed one answers, it answers once it is confirmed.
+        let serves = |part: LoanPart| matches!(part, LoanPart::Held | LoanPart::Unconfirmed);
+        let lent = part.filter(|part| serves(part.borrowed.part));
+        // It has followed all failovers up to this version, of the slot's owner and its own.
+        let lent = lent.map(|_| registry.version);
+        Served { slot, lent, by_leader: None }
+    }
+
+    /// Under which failover a request is served that is answered now.
+    pub(super) fn served_under(&self, served: Served) -> ServedUnder {
+        let Served { slot, lent, by_leader } = served;
+        match (by_leader, lent) {
+            (None, _) => {
+                // Also one that is frozen since: what was done before that is done.
+                let owned_at = slot.and_then(|slot| self.machine.token(slot).owned_at());
+                let failover = lent.or(owned_at.map(|epoch| epoch.failover));
+                let failover = failover.unwrap_or(Ballot::FIRST);
+                ServedUnder { failover, borrowed: lent.is_some() }
+            }
+            (Some(under), None) => under,
+            // A leader that has just begun may not have known of the loan as the request came.
+            (Some(under), Some(lent)) => {
+                let failover = if under.borrowed { under.failover.min(lent) } else { lent };
+                ServedUnder { failover, borrowed: true }
+            }
+        }
+    }
+
     pub(super) fn answer_site(
         &mut self,
         (site, node): (SiteId, NodeId),
-        (id, slot, lent): (u64, Option<Slot>, Option<Ballot>),
+        (id, served): (u64, Served),
         outcome: Result<Answer, Failure>,
         token: Option<Bytes>,
     ) {
-        // Also one that is frozen since: what was done before that is done.
-        let owned_at = slot.and_then(|slot| self.machine.token(slot).owned_at());
-        let failover = lent.or(owned_at.map(|epoch| epoch.failover));
-        let (served, borrowed) = (failover.and_then(put_failover), lent.is_some());
+        let ServedUnder { failover, borrowed } = self.served_under(served);
+        let served = put_failover(failover);
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_reported(*slot),
             _ => None,

@@ -1,8 +1,9 @@
 //! Messages of the site's other nodes.
 
 use super::{Origin, Site};
+use crate::global::proxy_reads::ServedUnder;
 use crate::replica::{lives, membership};
-use model::{Body, Failure, NodeId, limits};
+use model::{Body, Failure, NodeId, Position, limits};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -55,6 +56,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     if let Some(origin) = self.replica.forwarding.origin(answer.id) {
                         self.session_answered(origin, answer.token);
                     }
+                    // One that does not lead has done nothing, and knows nothing of the loans here.
+                    if let Some(served) = answer.served
+                        && outcome != Err(Failure::NoLeader)
+                    {
+                        self.served_by_leader(answer.id, ServedUnder::of_wire(&served));
+                    }
                     let timeout = self.options.heartbeat();
                     let now = self.now.monotonic;
                     self.replica.forwarding.answered(
@@ -71,13 +78,28 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some(Content::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
             Some(Content::Map(message)) => self.take_map_of_node(from, message),
             Some(Content::Accesses(counted)) => self.take_accesses(&counted),
-            // The shell distinguishes these by their connection.
-            Some(Content::InterSite(_)) | None => {}
+            Some(Content::OrderAwaited(awaited)) if self.leads() => {
+                self.jobs.import.awaited(Position(awaited.upto), self.now.monotonic);
+            }
+            // The shell distinguishes messages of other sites by their connection.
+            Some(Content::OrderAwaited(_) | Content::InterSite(_)) | None => {}
+        }
+    }
+
+    /// The leader answers a request of this node: what it has served that under goes along with the
+    /// answer, if that is for another site.
+    fn served_by_leader(&mut self, id: u64, under: ServedUnder) {
+        match self.replica.forwarding.origin(id) {
+            Some(Origin::Routed { id, .. }) => self.global.routing.served_by_leader(id, under),
+            Some(_) => self.replica.forwarding.served(id, under),
+            None => {}
         }
     }
 
     pub(super) fn take_forwarded(&mut self, from: NodeId, request: peer::ForwardedRequest) {
-        let origin = Origin::Node { node: from, id: request.id };
+        let decoded = entry::decode_request(request.request);
+        let served = self.served_by(decoded.as_ref().ok());
+        let origin = Origin::Node { node: from, id: request.id, served };
         if let Err(failure) = self.session_begins(origin, request.token) {
             return self.settle(vec![(origin, Err(failure))]);
         }
@@ -94,7 +116,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let is_witness = member.witness;
         // A request that does not decode is of a newer version.
-        let Ok(request) = entry::decode_request(request.request) else {
+        let Ok(request) = decoded else {
             let failure = Failure::NotServing("its version does not know this request");
             return self.settle(vec![(origin, Err(failure))]);
         };

@@ -613,6 +613,7 @@ fn command_of(step: Step<Arc<Registry>>) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::Served;
     use model::NodeId;
 
     #[test]
@@ -631,7 +632,7 @@ mod tests {
 
     #[test]
     fn a_change_that_may_be_chosen_is_not_told_as_left_undone() {
-        let origin = Origin::Node { node: NodeId(2), id: 7 };
+        let origin = Origin::Node { node: NodeId(2), id: 7, served: Served::NONE };
         assert_eq!(given_back(origin, true), None);
         assert_eq!(given_back(origin, false), Some((origin, Err(Failure::NoLeader))));
     }

@@ -32,7 +32,7 @@ impl Requester {
             Origin::Client { ticket, .. } | Origin::Doubtful(ticket) => {
                 Some(Requester::Client(ticket))
             }
-            Origin::Node { node, id } => Some(Requester::Node(node, id)),
+            Origin::Node { node, id, .. } => Some(Requester::Node(node, id)),
             Origin::Site { site, node, id, .. } => Some(Requester::Site(site, node, id)),
             Origin::Routed { .. } | Origin::Job { .. } | Origin::Registrar(_) | Origin::Discard => {
                 None
@@ -162,6 +162,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::Served;
 
     fn token(text: &'static str) -> Option<SessionToken> {
         SessionToken::new(text.into())
@@ -195,8 +196,8 @@ mod tests {
     fn a_request_that_came_twice_has_its_token_until_the_last_answer() {
         let mut sessions = Sessions::default();
         let (site, node, id) = (SiteId(1), NodeId(2), 3);
-        let (slot, lent, client) = (None, None, model::ClientName::NONE);
-        let origin = Origin::Site { site, node, id, in_doubt: false, slot, lent, client };
+        let (served, client) = (Served::NONE, model::ClientName::NONE);
+        let origin = Origin::Site { site, node, id, in_doubt: false, served, client };
         sessions.begin(origin, token("a"));
         sessions.begin(origin, token("a"));
         sessions.answered(origin, token("b"));

@@ -18,8 +18,12 @@ impl Links {
                     let outcome = self.ask_for_joiner(asked.request).await;
                     let members = self.nodes_of_taken(&outcome);
                     let outcome = entry::encode_reply(&outcome);
-                    let answers =
-                        vec![ForwardedAnswer { id: asked.id, outcome, members, token: None }];
+                    let answers = vec![ForwardedAnswer {
+                        id: asked.id,
+                        outcome,
+                        members,
+                        ..Default::default()
+                    }];
                     let message: Message = Content::Answered(Answered { answers }).into();
                     connection.send(&message).await?;
                 }

@@ -18,7 +18,11 @@ fn standby(round: u64, in_sync: bool) -> Option<Standby> {
 
 fn report(standbys: &mut Standbys, count: u64, at: Duration) {
     let applied = Position::new(1, count).0;
-    standbys.reached(OTHER, Reached { epoch: 1, applied, taken: applied, again: true }, at);
+    standbys.reached(
+        OTHER,
+        Reached { epoch: 1, applied, taken: applied, again: true, waits: false },
+        at,
+    );
 }
 
 fn done(steps: Vec<Step>) -> Vec<Step> {

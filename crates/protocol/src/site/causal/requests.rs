@@ -17,6 +17,7 @@ use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::causal::CausalStep;
+use wire::peer::{Content, OrderAwaited};
 
 const IN_NO_REGION: Failure = Failure::NotServing("its site is in no region");
 
@@ -274,7 +275,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.causal.requests.ask_of_left(here.region, has_left);
         }
         self.ask_positions();
+        self.await_order(&here);
         self.want_again();
+    }
+
+    /// The site's leader learns for how much of the order sessions wait here.
+    fn await_order(&mut self, here: &Here) {
+        let Some(upto) = self.causal.requests.awaited(here) else { return };
+        match self.replica.raft.leader() {
+            _ if self.leads() => self.jobs.import.awaited(upto, self.now.monotonic),
+            Some(leader) => self.send(leader, Content::OrderAwaited(OrderAwaited { upto: upto.0 })),
+            None => {}
+        }
     }
 
     pub(super) fn refuse_sessions(&mut self, refused: Vec<(Asked, SessionError)>) {
