@@ -211,6 +211,10 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::PartSite => simulation.part_site(fault.site),
         Kind::PartSites => simulation.part_sites(fault.site, fault.other_site),
         Kind::HalfPartSites => simulation.part_sites_one_way(fault.site, fault.other_site),
+        Kind::FlappingSites => {
+            simulation.part_sites(fault.site, fault.other_site);
+            return Begun::For(FLAP.min(fault.span));
+        }
         Kind::SlowSites => {
             let extra = Duration::from_millis(10 + random.below(191));
             simulation.slow_site(fault.site, extra);
@@ -412,6 +416,16 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         }
         Kind::LeaveSite | Kind::JoinSite => return come_or_go(simulation, fault),
         Kind::PartSite | Kind::LoseRoot => simulation.rejoin_site(fault.site),
+        Kind::FlappingSites => {
+            let ends = since >= fault.span || simulation.faults_ended;
+            match ends || simulation.are_parted(fault.site, fault.other_site) {
+                true => simulation.mend_sites(fault.site, fault.other_site),
+                false => simulation.part_sites(fault.site, fault.other_site),
+            }
+            if !ends {
+                return Begun::For(FLAP.min(fault.span - since));
+            }
+        }
         Kind::PartSites | Kind::HalfPartSites => {
             simulation.mend_sites(fault.site, fault.other_site);
         }

@@ -155,11 +155,13 @@ pub enum Kind {
     /// operators have the others go on with the order. Then it comes back; or it is given up and
     /// removed, and a new one comes after the span. Only where it is asked for.
     RebuildRoot,
+    /// The link between two sites goes and comes, many times. Only where it is asked for.
+    FlappingSites,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 45] = [
+    pub const ALL: [Kind; 46] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -205,6 +207,7 @@ impl Kind {
         Kind::LendGroups,
         Kind::AlterRules,
         Kind::RebuildRoot,
+        Kind::FlappingSites,
     ];
 
     /// Those that come where a world names none: all that lose nothing, and end.
@@ -223,6 +226,7 @@ impl Kind {
                     | Kind::LendGroups
                     | Kind::AlterRules
                     | Kind::RebuildRoot
+                    | Kind::FlappingSites
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
@@ -277,6 +281,7 @@ impl Kind {
             Kind::LendGroups => "lend_groups",
             Kind::AlterRules => "alter_rules",
             Kind::RebuildRoot => "rebuild_root",
+            Kind::FlappingSites => "flapping_sites",
         }
     }
 
@@ -314,6 +319,7 @@ impl Kind {
             | Kind::PartSite
             | Kind::PartSites
             | Kind::HalfPartSites
+            | Kind::FlappingSites
             | Kind::SlowSites
             | Kind::BreakSites
             | Kind::MoveSlots
@@ -342,6 +348,7 @@ impl Kind {
                 Kind::PartSite
                     | Kind::PartSites
                     | Kind::HalfPartSites
+                    | Kind::FlappingSites
                     | Kind::SlowSites
                     | Kind::BreakSites
                     | Kind::SitesLoss
@@ -390,6 +397,7 @@ impl Kind {
                 | Kind::PartSite
                 | Kind::PartSites
                 | Kind::HalfPartSites
+                | Kind::FlappingSites
                 | Kind::SlowSites
                 | Kind::CutClients
         )
@@ -416,7 +424,8 @@ impl Kind {
             | Kind::Flapping
             | Kind::PartSite
             | Kind::PartSites
-            | Kind::HalfPartSites => (ms(100), ms(4_000)),
+            | Kind::HalfPartSites
+            | Kind::FlappingSites => (ms(100), ms(4_000)),
             Kind::Drop | Kind::SlowLink | Kind::SlowDisk | Kind::SlowSites => (ms(500), ms(4_000)),
             Kind::FullDisk => (ms(200), ms(3_000)),
             Kind::LoseSite => (ms(6_000), ms(12_000)),

@@ -134,7 +134,7 @@ mod tests {
         assert!(plan.iter().enumerate().all(|(place, fault)| fault.number == place));
         for kind in Kind::ALL {
             let count = plan.iter().filter(|fault| fault.kind == kind).count();
-            assert!((120..260).contains(&count), "{kind}: {count}");
+            assert!((100..260).contains(&count), "{kind}: {count}");
         }
         for fault in &plan {
             assert_eq!(fault.kind.is_between_sites(), fault.site != fault.other_site, "{fault:?}");

@@ -151,6 +151,11 @@ impl<C> Simulation<C> {
         self.between.cut.insert((from, to));
     }
 
+    /// Whether nothing passes between two sites.
+    pub fn are_parted(&self, a: usize, b: usize) -> bool {
+        self.between.cut.contains(&(a, b)) && self.between.cut.contains(&(b, a))
+    }
+
     /// Two sites reach each other again.
     pub fn mend_sites(&mut self, a: usize, b: usize) {
         self.note_of_two(a, b, |a, b| format!("{a} and {b} reach each other again"));
@@ -608,6 +613,15 @@ mod tests {
                 }
                 assert_eq!(sites.reaches(), ALL_REACH, "{kind}");
             }
+        }
+        let mut flapping = sites(1);
+        let flaps = Fault { span: MS * 300, ..fault(Kind::FlappingSites) };
+        assert_eq!(apply::begin(&mut flapping, &flaps), apply::Begun::For(MS * 120));
+        for (since, goes_on, is_cut) in [(120, 120, false), (240, 60, true), (300, 0, false)] {
+            let goes_on = (goes_on > 0).then_some(apply::Begun::For(MS * goes_on));
+            let gone_on = apply::go_on(&mut flapping, &flaps, MS * since);
+            assert_eq!(gone_on, goes_on.unwrap_or(apply::Begun::Over));
+            assert_eq!(flapping.reaches() != ALL_REACH, is_cut, "after {since} ms");
         }
         let mut sites = sites(1);
         sites.send_numbers(A1, C, [1]);

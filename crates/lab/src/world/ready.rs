@@ -27,7 +27,7 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 27] = ready![
+pub const ALL: [Ready; 28] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
@@ -41,7 +41,8 @@ pub const ALL: [Ready; 27] = ready![
     "standbys": "causal keys, and the site that orders is lost while its standby is in sync",
     "rebuilds": "causal keys, and the site that orders is lost, and given up, without a standby",
     "regions": "causal keys in three regions, each with a site that orders, which take each other's writes",
-    "partial": "the same, and of the causal keyspaces two are at some of the sites only",
+    "flapping": "the same, over links that flap, with sites that come and go",
+    "partial": "causal keys in one region, and of their keyspaces two are at some of the sites only",
     "fetched": "the same, and the other sites hold keys of these on demand",
     "witness": "two nodes and a witness, and a site of five",
     "pairs": "two nodes and a witness, one node after the other lost",
