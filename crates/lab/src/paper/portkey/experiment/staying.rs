@@ -7,8 +7,9 @@ use model::{Body, ClientName, JobName};
 
 use super::cars::Cars;
 use crate::link::Latency;
+use crate::random::Random;
 
-/// How often a group is read in a second.
+/// How often a group is read in a second, on average.
 const READS_PER_S: u32 = 4;
 const JUMP_WAY_MS: f64 = 10.0;
 const ROUND_TRIP: Duration = Duration::from_millis(20);
@@ -95,8 +96,11 @@ pub fn jump(every_s: u32, span: Duration) -> Jumped {
         cars.client = ClientName::of(None, b"car");
         let began = cars.sites.lab.now();
         let (mut waited, mut paid) = (Duration::ZERO, Duration::ZERO);
+        // At even intervals no read would come while a decision's move is under way, or each would.
+        let mut gaps = Random::stream(1, "jump", u64::from(every_s));
         while cars.sites.lab.now() - began < span {
-            let next = cars.sites.lab.now() + Duration::from_secs(1) / READS_PER_S;
+            let gap = gaps.exponential(Duration::from_secs(1) / READS_PER_S);
+            let next = cars.sites.lab.now() + gap;
             let at = (cars.sites.lab.now() - began).as_secs() as u32 / every_s % 2;
             let took = cars.read(at as usize, &key);
             (waited, paid) = (waited + took, paid + took.saturating_sub(ROUND_TRIP));
