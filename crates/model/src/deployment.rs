@@ -103,6 +103,8 @@ pub struct SiteEntry {
     /// The region that it is of, from when it joins: sites of one name. `None`: that of the sites
     /// that name none.
     pub region: Option<SiteName>,
+    /// How many bytes of other sites' groups it takes. `None`: as many as come.
+    pub borrowed_bytes_max: Option<u64>,
     /// Its nodes, ordered by id.
     pub nodes: Vec<NodeEntry>,
 }
@@ -121,6 +123,7 @@ impl SiteEntry {
             leaving,
             failure_domain,
             region,
+            borrowed_bytes_max: None,
             nodes,
         }
     }
@@ -129,6 +132,12 @@ impl SiteEntry {
     /// what is known; the name `none` states that the site fails alone.
     pub fn domain(stated: Option<&SiteName>, known: Option<&SiteName>) -> Option<SiteName> {
         stated.or(known).filter(|name| name.as_str() != "none").cloned()
+    }
+
+    /// The bytes of others' groups that a site takes which one of its nodes states. A node that states
+    /// none leaves what is known; 0 is no limit.
+    pub fn limit(stated: Option<u64>, known: Option<u64>) -> Option<u64> {
+        stated.or(known).filter(|bytes| *bytes > 0)
     }
 
     /// The region that the name `none`, or no name, stands for.

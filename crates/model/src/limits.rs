@@ -116,6 +116,10 @@ pub const ACCESSES_NOTED_MAX: usize = 1 << 17;
 pub const PROFILES_MAX: usize = 1 << 18;
 /// Sites in one answer about round trips, the nearest ones.
 pub const ROUND_TRIPS_MAX: usize = 256;
+/// The rate of a site's link to others, unless it states another one: a megabyte takes 10 ms.
+pub const LINK_MBIT_PER_S_DEFAULT: u32 = 800;
+/// Groups that a site states at once that it would lend to one that is full.
+pub const BIDS_MAX: usize = 64;
 /// Windows in the ledger of placement.
 pub const LEDGER_WINDOWS_MAX: usize = 360;
 /// Lent groups that the ledger shows, and as many borrowed ones.

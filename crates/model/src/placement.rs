@@ -60,6 +60,8 @@ pub enum PlacementBar {
     Domain,
     /// The group is pinned to another site.
     Pinned,
+    /// The site takes only so much, and what it has is worth more.
+    NoRoom,
 }
 
 /// Why a slot is where it is.

@@ -380,6 +380,7 @@ fn barred(bar: Bar) -> &'static str {
         Bar::Domain => "it fails together with the slot's mirror",
         Bar::LendTo => "slots of this kind do not go there",
         Bar::Unknown => "a client has not measured it",
+        Bar::Room => "it has no room",
     }
 }
 

@@ -75,6 +75,7 @@ fn site(name: &str) -> SiteEntry {
         leaving: false,
         failure_domain: None,
         region: None,
+        borrowed_bytes_max: None,
         nodes: Vec::new(),
     }
 }

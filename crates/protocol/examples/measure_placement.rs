@@ -12,6 +12,7 @@ use protocol::placement::{
     Client, Counter, Decision, GroupKey, Groups, Latencies, Limits, Method, Near, Origin, Rules,
     Sampler, Site, Solution, Solver, Stability, Tick, Waiting, greedy, order,
 };
+use std::collections::BTreeMap;
 use std::hint::black_box;
 
 const SITES: usize = 1_024;
@@ -259,15 +260,19 @@ fn decide(latencies: &Latencies, dice: &mut Dice) {
         groups: GROUPS,
         limits: Limits { moves_max: 256, bytes_max: 64 << 20, site_bytes_max: 64 << 20 },
         elapsed_s: 1.0,
+        prices: &[],
+        room: &[],
+        homes: &BTreeMap::new(),
     };
     let mut waiting = Waiting::default();
-    let (chosen, bytes) = measure("a decision about 200,000 groups", || {
+    let choice = measure("a decision about 200,000 groups", || {
         let groups = counter.groups().map(|(key, profile)| (key, 100, profile.rates(10.0)));
-        decision.choose_counted(groups, &mut waiting)
+        decision.choose(groups, &mut waiting)
     });
+    let bytes = choice.memory_bytes_max;
     let (profiles, waits) = (counter.memory_bytes(), waiting.memory_bytes());
     let all = profiles + waits + bytes;
-    println!("{} groups are followed, {} move", counter.groups().count(), chosen.len());
+    println!("{} groups are followed, {} move", counter.groups().count(), choice.moves.len());
     println!(
         "{all} bytes: profiles {profiles}, {} that wait {waits}, batch {bytes}",
         waiting.len()

@@ -35,6 +35,9 @@ pub struct Options {
     /// What this site can fail together with, as the registry is to have it
     /// ([`SiteEntry::domain`]).
     pub failure_domain: Option<SiteName>,
+    /// How many bytes of other sites' groups this site takes, as the registry is to have it
+    /// ([`SiteEntry::limit`]).
+    pub borrowed_bytes_max: Option<u64>,
     /// Where clients of the Redis Cluster protocol find this node; empty: nowhere.
     pub cluster_address: String,
     /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
@@ -47,6 +50,8 @@ pub struct Options {
     pub mirrors: bool,
     /// Groups of which the leader keeps a profile of their users.
     pub profiles_max: usize,
+    /// The rate of the site's link to others, by which a move's bytes are weighed, in Mbit a second.
+    pub link_mbit_per_s: u32,
     /// Which other sites are asked for the latency to them.
     pub probing: probing::Rule,
     /// Whether each client of a group counts as much as any other in placement, whatever it asks.
@@ -73,12 +78,14 @@ impl Options {
             log_entries_kept: limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT,
             founding: None,
             failure_domain: None,
+            borrowed_bytes_max: None,
             cluster_address: String::new(),
             handover_bytes_per_s_max: 0,
             causal_kept_bytes_max: limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             causal_resync_bytes_max: limits::CAUSAL_RESYNC_BYTES_MAX,
             mirrors: true,
             profiles_max: limits::PROFILES_MAX,
+            link_mbit_per_s: limits::LINK_MBIT_PER_S_DEFAULT,
             probing: probing::Rule::default(),
             equal_clients: false,
             planted: Planted::default(),

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use wire::peer::{Member, Members};
 
 const FILE: &str = "identity.toml";
-/// 1: of builds from before the first release, whose data is not read.
-const FORMAT: u32 = 2;
+/// 1, 2: of builds from before the first release, whose data is not read.
+const FORMAT: u32 = 3;
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -377,18 +377,18 @@ mod tests {
     }
 
     #[test]
-    fn format_2_is_read_and_no_other_one() {
+    fn format_3_is_read_and_no_other_one() {
         let data = tempfile::tempdir().unwrap();
-        let format_2 = "format = 2\nsite = \"pier\"\nnode = 3\nincarnation = 5\nwitness = true\n\
+        let format_3 = "format = 3\nsite = \"pier\"\nnode = 3\nincarnation = 5\nwitness = true\n\
                         member = true\n\n[[peer]]\nnode = 1\naddress = \"a:1\"\n";
-        fs::write(data.path().join(FILE), format_2).unwrap();
+        fs::write(data.path().join(FILE), format_3).unwrap();
         let site = SiteName::new("pier").unwrap();
         let read = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap();
         assert_eq!((read.incarnation, read.witness, read.peers.len()), (5, true, 1));
         assert_eq!(read.since, 0, "it reads in its members since when");
-        for (format, of) in [("format = 1", "an earlier build"), ("format = 3", "a later version")]
+        for (format, of) in [("format = 2", "an earlier build"), ("format = 4", "a later version")]
         {
-            let other = format_2.replace("format = 2", format);
+            let other = format_3.replace("format = 3", format);
             fs::write(data.path().join(FILE), other).unwrap();
             let refused = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap_err();
             assert!(refused.to_string().contains(of), "{refused}");

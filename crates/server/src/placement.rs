@@ -16,6 +16,9 @@ pub(crate) struct PlacementMetrics {
     advised: Gauge,
     lent: Gauge,
     borrowed: Gauge,
+    borrowed_bytes: Gauge,
+    inexact: Gauge,
+    price: Gauge<f64, AtomicU64>,
     saving: Gauge<f64, AtomicU64>,
     dropped: Counter,
     probes: Counter,
@@ -33,10 +36,20 @@ impl PlacementMetrics {
             ("placement_advised", "Slots that would be better at another site", &self.advised),
             ("placement_lent", "Groups of this site's slots that others serve", &self.lent),
             ("placement_borrowed", "Groups that this site serves for others", &self.borrowed),
+            (
+                "placement_inexact",
+                "Groups that the last decision placed without looking at all sites",
+                &self.inexact,
+            ),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        let help = "Size of the groups that this site serves for others";
+        let bytes = self.borrowed_bytes.clone();
+        registry.register_with_unit("placement_borrowed", help, Unit::Bytes, bytes);
+        let help = "What a megabyte costs here, in seconds of waiting a second, where borrowed_bytes_max is set";
+        registry.register("placement_price", help, self.price.clone());
         let help = "What borrowed groups save against their homes, in seconds of waiting a second";
         registry.register("placement_saving", help, self.saving.clone());
         let counters = [
@@ -70,10 +83,13 @@ impl PlacementMetrics {
             (&self.advised, counts.advised),
             (&self.lent, counts.lent),
             (&self.borrowed, counts.borrowed),
+            (&self.inexact, counts.inexact),
         ] {
             gauge.set(number as i64);
         }
         self.saving.set(counts.saved_ms_per_s / 1_000.0);
+        self.borrowed_bytes.set(counts.borrowed_bytes as i64);
+        self.price.set(counts.price_of_mb / 1_000.0);
         for (counter, number) in [
             (&self.dropped, counts.dropped),
             (&self.probes, counts.probes),

@@ -111,6 +111,19 @@ pub struct LatenciesMessage {
     /// trip.
     #[prost(bool, tag = "6")]
     pub probes: bool,
+    /// Of a question to a site that takes only so much: the bytes of groups that would be lent to it,
+    /// had it room, at most [`model::limits::BIDS_MAX`].
+    #[prost(uint64, repeated, tag = "120")]
+    pub wanted_bytes: Vec<u64>,
+    /// What a byte of each spares users there, in ms of waiting a second.
+    #[prost(float, repeated, tag = "121")]
+    pub wanted_values: Vec<f32>,
+    /// Of an answer of such a site's leader: for how many more bytes it has room.
+    #[prost(uint64, optional, tag = "122")]
+    pub room_bytes: Option<u64>,
+    /// And the price of a byte: what spares less has no place there.
+    #[prost(float, tag = "123")]
+    pub price: f32,
 }
 
 /// What became of requests from another site.

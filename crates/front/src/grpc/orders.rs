@@ -210,6 +210,7 @@ mod tests {
             leaving: false,
             failure_domain: None,
             region: None,
+            borrowed_bytes_max: None,
             nodes: Vec::new(),
         };
         let sites = [(A, "a"), (B, "b"), (C, "c")].map(site).to_vec();

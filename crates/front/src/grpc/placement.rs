@@ -171,7 +171,9 @@ fn state_of(site: SiteId, outcome: &Outcome) -> &'static str {
         _ if one.placed.why == PlacementReason::TooLarge => "too-large",
         Some(PlacementBar::LendTo) => "not-lent",
         Some(PlacementBar::Leaves) => "away",
-        Some(PlacementBar::Domain | PlacementBar::Pinned) | None => "on-the-way",
+        Some(PlacementBar::Domain | PlacementBar::Pinned | PlacementBar::NoRoom) | None => {
+            "on-the-way"
+        }
     }
 }
 
@@ -185,6 +187,7 @@ fn bar(bar: PlacementBar) -> &'static str {
         PlacementBar::LendTo => "lend-to",
         PlacementBar::Domain => "domain",
         PlacementBar::Pinned => "pinned",
+        PlacementBar::NoRoom => "no-room",
     }
 }
 

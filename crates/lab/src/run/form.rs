@@ -22,6 +22,7 @@ impl Run<'_> {
             self.lab.sites[place].capacity_percent = (site.capacity * 100.0) as u32;
             self.lab.sites[place].failure_domain.clone_from(&site.failure_domain);
             self.lab.sites[place].region.clone_from(&site.region);
+            self.lab.sites[place].borrowed_bytes_max = site.borrowed_bytes_max;
             if site.spare {
                 self.lab.keep_outside(place);
             }

@@ -29,6 +29,7 @@ impl<C> Simulation<C> {
             return self.after(Duration::ZERO, Event::Ask { node: index, life });
         }
         node.failure_domain.clone_from(&self.sites[node.site].failure_domain);
+        node.borrowed_bytes_max = self.sites[node.site].borrowed_bytes_max;
         let started = node.start(now, &self.settings, &mut |what| warnings.push(what));
         if let Err(error) = started {
             node.up = false;

@@ -254,6 +254,8 @@ pub struct Group {
     pub failure_domain: Option<model::SiteName>,
     /// The region in which it founds a deployment or joins one.
     pub region: Option<model::SiteName>,
+    /// How many bytes of others' groups it takes, from the next start of its nodes on.
+    pub borrowed_bytes_max: Option<u64>,
     plan: SitePlan,
 }
 
@@ -399,6 +401,7 @@ impl<C> Simulation<C> {
             capacity_percent: 100,
             failure_domain: None,
             region: None,
+            borrowed_bytes_max: None,
             plan: SitePlan::default(),
         };
         self.sites.push(group);

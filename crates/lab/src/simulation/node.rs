@@ -126,6 +126,8 @@ pub struct Node {
     pub witness: bool,
     /// What its site can fail together with.
     pub(super) failure_domain: Option<model::SiteName>,
+    /// How many bytes of others' groups its site takes.
+    pub(super) borrowed_bytes_max: Option<u64>,
     /// Its disk; what is done to it happens at once.
     pub disk: MemoryDisk,
     /// Its state's engine.
@@ -177,6 +179,7 @@ impl Node {
             site,
             witness,
             failure_domain: None,
+            borrowed_bytes_max: None,
             disk: MemoryDisk::new(),
             state: MemoryState::new(),
             belongs: if id == 1 { Belongs::Begins } else { Belongs::Asks },
@@ -237,6 +240,7 @@ impl Node {
             member_since: self.member_since,
             witness: self.witness,
             failure_domain: self.failure_domain.clone(),
+            borrowed_bytes_max: self.borrowed_bytes_max,
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,
             causal_kept_bytes_max: settings.causal_kept_bytes_max,

@@ -91,8 +91,11 @@ impl<C> Simulation<C> {
     /// The region of a site, by its name; `None`: all its nodes are down, or it is in none.
     #[must_use]
     pub fn region_of(&self, name: &str) -> Option<RegionId> {
-        let is_of_site = |node: &NodeIndex| self.sites[self.nodes[*node].site].name == name;
-        let nodes = (0..self.nodes.len()).filter(is_of_site);
+        // A later life of a site has its number behind the name, and may have left since.
+        let name = name.split('#').next().unwrap_or(name);
+        let region = &self.sites.iter().find(|site| site.name == name)?.region;
+        let is_of_region = |node: &NodeIndex| self.sites[self.nodes[*node].site].region == *region;
+        let nodes = (0..self.nodes.len()).filter(is_of_region);
         nodes.filter_map(|node| self.region_standing(node)).map(|one| one.region).next()
     }
 

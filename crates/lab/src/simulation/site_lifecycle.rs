@@ -105,6 +105,7 @@ impl<C> Simulation<C> {
             leaving: false,
             failure_domain: group.failure_domain.clone(),
             region: SiteEntry::stated_region(group.region.as_ref()),
+            borrowed_bytes_max: group.borrowed_bytes_max,
             nodes: (1..=group.nodes.len() as u64).map(node).collect(),
         })
     }

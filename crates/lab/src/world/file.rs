@@ -98,6 +98,8 @@ pub struct SiteFile {
     pub failure_domain: Option<String>,
     /// The region that it is of: sites of one name order their causal writes together.
     pub region: Option<String>,
+    /// How many bytes of other sites' groups it takes.
+    pub borrowed_bytes_max: Option<u64>,
     /// Whether it is not there at first, and comes while the world runs, by a fault `join_site`.
     #[serde(default)]
     pub spare: bool,

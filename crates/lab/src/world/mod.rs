@@ -101,6 +101,8 @@ pub struct Site {
     pub failure_domain: Option<model::SiteName>,
     /// The region that it is of.
     pub region: Option<model::SiteName>,
+    /// How many bytes of other sites' groups it takes.
+    pub borrowed_bytes_max: Option<u64>,
     /// Whether it is not there at first.
     pub spare: bool,
 }

@@ -149,6 +149,7 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
         capacity: site.capacity,
         failure_domain: domain.transpose()?,
         region: region.transpose()?,
+        borrowed_bytes_max: site.borrowed_bytes_max,
         spare: site.spare,
     })
 }
@@ -156,8 +157,19 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
 fn plain(name: &str, at: Point, nodes: usize) -> Result<Site, Wrong> {
     let name = site_name(name).map_err(|why| Wrong::at("prefix", why))?;
     let (witness, parent, capacity, spare) = (false, None, 1.0, false);
-    let (failure_domain, region) = (None, None);
-    Ok(Site { name, at, nodes, witness, parent, capacity, failure_domain, region, spare })
+    let (failure_domain, region, borrowed_bytes_max) = (None, None, None);
+    Ok(Site {
+        name,
+        at,
+        nodes,
+        witness,
+        parent,
+        capacity,
+        failure_domain,
+        region,
+        borrowed_bytes_max,
+        spare,
+    })
 }
 
 fn on_grid(grid: &GridFile, sites: &mut Vec<Site>) -> Result<(), Wrong> {

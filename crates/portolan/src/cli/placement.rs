@@ -197,6 +197,7 @@ fn bar(one: &v1::PlacementCandidate) -> Option<&'static str> {
         "lend-to" => "excluded: its keyspace is not lent there",
         "domain" => "excluded: all copies would be in one failure domain",
         "pinned" => "excluded: it is pinned to another site",
+        "no-room" => "has no room: it takes only so much, and what it has is worth more",
         // An earlier version gives no reason.
         _ if one.barred => "excluded: it leaves, does not answer or has a full disk",
         _ if one.mean_ms.is_none() => "excluded: a round trip is unknown",

@@ -227,6 +227,11 @@ struct Placement {
     /// [default: 20]
     #[arg(long, value_name = "PERCENT", env = "PORTOLAN_PROBE_CHANGE_PERCENT")]
     probe_change_percent: Option<u32>,
+
+    /// Take so many bytes of what other sites own, at most: the groups that are worth the most here;
+    /// 0: as many as come [default: as before, at first 0]
+    #[arg(long, value_name = "BYTES", env = "PORTOLAN_BORROWED_BYTES_MAX")]
+    borrowed_bytes_max: Option<u64>,
 }
 
 #[cfg(test)]
@@ -241,7 +246,8 @@ mod tests {
         --accept-unproved --redis=127.0.0.1:72 --redis-cluster=127.0.0.1:73 --grpc=127.0.0.1:74 \
         --peer=127.0.0.1:75 --admin=127.0.0.1:76 --advertise=h:77 \
         --advertise-redis-cluster=h:78 --insecure=allow-remote-without-credentials \
-        --login-timeout-s=79 --idle-timeout-s=80 --probe-nearest=13 --probe-change-percent=54";
+        --login-timeout-s=79 --idle-timeout-s=80 --probe-nearest=13 --probe-change-percent=54 \
+        --borrowed-bytes-max=55";
     const ETCD: &str = "--engine=etcd --etcd-endpoints=https://h:81 --etcd-prefix=begin \
         --etcd-ca=ca --etcd-cert=cert --etcd-key=private --etcd-user=user \
         --etcd-password-file=password --etcd-lease-ttl-s=82";
@@ -283,7 +289,8 @@ mod tests {
     #[test]
     fn a_flag_with_its_stated_default_changes_nothing() {
         // What has a default by other settings, or in a mode that has to be asked for.
-        const IN_WORDS: [&str; 3] = ["failure-domain", "region", "etcd-prefix"];
+        const IN_WORDS: [&str; 4] =
+            ["failure-domain", "region", "borrowed-bytes-max", "etcd-prefix"];
         let command = command();
         let mut given = BTreeSet::new();
         for arg in command.get_arguments() {

@@ -87,6 +87,7 @@ mod tests {
                 capacity_percent: 100,
                 leaving: false,
                 failure_domain: None,
+                borrowed_bytes_max: None,
                 region: region.map(|region| SiteName::new(region).unwrap()),
                 nodes: Vec::new(),
             };

@@ -106,6 +106,7 @@ mod tests {
             leaving: false,
             failure_domain: None,
             region: None,
+            borrowed_bytes_max: None,
             nodes: Vec::new(),
         };
         Registry {

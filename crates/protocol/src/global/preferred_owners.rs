@@ -123,6 +123,7 @@ mod tests {
             leaving,
             failure_domain: None,
             region: None,
+            borrowed_bytes_max: None,
             nodes: Vec::new(),
         };
         Registry {

@@ -31,6 +31,8 @@ pub(crate) struct Cell {
     pub(crate) expiry: Option<Agreed>,
     /// Whether that is all that is there.
     is_vacant: bool,
+    /// What its record takes, 0 when there is none.
+    row_bytes: usize,
 }
 
 impl Cell {
@@ -85,11 +87,12 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         }
     }
 
-    /// One key more or less.
-    fn recount(&mut self, place: Place, by: i64) {
+    /// One key more or less, and so many bytes of keys and records.
+    fn recount(&mut self, place: Place, keys: i64, bytes: i64) {
         match place.slot {
-            None => self.known.keyspaces.recount(place.keyspace, by, self.known.head.revision),
-            Some(_) => self.modes.recount(place, by),
+            None if keys == 0 => {}
+            None => self.known.keyspaces.recount(place.keyspace, keys, self.known.head.revision),
+            Some(_) => self.modes.recount(place, keys, bytes),
         }
     }
 
@@ -98,25 +101,34 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
+        let row_bytes = row.as_ref().map_or(0, Bytes::len);
         let record = row.map(Record::decode).transpose()?;
-        Ok(self.opened(place, at, record))
+        Ok(self.opened(place, (at, row_bytes), record))
     }
 
     /// Reads a key for a command that does not need its payload, which seems empty.
     pub(crate) fn cell_unread(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
-        let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
-        let record = self.overlay.look(&at, head).map_err(MachineError::from)??;
-        Ok(self.opened(place, at, record))
+        let head = |row: Option<&[u8]>| {
+            let head = row.map(Record::decode_head).transpose();
+            head.map(|head| (head, row.map_or(0, <[u8]>::len)))
+        };
+        let (record, row_bytes) = self.overlay.look(&at, head).map_err(MachineError::from)??;
+        Ok(self.opened(place, (at, row_bytes), record))
     }
 
-    fn opened(&mut self, place: Place, at: Bytes, record: Option<Record>) -> Cell {
+    fn opened(
+        &mut self,
+        place: Place,
+        (at, row_bytes): (Bytes, usize),
+        record: Option<Record>,
+    ) -> Cell {
         let expiry = record.as_ref().and_then(Record::agreed);
         let is_vacant = record.as_ref().is_some_and(|record| record.is_vacant);
         let is_expired = record.as_ref().is_some_and(|r| r.is_expired(self.known.head.log_time_ms));
         let record = record.filter(|record| !record.is_vacant);
-        let mut cell = Cell { place, at, record, position: 0, expiry, is_vacant };
+        let mut cell = Cell { place, at, record, position: 0, expiry, is_vacant, row_bytes };
         if is_expired {
             self.erase(&mut cell, ChangeKind::Expire);
         }
@@ -133,7 +145,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         change: ChangeKind,
     ) {
         if cell.record.is_none() {
-            self.recount(cell.place, 1);
+            self.recount(cell.place, 1, 0);
         }
         let version = self.known.head.revision;
         let row = Record::encode_agreed(kind, version, expiry, cell.position, &[payload]);
@@ -152,7 +164,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let version = cell.version();
         let was_there = cell.record.is_some();
         if was_there {
-            self.recount(cell.place, -1);
+            self.recount(cell.place, -1, 0);
             self.note_removal(cell.place.keyspace, cell.key(), version);
             self.log_change(cell.place.keyspace, cell.key(), change);
         }
@@ -192,10 +204,11 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
                 self.put_expiry(ms, cell.place.generation, cell.key());
             }
         }
-        if cell.record.is_none() {
-            self.recount(cell.place, 1);
-        }
         let row = Record::encode_at(kind, version, expires_ms, cell.position, payload);
+        let is_new = cell.record.is_none();
+        let key_bytes = if is_new { cell.key().len() } else { 0 };
+        let bytes = (row.len() + key_bytes) as i64 - cell.row_bytes as i64;
+        self.recount(cell.place, i64::from(is_new), bytes);
         self.log_change(cell.place.keyspace, cell.key(), change);
         self.overlay.put(cell.at, row);
         version
@@ -208,17 +221,19 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         if let Some(ms) = record.expires_ms {
             self.remove_expiry(ms, cell.place.generation, key);
         }
-        self.recount(cell.place, -1);
+        let bytes = (key.len() + cell.row_bytes) as i64;
+        self.recount(cell.place, -1, -bytes);
         self.note_removal(cell.place.keyspace, key, record.version);
         self.log_change(cell.place.keyspace, key, change);
         self.overlay.remove(cell.at.clone());
+        cell.row_bytes = 0;
         true
     }
 
     /// Removes a key whose expiry was found by its time.
     pub(crate) fn expire(&mut self, place: Place, key: &Bytes) {
         self.overlay.remove(tables::record(place.generation, key));
-        self.recount(place, -1);
+        self.recount(place, -1, 0);
         // To look what it held would cost a read.
         self.note_removal(place.keyspace, key, self.known.head.revision);
         self.log_change(place.keyspace, key, ChangeKind::Expire);

@@ -100,8 +100,9 @@ pub trait ModeState: Sized + fmt::Debug {
     /// Where a write to a slot of a keyspace works; room is made for it.
     fn place<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId, slot: Slot) -> Place;
 
-    /// There are so many keys more or less.
-    fn recount(&mut self, place: Place, by: i64);
+    /// There are so many keys more or less, and bytes of keys and records. The bytes of what expires
+    /// are not among them: see [`Self::expire`].
+    fn recount(&mut self, place: Place, keys: i64, bytes: i64);
 
     /// A key expires that lies under a generation of no keyspace. Where it lies, if it is served;
     /// what is not served goes without a trace.

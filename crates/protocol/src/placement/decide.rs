@@ -1,8 +1,9 @@
 //! One decision of an owner: which of its groups move now.
 //!
 //! Groups come one after the other and are looked at in batches, so that a decision about 200,000
-//! groups takes no more memory than one about a few thousand: none of them depends on another one,
-//! as sites are not full here. What stays from one decision to the next is what users have waited
+//! groups takes no more memory than one about a few thousand: none of them depends on another one.
+//! Where a site takes only so much ([`super::room`]), its price counts, and what has no room there
+//! goes to the best site that has; it is wanted there. What stays from one decision to the next is what users have waited
 //! longer than they would elsewhere, of the groups for which that is anything ([`Waiting`]).
 
 use super::counter::GroupKey;
@@ -12,8 +13,10 @@ use super::latencies::{Matrix, Origin, Site};
 use super::near::Near;
 use super::plan::{Limits, Move, moves, plan};
 use super::rules::Rules;
-use super::solver::Solver;
+use super::scan::Scan;
+use super::solver::{Method, Solution, Solver};
 use super::stability::{Regrets, Stability};
+use model::limits;
 use std::collections::BTreeMap;
 
 /// Groups that are looked at together.
@@ -133,6 +136,39 @@ pub struct Decision<'a> {
     pub limits: Limits,
     /// Seconds since the last decision.
     pub elapsed_s: f32,
+    /// What a byte costs at each site; empty: nothing.
+    pub prices: &'a [f32],
+    /// For how many bytes each site has room; empty: for all that comes.
+    pub room: &'a [u64],
+    /// Of groups that are not at home: where they have their place for nothing.
+    pub homes: &'a BTreeMap<GroupKey, Site>,
+}
+
+/// A group that would go to a site which has no room for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// Which.
+    pub group: GroupKey,
+    /// Where to.
+    pub to: Site,
+    /// What its users would be spared, in ms a second.
+    pub gain: f32,
+    /// What each byte of it would spare them.
+    pub value: f32,
+}
+
+/// What is decided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// The groups that move now, the most worth first.
+    pub moves: Vec<Chosen>,
+    /// How many groups were placed by near sites, or by the most of their accesses, alone.
+    pub inexact: u64,
+    /// The groups that would rather go where there is no room, the most worth a byte first, so many at
+    /// most.
+    pub wanted: Vec<Wanted>,
+    /// The most memory that it took beside what waits.
+    pub memory_bytes_max: usize,
 }
 
 /// A batch, and what came of those before it.
@@ -145,39 +181,37 @@ struct Batches<'a> {
     /// The groups of the moves, by the moves' indices.
     chosen: Vec<Chosen>,
     moves: Vec<Move>,
+    inexact: u64,
+    wanted: Vec<Wanted>,
     memory_bytes_max: usize,
 }
 
 impl Decision<'_> {
-    /// The groups that move now, the most worth first. `groups`: their keys, sizes and accesses,
-    /// each once.
+    /// The groups that move now. `groups`: their keys, sizes and accesses, each once.
     pub fn choose<A: IntoIterator<Item = (Origin, f32)>>(
         &self,
         groups: impl Iterator<Item = (GroupKey, u32, A)>,
         waiting: &mut Waiting,
-    ) -> Vec<Chosen> {
-        self.choose_counted(groups, waiting).0
-    }
-
-    /// The same, and the most memory that it took beside what waits.
-    pub fn choose_counted<A: IntoIterator<Item = (Origin, f32)>>(
-        &self,
-        groups: impl Iterator<Item = (GroupKey, u32, A)>,
-        waiting: &mut Waiting,
-    ) -> (Vec<Chosen>, usize) {
+    ) -> Choice {
         let mut batches = Batches {
             of: *self,
-            solver: Solver::new(self.matrix, self.near, self.rules),
+            solver: self.solver(self.rules),
             keys: Vec::new(),
             groups: self.no_groups(),
             waiting,
             chosen: Vec::new(),
             moves: Vec::new(),
+            inexact: 0,
+            wanted: Vec::new(),
             memory_bytes_max: 0,
         };
         for (key, bytes, accesses) in groups {
             batches.keys.push(key);
-            batches.groups.push(self.at, bytes, accesses);
+            let index = batches.groups.push(self.at, bytes, accesses);
+            let home = self.homes.get(&key);
+            if let Some((index, home)) = index.zip(home) {
+                batches.groups.set_home(index, *home);
+            }
             if batches.keys.len() >= BATCH {
                 batches.decide();
             }
@@ -185,7 +219,12 @@ impl Decision<'_> {
         batches.decide();
         batches.cut();
         batches.waiting.end();
-        (batches.chosen, batches.memory_bytes_max)
+        let Batches { chosen: moves, inexact, wanted, memory_bytes_max, .. } = batches;
+        Choice { moves, inexact, wanted, memory_bytes_max }
+    }
+
+    fn solver<'s>(&'s self, rules: &'s Rules) -> Solver<'s> {
+        Solver::with_prices(self.matrix, self.near, rules, self.prices)
     }
 
     fn no_groups(&self) -> Groups {
@@ -195,17 +234,23 @@ impl Decision<'_> {
 
 impl Batches<'_> {
     fn decide(&mut self) {
-        let groups = std::mem::replace(&mut self.groups, self.of.no_groups());
+        let of = self.of;
+        let groups = std::mem::replace(&mut self.groups, of.no_groups());
         let keys = std::mem::take(&mut self.keys);
         let share = self.of.operations_max * keys.len() as u64 / self.of.groups.max(1) as u64;
         let of_batch = self.of.rules.of_batch(&keys);
-        let of_kinds =
-            of_batch.as_ref().map(|rules| Solver::new(self.of.matrix, self.of.near, rules));
+        let of_kinds = of_batch.as_ref().map(|rules| of.solver(rules));
         let solver = of_kinds.as_ref().unwrap_or(&self.solver);
-        let solution = solver.solve(&groups, share.min(self.of.operations_max));
+        let mut solution = solver.solve(&groups, share.min(self.of.operations_max));
+        if !of.room.is_empty() {
+            let (wanted, skipped) =
+                find_room((&of, solver), (&groups, &keys), &mut solution, share);
+            self.wanted.extend(wanted);
+            self.inexact += skipped;
+        }
+        self.inexact += solution.count(Method::Pruned) + solution.count(Method::Dominant);
         let lost = keys.iter().map(|key| self.waiting.of(*key));
         let mut regrets = Regrets::of_groups(lost.collect());
-        let of = &self.of;
         let ready = regrets.ready(of.stability, solver, &groups, &solution, of.elapsed_s);
         let wanted = Assignment::of_ready(&groups, &solution, &ready);
         let all = moves(solver, &groups, &wanted).into_iter();
@@ -227,6 +272,13 @@ impl Batches<'_> {
         if self.moves.len() >= MOVES_KEPT {
             self.cut();
         }
+        self.cut_wanted();
+    }
+
+    /// Keeps what is worth the most a byte.
+    fn cut_wanted(&mut self) {
+        self.wanted.sort_by(|a, b| b.value.total_cmp(&a.value));
+        self.wanted.truncate(limits::BIDS_MAX);
     }
 
     /// Keeps the moves that the budget has a place for.
@@ -236,4 +288,44 @@ impl Batches<'_> {
         let again = kept.iter().enumerate();
         self.moves = again.map(|(index, one)| Move { group: index as u32, ..*one }).collect();
     }
+}
+
+/// Groups whose best site has no room for them go to the best one that has, and are wanted there.
+/// With fewer operations than that takes the rest stays: how many.
+fn find_room(
+    (of, solver): (&Decision<'_>, &Solver<'_>),
+    (groups, keys): (&Groups, &[GroupKey]),
+    solution: &mut Solution,
+    operations_max: u64,
+) -> (Vec<Wanted>, u64) {
+    let (mut wanted, mut stays, mut left) = (Vec::new(), 0, operations_max);
+    let mut scan = Scan::new(of.matrix);
+    for (group, key) in keys.iter().enumerate() {
+        let (to, bytes) = (solution.site(group), groups.bytes(group));
+        let lacks_room = |site: Site| {
+            let is_here = site == groups.owner(group) || Some(site) == groups.home(group);
+            !is_here && of.room[usize::from(site.0)] < u64::from(bytes)
+        };
+        if !lacks_room(to) {
+            continue;
+        }
+        let gain = solution.gain(group);
+        let is_clear = of.stability.judge(solver, groups, group, to).is_clear();
+        if is_clear && !of.rules.is_refusing(to) {
+            wanted.push(Wanted { group: *key, to, gain, value: gain / bytes as f32 });
+        }
+        let operations = (groups.accesses(group).len() as u64 + 1) * of.matrix.sites() as u64;
+        let answer = match left.checked_sub(operations) {
+            Some(rest) => {
+                left = rest;
+                solver.exact_without(&mut scan, (groups, group), lacks_room)
+            }
+            None => {
+                stays += 1;
+                solver.stays_here(groups, group)
+            }
+        };
+        solution.replace(group, answer);
+    }
+    (wanted, stays)
 }

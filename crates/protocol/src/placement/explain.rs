@@ -108,7 +108,7 @@ pub fn explain(solver: &Solver<'_>, groups: &Groups, group: usize, margin: f32) 
             Candidate {
                 site,
                 mean_ms: cost.is_finite().then(|| per_access(cost)),
-                price_ms: match solver.price(index, bytes) {
+                price_ms: match solver.price_of(groups, group, site) {
                     price if price.is_finite() => per_access(price),
                     _ => 0.0,
                 },

@@ -5,6 +5,7 @@
 //! bytes.
 
 use super::latencies::{Origin, Site};
+use std::collections::BTreeMap;
 
 /// A rate above this, per second, is an error.
 pub const RATE_MAX: f32 = 1e9;
@@ -61,6 +62,8 @@ pub struct Groups {
     rates: Vec<f32>,
     owners: Vec<u16>,
     bytes: Vec<u32>,
+    /// Where a group pays no price, of those that have such a place.
+    homes: BTreeMap<u32, u16>,
 }
 
 impl Groups {
@@ -82,6 +85,7 @@ impl Groups {
             rates: Vec::with_capacity(accesses),
             owners: Vec::with_capacity(groups),
             bytes: Vec::with_capacity(groups),
+            homes: BTreeMap::new(),
         }
     }
 
@@ -135,6 +139,16 @@ impl Groups {
     pub fn set_owner(&mut self, group: usize, owner: Site) {
         assert!(usize::from(owner.0) < self.known_sites, "an unknown site {owner:?}");
         self.owners[group] = owner.0;
+    }
+
+    /// A group has its place at this site for nothing, whatever others pay there.
+    pub fn set_home(&mut self, group: usize, home: Site) {
+        self.homes.insert(group as u32, home.0);
+    }
+
+    /// Where a group has its place for nothing.
+    pub fn home(&self, group: usize) -> Option<Site> {
+        self.homes.get(&(group as u32)).map(|site| Site(*site))
     }
 
     /// The size of a group, at least 1.

@@ -29,7 +29,8 @@
 //! - [`solver`]: the best site of each group within a budget of operations.
 //! - [`quantile`]: the objective p95, or any other quantile, in place of the mean.
 //! - [`order`]: groups by utility, the largest first.
-//! - [`auction`]: capacities by prices, with a certificate.
+//! - [`auction`]: capacities by prices, with a certificate. [`room`]: the same between sites that know
+//!   each other's groups by bids alone.
 //! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
 //! - [`stability`]: margin and regret: when a better site is worth a move.
 //! - [`weights`]: one vote for each client, against liars; [`Counter::with_votes`] counts so.
@@ -70,6 +71,7 @@ pub mod plan;
 pub mod probing;
 pub mod profile;
 pub mod quantile;
+pub mod room;
 pub mod rules;
 pub mod sampler;
 pub mod scan;
@@ -84,7 +86,7 @@ pub mod weights;
 
 pub use auction::{Prices, Terms};
 pub use counter::{Counter, GroupKey};
-pub use decide::{Chosen, Decision, Waiting};
+pub use decide::{Choice, Chosen, Decision, Waiting, Wanted};
 pub use explain::{Candidate, Explanation, Why, explain};
 pub use greedy::{Assignment, Capacities, greedy};
 pub use groups::{Accesses, Groups};
@@ -94,6 +96,7 @@ pub use near::Near;
 pub use plan::{Limits, Move, Plan, plan};
 pub use profile::{Client, Profile, Tick};
 pub use quantile::Tail;
+pub use room::Bid;
 pub use rules::{Bar, ByKey, Kind, Rules};
 pub use sampler::Sampler;
 pub use sketch::Distribution;

@@ -77,7 +77,7 @@ pub fn moves(solver: &Solver<'_>, groups: &Groups, assignment: &Assignment) -> V
         if from == to || priority <= 0.0 {
             return None;
         }
-        let price = |site: Site| solver.price(usize::from(site.0), bytes);
+        let price = |site: Site| solver.price_of(groups, group, site);
         let cost = |site: Site| solver.cost(groups, group, site);
         let gain = or_nothing(cost(from) - cost(to));
         let net = or_nothing(gain + price(from) - price(to));

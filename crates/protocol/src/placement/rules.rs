@@ -22,6 +22,8 @@ pub enum Bar {
     LendTo,
     /// The latency from one of the group's origins is unknown.
     Unknown,
+    /// The site takes only so much, and what it has is worth more.
+    Room,
 }
 
 /// What a group does not have.

@@ -117,6 +117,12 @@ impl Solution {
         self.counts[answer.method as usize] += 1;
     }
 
+    /// Another answer for a group, by other knowledge; how it was answered first counts.
+    pub(super) fn replace(&mut self, group: usize, answer: Answer) {
+        self.set(group, answer);
+        self.counts[answer.method as usize] -= 1;
+    }
+
     fn set(&mut self, group: usize, answer: Answer) {
         self.sites[group] = answer.site.0;
         self.costs[group] = answer.cost;
@@ -201,8 +207,15 @@ impl<'a> Solver<'a> {
         self.prices[usize::from(site)] = price;
     }
 
-    pub(super) fn price(&self, site: usize, bytes: u32) -> f32 {
+    fn price(&self, site: usize, bytes: u32) -> f32 {
         self.prices.get(site).map_or(0.0, |price| price * bytes as f32)
+    }
+
+    /// What a group pays for a place, in ms a second: nothing at home. Infinite where none may go.
+    pub(super) fn price_of(&self, groups: &Groups, group: usize, site: Site) -> f32 {
+        let price = self.price(usize::from(site.0), groups.bytes(group));
+        let is_free = price.is_finite() && groups.home(group) == Some(site);
+        if is_free { 0.0 } else { price }
     }
 
     fn start(&self, bytes: u32) -> Start<'_> {
@@ -215,6 +228,13 @@ impl<'a> Solver<'a> {
         let mut least =
             scan.fill(self.matrix, groups.accesses(group), self.start(groups.bytes(group)));
         let mut is_narrowed = false;
+        if let Some(home) = groups.home(group).filter(|_| !self.prices.is_empty()) {
+            let paid = self.price(usize::from(home.0), groups.bytes(group));
+            if paid.is_finite() && paid != 0.0 {
+                scan.sums()[usize::from(home.0)] = self.cost(groups, group, home);
+                is_narrowed = true;
+            }
+        }
         if let Some(pin) = self.rules.pinned(group) {
             for (site, sum) in scan.sums().iter_mut().enumerate() {
                 *sum = if site == usize::from(pin.0) { *sum } else { f32::INFINITY };
@@ -265,6 +285,35 @@ impl<'a> Solver<'a> {
         Answer { site, cost, at_owner, bound, method: Method::Exact }
     }
 
+    /// Where it is, without a look.
+    pub(super) fn stays_here(&self, groups: &Groups, group: usize) -> Answer {
+        Solver::stay(groups, group, self.cost(groups, group, groups.owner(group)))
+    }
+
+    /// Over all sites but some.
+    pub(super) fn exact_without(
+        &self,
+        scan: &mut Scan,
+        (groups, group): (&Groups, usize),
+        is_out: impl Fn(Site) -> bool,
+    ) -> Answer {
+        let owner = groups.owner(group);
+        let at_owner = self.cost(groups, group, owner);
+        self.fill(scan, groups, group);
+        let sums = scan.sums().iter_mut().take(self.matrix.sites());
+        for (_, sum) in sums.enumerate().filter(|(site, _)| is_out(Site(*site as u16))) {
+            *sum = f32::INFINITY;
+        }
+        let least = scan.least();
+        let keeps = scan.sums()[usize::from(owner.0)] <= least;
+        let site = match scan.find(least) {
+            Some(site) if !keeps => Site(site),
+            _ => return Solver::stay(groups, group, at_owner),
+        };
+        let (cost, bound) = (self.cost(groups, group, site), self.floor(groups, group));
+        Answer { site, cost, at_owner, bound, method: Method::Exact }
+    }
+
     /// No placement costs less, whatever the prices and rules.
     fn floor(&self, groups: &Groups, group: usize) -> f32 {
         self.near.floor(groups.accesses(group))
@@ -277,17 +326,24 @@ impl<'a> Solver<'a> {
         if self.stays(groups, group, at_owner) {
             return Solver::stay(groups, group, at_owner);
         }
-        let (accesses, bytes) = (groups.accesses(group), groups.bytes(group));
+        let accesses = groups.accesses(group);
         let is_special = self.rules.is_special(group);
-        let price = |site| self.price_if_allowed(group, is_special, site, bytes);
+        let price = |site| self.price_if_allowed(groups, group, is_special, site);
         let best = match is_special || !self.prices.is_empty() {
             true => self.near.best(self.matrix, accesses, price),
             false => self.near.best(self.matrix, accesses, |_| 0.0),
         };
         let Some(best) = best else { return Solver::stay(groups, group, at_owner) };
         let owner_net = at_owner + price(owner.0);
-        let (site, net) =
+        let (mut site, mut net) =
             if owner_net <= best.cost { (owner, owner_net) } else { (Site(best.site), best.cost) };
+        // It is free there, and need not be near.
+        if let Some(home) = groups.home(group) {
+            let home_net = self.cost(groups, group, home) + price(home.0);
+            if home_net < net {
+                (site, net) = (home, home_net);
+            }
+        }
         let is_certain = net <= best.bound;
         let method = if is_certain { Method::Certified } else { Method::Pruned };
         if self.prices.is_empty() {
@@ -304,7 +360,7 @@ impl<'a> Solver<'a> {
         let (rate, heaviest) = accesses.rate_and_heaviest();
         let is_special = self.rules.is_special(group);
         let is_allowed =
-            |site: &u16| self.price_if_allowed(group, is_special, *site, 1).is_finite();
+            |site: &u16| self.price_if_allowed(groups, group, is_special, *site).is_finite();
         let list = heaviest.map(|(origin, _)| self.near.list(origin)).unwrap_or_default();
         let site = match is_special.then(|| self.rules.pinned(group)).flatten() {
             Some(pin) => Some(pin.0).filter(is_allowed),
@@ -327,11 +383,11 @@ impl<'a> Solver<'a> {
         Answer { site, cost, at_owner, bound, method: Method::Dominant }
     }
 
-    fn price_if_allowed(&self, group: usize, is_special: bool, site: u16, bytes: u32) -> f32 {
+    fn price_if_allowed(&self, groups: &Groups, group: usize, is_special: bool, site: u16) -> f32 {
         if is_special && self.rules.forbids(group, Site(site)).is_some() {
             return f32::INFINITY;
         }
-        self.price(usize::from(site), bytes)
+        self.price_of(groups, group, Site(site))
     }
 
     /// By what share the total is above the optimum, from each `step`-th group that could go

@@ -83,7 +83,7 @@ impl Judgement {
 impl Stability {
     /// What speaks for a move of a group that has accesses.
     pub fn judge(&self, solver: &Solver<'_>, groups: &Groups, group: usize, to: Site) -> Judgement {
-        let (from, bytes) = (groups.owner(group), groups.bytes(group));
+        let from = groups.owner(group);
         let matrix = solver.matrix();
         let accesses = groups.accesses(group);
         let counted_of_rate = self.memory_s / self.one_of;
@@ -102,7 +102,7 @@ impl Stability {
             square += share * (here - there) * (here - there);
         }
         let variance = ((square - gain_ms * gain_ms) / count).max(0.0);
-        let price = |site: Site| solver.price(usize::from(site.0), bytes);
+        let price = |site: Site| solver.price_of(groups, group, site);
         let price_ms = (price(from) - price(to)) / (accesses.rate().max(f32::MIN_POSITIVE));
         let price_ms = if price_ms.is_finite() { price_ms } else { 0.0 };
         // The rate that is set against the price is as uncertain as the count.

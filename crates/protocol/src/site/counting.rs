@@ -216,6 +216,14 @@ impl Counting {
         self.remove(now, group);
     }
 
+    /// A group was found to be so large.
+    pub(super) fn weighs(&mut self, now: Duration, group: GroupKey, bytes: u64) {
+        let counter = self.counter.as_mut();
+        if let Some(profile) = counter.and_then(|counter| counter.profile(tick(now), group)) {
+            profile.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+    }
+
     /// A group is not served here.
     pub(super) fn remove(&mut self, now: Duration, group: GroupKey) {
         self.counter.as_mut().and_then(|counter| counter.remove(tick(now), group));

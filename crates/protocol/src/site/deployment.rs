@@ -177,7 +177,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.deployment.gossip.next_founding = now + LOOK_INTERVAL;
             let failure_domain = SiteEntry::domain(self.options.failure_domain.as_ref(), None);
             let nodes = self.described_nodes();
-            let site = SiteEntry { nodes, failure_domain, ..site.clone() };
+            let borrowed_bytes_max = SiteEntry::limit(self.options.borrowed_bytes_max, None);
+            let site = SiteEntry { nodes, failure_domain, borrowed_bytes_max, ..site.clone() };
             self.propose(Command::Deployment(DeploymentCommand::Found {
                 deployment: *deployment,
                 site,
@@ -209,12 +210,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         SiteEntry::domain(self.options.failure_domain.as_ref(), entry.failure_domain.as_ref())
     }
 
+    fn described_limit(&self, entry: &SiteEntry) -> Option<u64> {
+        SiteEntry::limit(self.options.borrowed_bytes_max, entry.borrowed_bytes_max)
+    }
+
     fn is_well_described(&self) -> bool {
         let Some(member) = self.machine.membership() else { return true };
         let Some(entry) = member.registry.site(member.own) else { return true };
         // What the site's nodes are started with may differ while they are restarted one by one.
-        let is_domain_right = !self.leads() || entry.failure_domain == self.described_domain(entry);
-        is_domain_right && entry.nodes == self.described_nodes()
+        let is_stated = entry.failure_domain == self.described_domain(entry)
+            && entry.borrowed_bytes_max == self.described_limit(entry);
+        (is_stated || !self.leads()) && entry.nodes == self.described_nodes()
     }
 
     /// Keeps the registry's entries of this site and this node up to date.
@@ -227,7 +233,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let nodes = self.described_nodes();
         let change = if self.leads() {
             let failure_domain = self.described_domain(entry);
-            RegistryChange::Update(SiteEntry { nodes, failure_domain, ..entry.clone() })
+            let borrowed_bytes_max = self.described_limit(entry);
+            let stated = SiteEntry { nodes, failure_domain, borrowed_bytes_max, ..entry.clone() };
+            RegistryChange::Update(stated)
         } else {
             let own = nodes.into_iter().find(|node| node.node == self.options.node);
             let stands = |own: &NodeEntry| entry.nodes.contains(own);

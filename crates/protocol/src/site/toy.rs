@@ -127,7 +127,7 @@ impl ModeState for Counter {
         unreachable!("it has no slots")
     }
 
-    fn recount(&mut self, _: Place, _: i64) {}
+    fn recount(&mut self, _: Place, _: i64, _: i64) {}
 
     fn expire<S: State>(_: &mut Applying<'_, S, Self>, _: u64, _: &[u8]) -> Option<Place> {
         None

@@ -63,6 +63,7 @@ fn entry(site: usize, nodes: u64) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        borrowed_bytes_max: None,
         region: None,
         nodes: (1..=nodes).map(node).collect(),
     }
@@ -562,6 +563,37 @@ fn a_session_that_comes_before_its_writes_waits_and_ends_with_a_reason() {
     let (answered, took) = asked(&mut world, 1_000);
     assert_eq!(counts(&answered.outcome.unwrap())[&1], 1);
     assert!(took < MS * 30, "{took:?}");
+}
+
+/// The root sends each place once, and asks a site that reports nothing for a second.
+#[test]
+fn what_a_session_waits_for_is_asked_for_if_it_was_lost_on_its_way() {
+    for nodes in [1, 3] {
+        let mut world = World::new(1, nodes, Settings::default());
+        let keyspace = world.keyspace;
+        world.lab.part_site(1);
+        world.answer(0, &put(keyspace, 1, &Counts::from([(1, 1)])));
+        world.lab.run(MS * 100);
+        let (_, token) = world.answer(0, &get(keyspace, 1));
+        world.lab.rejoin_site(1);
+        let leader = world.lab.leader(1).unwrap();
+        // Also at a node that does not lead.
+        let node = *world.lab.sites[1]
+            .nodes
+            .iter()
+            .rev()
+            .find(|node| nodes == 1 || **node != leader)
+            .unwrap();
+        let request = Request { token, deadline_ms: Some(5_000), ..Request::new(get(keyspace, 1)) };
+        let ticket = world.lab.ask(node, request).unwrap();
+        let is_there = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+        let began = world.lab.now();
+        assert!(world.lab.run_until(MS * 5_000, is_there));
+        let took = world.lab.now() - began;
+        assert!(took < MS * 400, "{nodes} nodes: {took:?}");
+        let answered = world.lab.answered.pop().unwrap();
+        assert_eq!(counts(&answered.outcome.unwrap())[&1], 1);
+    }
 }
 
 #[test]

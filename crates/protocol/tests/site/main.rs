@@ -21,6 +21,7 @@ mod pair;
 mod proxy_reads;
 mod registry;
 mod residence;
+mod room;
 mod scripts;
 mod sessions;
 mod voters;

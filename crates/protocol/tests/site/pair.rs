@@ -34,6 +34,7 @@ fn entry(site: usize) -> SiteEntry {
         leaving: false,
         failure_domain: None,
         region: None,
+        borrowed_bytes_max: None,
         nodes: vec![NodeEntry { node: NodeId(1), peer: "n1".into(), cluster: String::new() }],
     }
 }
@@ -62,10 +63,21 @@ impl Sites {
     }
 
     pub(super) fn of_sites(count: usize, settings: Settings, spec: KeyspaceSpec) -> Sites {
+        Sites::limited(count, settings, spec, |_| None)
+    }
+
+    /// Sites of which some take only so many bytes of others' groups.
+    pub(super) fn limited(
+        count: usize,
+        settings: Settings,
+        spec: KeyspaceSpec,
+        limit_bytes: impl Fn(usize) -> Option<u64>,
+    ) -> Sites {
         let mut lab = Simulation::new(1, settings);
         lab.trace = Some(String::new());
         for (site, name) in NAMES.into_iter().take(count).enumerate() {
             lab.add_site(name, Link::constant(1.0));
+            lab.sites[site].borrowed_bytes_max = limit_bytes(site);
             lab.add_node(site, false);
         }
         lab.set_site_links(|_, _| Link::constant(10.0));

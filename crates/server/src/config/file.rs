@@ -101,6 +101,8 @@
 //! # latencies to other sites that no request has measured:
 //! probe_nearest = 5                   # sites that are measured each ten seconds
 //! probe_change_percent = 20           # all sites are, when one of these has changed by more
+//! link_mbit_per_s = 800               # of the site's link to others: what the bytes of a move take
+//! borrowed_bytes_max = 536870912      # of other sites' groups that this one takes; 0: as many as come
 //! ```
 
 use super::{

@@ -1,7 +1,8 @@
-//! `[placement]`: what placement goes by at this site: how accesses are weighed, and how the
-//! latencies to other sites are measured.
+//! `[placement]`: what placement goes by at this site: how accesses are weighed, how the latencies
+//! to other sites are measured, and how much the site takes of what others own.
 
 use super::ConfigError;
+use model::limits;
 use protocol::placement::probing::Rule;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,12 @@ pub struct PlacementConfig {
     pub probe_nearest: usize,
     /// All sites are measured again when the latency of a near one has changed by more than this.
     pub probe_change_percent: u32,
+    /// The rate of the site's link to others, by which the bytes of a move are weighed.
+    pub link_mbit_per_s: u32,
+    /// How many bytes of other sites' groups the site takes; 0: as many as come. `None`: what the
+    /// registry has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub borrowed_bytes_max: Option<u64>,
 }
 
 /// What a client of a key weighs.
@@ -38,6 +45,8 @@ impl Default for PlacementConfig {
             weights: Weights::default(),
             probe_nearest: rule.nearest,
             probe_change_percent: (rule.change * 100.0).round() as u32,
+            link_mbit_per_s: limits::LINK_MBIT_PER_S_DEFAULT,
+            borrowed_bytes_max: None,
         }
     }
 }
@@ -58,6 +67,9 @@ pub(super) fn check(config: PlacementConfig) -> Result<(), ConfigError> {
     }
     if !(1..=100).contains(&config.probe_change_percent) {
         return Err(value("--probe-change-percent", "must be 1 to 100".into()));
+    }
+    if config.link_mbit_per_s == 0 {
+        return Err(value("placement.link_mbit_per_s", "must be 1 or more".into()));
     }
     Ok(())
 }

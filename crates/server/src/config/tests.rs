@@ -276,7 +276,7 @@ const EVERY: &str = r#"
     memory = { cache_bytes = 15, memtable_bytes = 16 }
     front = { threads = 17, connections_max = 18, cluster_view = "owners" }
     clients = { login_timeout_s = 19, idle_timeout_s = 20, keepalive_s = 21, reserved_percent = 22 }
-    placement = { weights = "clients", probe_nearest = 6, probe_change_percent = 30 }
+    placement = { weights = "clients", probe_nearest = 6, probe_change_percent = 30, link_mbit_per_s = 40, borrowed_bytes_max = 50 }
     [listen]
     redis = "127.0.0.1:4"
     redis_cluster = "127.0.0.1:5"

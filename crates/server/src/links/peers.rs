@@ -140,6 +140,7 @@ mod tests {
             leaving: false,
             failure_domain: None,
             region: None,
+            borrowed_bytes_max: None,
             nodes: Vec::new(),
         };
         let found = enter::look(&joining, std::slice::from_ref(&address), &site).await;

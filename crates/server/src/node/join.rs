@@ -108,6 +108,7 @@ pub(super) fn own_entry(config: &Config, own: &Identity, peer_address: &str) -> 
         leaving: false,
         failure_domain: SiteEntry::domain(config.failure_domain.as_ref(), None),
         region: SiteEntry::stated_region(config.region.as_ref()),
+        borrowed_bytes_max: SiteEntry::limit(config.placement.borrowed_bytes_max, None),
         nodes: vec![node],
     }
 }

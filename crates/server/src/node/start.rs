@@ -270,6 +270,8 @@ fn options(config: &Config, own: &Identity, described: &SiteEntry) -> Result<Opt
         handover_bytes_per_s_max: config.handover_bytes_per_s_max,
         probing: config.placement.rule(),
         equal_clients: config.placement.weights == Weights::Clients,
+        borrowed_bytes_max: config.placement.borrowed_bytes_max,
+        link_mbit_per_s: config.placement.link_mbit_per_s,
         ..Options::new(config.node, ClientId(random()?), random()?)
     })
 }

@@ -129,6 +129,7 @@ impl Code for Option<PlacementBar> {
             Some(PlacementBar::LendTo) => 2,
             Some(PlacementBar::Domain) => 3,
             Some(PlacementBar::Pinned) => 4,
+            Some(PlacementBar::NoRoom) => 5,
         });
     }
 
@@ -139,6 +140,7 @@ impl Code for Option<PlacementBar> {
             2 => Some(PlacementBar::LendTo),
             3 => Some(PlacementBar::Domain),
             4 => Some(PlacementBar::Pinned),
+            5 => Some(PlacementBar::NoRoom),
             _ => return Err(from.malformed("reason why a site is excluded")),
         })
     }

@@ -13,20 +13,22 @@ code_struct!(MoveId { from, number });
 code_struct!(Pin { keyspace, tag, site });
 code_struct!(NodeEntry { node, peer, cluster });
 
-/// A site has several forms, so that what was written before there were failure domains and regions
-/// is read, and a site without them is as it was:
+/// A site has several forms, so that what was written before there were failure domains, regions and
+/// limits of what a site borrows is read, and a site without them is as it was:
 ///
 /// ```text
 /// site = id ‖ name ‖ incarnation ‖ capacity ‖ form ‖ nodes ‖ failure domain, if any ‖ region, if any
-/// form = leaving (0 or 1) + 2 with a failure domain + 4 with a region
+///        ‖ bytes that it borrows at most, if limited
+/// form = leaving (0 or 1) + 2 with a failure domain + 4 with a region + 8 with a limit
 /// ```
 const WITH_DOMAIN: u8 = 2;
 const WITH_REGION: u8 = 4;
+const WITH_LIMIT: u8 = 8;
 
 impl Code for SiteEntry {
     fn put(&self, out: &mut Vec<u8>) {
         let SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes, .. } = self;
-        let SiteEntry { failure_domain, region, .. } = self;
+        let SiteEntry { failure_domain, region, borrowed_bytes_max, .. } = self;
         id.put(out);
         name.put(out);
         incarnation.put(out);
@@ -34,10 +36,14 @@ impl Code for SiteEntry {
         let mut form = u8::from(*leaving);
         form += if failure_domain.is_some() { WITH_DOMAIN } else { 0 };
         form += if region.is_some() { WITH_REGION } else { 0 };
+        form += if borrowed_bytes_max.is_some() { WITH_LIMIT } else { 0 };
         out.push(form);
         nodes.put(out);
         for name in [failure_domain, region].into_iter().flatten() {
             name.put(out);
+        }
+        if let Some(bytes_max) = borrowed_bytes_max {
+            bytes_max.put(out);
         }
     }
 
@@ -45,12 +51,14 @@ impl Code for SiteEntry {
         let (id, name) = Code::take(from)?;
         let (incarnation, capacity_percent) = Code::take(from)?;
         let form = from.byte()?;
-        if form > 1 + WITH_DOMAIN + WITH_REGION {
+        if form > 1 + WITH_DOMAIN + WITH_REGION + WITH_LIMIT {
             return Err(from.malformed("form of a site"));
         }
         let (leaving, nodes) = (form & 1 == 1, Code::take(from)?);
         let mut named = |with: u8| (form & with == with).then(|| Code::take(from)).transpose();
         let (failure_domain, region) = (named(WITH_DOMAIN)?, named(WITH_REGION)?);
+        let is_limited = form & WITH_LIMIT == WITH_LIMIT;
+        let borrowed_bytes_max = is_limited.then(|| Code::take(from)).transpose()?;
         Ok(SiteEntry {
             id,
             name,
@@ -59,6 +67,7 @@ impl Code for SiteEntry {
             leaving,
             failure_domain,
             region,
+            borrowed_bytes_max,
             nodes,
         })
     }

@@ -45,7 +45,7 @@ median of all runs and, in parentheses, the smallest and the largest. The bars o
 machine; how they are measured is in [docs/lab.md](../docs/lab.md#portkey). The solver's are processor time of one thread, median and least
 of five. How soon the slots of a Redis or Valkey Cluster follow their users is in [its page](../docs/placement.md), and the seeds of worlds with adaptive
 placement are in [the record](../docs/record.md#seeds). Rows of the p95 and of capacities are of the solver, as `portolan place` uses it: sites decide
-by the mean, and have no capacities in bytes. Rows of the six workloads are medians of five seeds, the others of the lab are of one. A user is a client with a name, with equal weights
+by the mean; that they take only so many bytes is tested, not measured. Rows of the six workloads are medians of five seeds, the others of the lab are of one. A user is a client with a name, with equal weights
 where liars are. Groups lent a second are of the job `lend`; by themselves sites move 256 groups a second at most.
 ";
 

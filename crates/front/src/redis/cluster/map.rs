@@ -226,6 +226,7 @@ pub(super) mod made {
             leaving: false,
             failure_domain: None,
             region: None,
+            borrowed_bytes_max: None,
             nodes: nodes.iter().map(node).collect(),
         }
     }

@@ -11,6 +11,7 @@ fn entry(name: &str, incarnation: u64) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        borrowed_bytes_max: None,
         region: None,
         nodes: Vec::new(),
     }

@@ -22,6 +22,7 @@ fn entry(site: &str, region: &str) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        borrowed_bytes_max: None,
         region: SiteEntry::stated_region(Some(&name(region))),
         nodes: Vec::new(),
     }

@@ -15,6 +15,7 @@ fn registry() -> Registry {
             capacity_percent: 100,
             leaving: false,
             failure_domain: None,
+            borrowed_bytes_max: None,
             region: None,
             nodes: Vec::new(),
         });

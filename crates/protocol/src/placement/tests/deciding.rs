@@ -3,10 +3,11 @@
 use super::*;
 use crate::placement::plan as planned;
 use crate::placement::plan::moves;
+use std::collections::BTreeMap;
 
 const TAU_S: f32 = 10.0;
 
-fn stability() -> Stability {
+pub(super) fn stability() -> Stability {
     Stability { memory_s: TAU_S, sites_are_origins: true, ..Stability::default() }
 }
 
@@ -56,6 +57,9 @@ fn batches_decide_as_all_at_once_does() {
         groups: groups.len(),
         limits: limits(300),
         elapsed_s: 0.01,
+        prices: &[],
+        room: &[],
+        homes: &BTreeMap::new(),
     };
     let solver = Solver::new(latencies.mean(), &near, &rules);
     let mut all = Groups::new(20, 20);
@@ -71,7 +75,7 @@ fn batches_decide_as_all_at_once_does() {
         let plan = planned(&moves(&solver, &all, &wanted), &all, None, limits(300));
         let expected =
             plan.moves.iter().map(|one| (groups[one.group as usize].0, one.to, one.gain));
-        let chosen = decision.choose(groups.iter().cloned(), &mut waiting);
+        let chosen = decision.choose(groups.iter().cloned(), &mut waiting).moves;
         let chosen: Vec<_> = chosen.iter().map(|one| (one.group, one.to, one.gain)).collect();
         assert_eq!(chosen, expected.collect::<Vec<_>>(), "{second}");
         for (index, (key, ..)) in groups.iter().enumerate() {
@@ -101,12 +105,16 @@ fn a_decision_about_two_hundred_thousand_groups_keeps_to_twenty_megabytes() {
         groups: groups.len(),
         limits: limits(256),
         elapsed_s: 0.01,
+        prices: &[],
+        room: &[],
+        homes: &BTreeMap::new(),
     };
     let profiles = Counter::new(groups.len(), TAU_S).memory_bytes();
     let mut waiting = Waiting::default();
     for _ in 0..3 {
-        let (chosen, bytes) = decision.choose_counted(groups.iter().cloned(), &mut waiting);
-        assert!(chosen.len() <= 256 && bytes > 0);
+        let choice = decision.choose(groups.iter().cloned(), &mut waiting);
+        let bytes = choice.memory_bytes_max;
+        assert!(choice.moves.len() <= 256 && bytes > 0);
         let all = profiles + waiting.memory_bytes() + bytes;
         assert!(all < 20_000_000, "{all} bytes, {bytes} of them a batch");
     }
@@ -128,13 +136,16 @@ fn a_group_that_loses_nothing_any_more_makes_room_for_others() {
         groups: 2,
         limits: limits(256),
         elapsed_s: 1.0,
+        prices: &[],
+        room: &[],
+        homes: &BTreeMap::new(),
     };
     let [one, other] = [1, 2].map(|slot| GroupKey::lendable(slot, 1, 7 << 20));
     let accessed = |key, from| (key, 100, vec![(origin(from), 5.0)]);
     let mut waiting = Waiting::default();
     for _ in 0..2 * Waiting::DECISIONS_MAX {
         let groups = [accessed(one, 1), accessed(other, 2)];
-        assert!(decision.choose(groups.into_iter(), &mut waiting).is_empty());
+        assert!(decision.choose(groups.into_iter(), &mut waiting).moves.is_empty());
     }
     assert_eq!(waiting.len(), 2, "both lose on");
     // The users of one are at home now.
@@ -169,8 +180,11 @@ fn choose(rules: &Rules, moves_max: usize, groups: &[Accessed]) -> Vec<(u16, Sit
         groups: groups.len(),
         limits: limits(moves_max),
         elapsed_s: 1.0,
+        prices: &[],
+        room: &[],
+        homes: &BTreeMap::new(),
     };
-    let chosen = decision.choose(groups.iter().cloned(), &mut Waiting::default());
+    let chosen = decision.choose(groups.iter().cloned(), &mut Waiting::default()).moves;
     chosen.iter().map(|one| (one.group.class(), one.to)).collect()
 }
 

@@ -8,6 +8,7 @@ mod explaining;
 mod finding;
 mod naming;
 mod probing;
+mod rooming;
 mod staying;
 mod trailing;
 

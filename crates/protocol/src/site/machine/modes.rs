@@ -178,10 +178,8 @@ impl ModeState for Modes {
         match part.filter(|part| is_served(part) && !at.modes.is_fenced()) {
             Some(part) => {
                 let more = command.properties().size_bytes as u64;
-                match at.may_grow(&group, &part, more) {
-                    Ok(true) => {}
-                    Ok(false) => return Err(Refusal::NotHeld(slot)),
-                    Err(error) => at.failed = Some(error),
+                if !at.may_grow(&group, &part, more) {
+                    return Err(Refusal::NotHeld(slot));
                 }
                 at.touch(&group);
                 Ok(Whose::Borrowed(part.generation))
@@ -243,11 +241,16 @@ impl ModeState for Modes {
         }
     }
 
-    fn recount(&mut self, place: Place, by: i64) {
+    fn recount(&mut self, place: Place, keys: i64, bytes: i64) {
         let Some(slot) = place.slot else { return };
-        match self.owners.get(&place.generation) {
-            Some(Owner::Borrowed { .. }) => self.loans.recount_part(slot, place.generation, by),
-            _ => self.slots.recount(place.keyspace, slot, by),
+        // Of what is at home the keys are counted alone.
+        let may_be_part = keys != 0 || self.loans.has_parts();
+        match self.owners.get(&place.generation).filter(|_| may_be_part) {
+            Some(Owner::Borrowed { .. }) => {
+                self.loans.recount_part(slot, place.generation, keys, bytes);
+            }
+            _ if keys == 0 => {}
+            _ => self.slots.recount(place.keyspace, slot, keys),
         }
     }
 
@@ -267,11 +270,22 @@ impl ModeState for Modes {
                 let slot = Some(group.slot());
                 // It is reported also if the part is not served now.
                 at.touch(&group);
+                let record = crate::machine::tables::record(generation, key);
+                let row_bytes =
+                    |row: Option<&[u8]>| row.map_or(0, |row| (key.len() + row.len()) as i64);
+                let bytes = match at.overlay.look(&record, row_bytes) {
+                    Ok(bytes) => bytes,
+                    Err(error) => {
+                        at.failed = Some(error.into());
+                        return None;
+                    }
+                };
                 if at.modes.serves_part(&group) {
+                    at.modes.loans.recount_part(group.slot(), generation, 0, -bytes);
                     return Some(Place { keyspace, slot, generation });
                 }
-                at.overlay.remove(crate::machine::tables::record(generation, key));
-                at.modes.loans.recount_part(group.slot(), generation, -1);
+                at.overlay.remove(record);
+                at.modes.loans.recount_part(group.slot(), generation, -1, -bytes);
             }
             Owner::Staged { id, keyspace, slot } => at.expire_staged(id, keyspace, slot, key),
             Owner::Mirrored { from, keyspace, slot } => {

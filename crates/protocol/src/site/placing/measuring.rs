@@ -242,6 +242,7 @@ mod tests {
                 round_trips_us: vec![3_000_000; row],
                 version: if probes { 0 } else { u64::MAX >> 1 },
                 probes,
+                ..LatenciesMessage::default()
             };
             // About the registry of a deployment that has changed often.
             let version =

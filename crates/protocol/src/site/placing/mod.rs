@@ -7,7 +7,7 @@
 //! would be better elsewhere ([`advice`]); groups of keyspaces with `placement = adaptive` it lends
 //! to other sites, and gives back ([`moves`]), by the rules of their keyspaces ([`kinds`]); what is
 //! pinned goes to its pin ([`pins`]). A site with an unknown round trip to one of the users is no
-//! candidate ([`sites`]).
+//! candidate ([`sites`]). Some sites take only so many bytes ([`room`]).
 //!
 //! All of it is volatile: another leader begins anew, and so does this one when a site joins or
 //! leaves.
@@ -17,6 +17,7 @@ mod kinds;
 mod measuring;
 mod moves;
 mod pins;
+mod room;
 mod sites;
 
 use super::Site;
@@ -27,7 +28,7 @@ use crate::origin::Origin;
 use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
 use crate::placement::stability::Stability;
-use crate::placement::{Bar, Explanation, GroupKey, Site as Place};
+use crate::placement::{Bar, Candidate, Explanation, GroupKey, Site as Place};
 use advice::Advice;
 use measuring::Measuring;
 use model::{
@@ -52,8 +53,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 const OPERATIONS_MAX: u64 = 20_000_000;
 /// The size of a key that was never written while accesses were counted.
 const KEY_BYTES: u64 = 100;
-/// A move costs its users a pause of two commits and the way between the two sites, and 10 ms a
-/// megabyte.
+/// A move costs its users a pause of two commits and the way between the two sites, and what its
+/// bytes take on the site's link ([`Options::link_mbit_per_s`](super::Options)).
 const STABILITY: Stability = Stability {
     margin: 0.1,
     sigmas: 2.0,
@@ -108,6 +109,12 @@ pub struct PlacementCounts {
     /// What borrowed groups saved against their homes at the end of the last window, in ms a
     /// second.
     pub saved_ms_per_s: f64,
+    /// Groups that the last decision placed without looking at all sites, for want of operations.
+    pub inexact: u64,
+    /// Bytes of borrowed groups.
+    pub borrowed_bytes: u64,
+    /// The price of a megabyte at this site, in ms of waiting a second; 0 without a limit.
+    pub price_of_mb: f64,
 }
 
 /// Which keyspaces ask for what.
@@ -120,7 +127,10 @@ impl Placing {
     pub(super) fn new(options: &super::Options) -> Placing {
         Placing {
             counting: Counting::new(options.seed, options.profiles_max, options.equal_clients),
-            sites: Sites::new(Measuring::new(options.probing, options.seed)),
+            sites: Sites::new(
+                Measuring::new(options.probing, options.seed),
+                options.link_mbit_per_s,
+            ),
             advice: Advice::default(),
             moves: Moves::default(),
             decided: None,
@@ -242,6 +252,9 @@ impl Placing {
             moved_bytes: total.bytes,
             paused_ms: total.paused_ms,
             saved_ms_per_s: if lends { self.moves.saves_ms_per_s() } else { 0.0 },
+            inexact: if lends { self.moves.inexact } else { 0 },
+            borrowed_bytes: view.machine.borrowed_bytes(),
+            price_of_mb: f64::from(self.moves.bids.price()) * 1e6,
         }
     }
 
@@ -303,7 +316,14 @@ fn shown(
     explanation: Explanation,
     why: PlacementReason,
 ) -> PlacementExplained {
-    let Explanation { bytes, accesses, candidates, alone_ms, .. } = explanation;
+    let Explanation { owner, bytes, accesses, mut candidates, alone_ms, .. } = explanation;
+    if explanation.why == Why::Best {
+        // What is nearer, and no better, costs too much.
+        let here = candidates.iter().find(|one| one.site == owner).and_then(|one| one.mean_ms);
+        let is_dear = |one: &&mut Candidate| one.price_ms > 0.0 && one.mean_ms < here;
+        let dear = candidates.iter_mut().filter(is_dear);
+        dear.for_each(|one| one.bar = one.bar.or(Some(Bar::Room)));
+    }
     let candidates = candidates.into_iter().map(|one| PlacementCandidate {
         site: sites.site(one.site),
         mean_us: one.mean_ms.map(us),
@@ -312,6 +332,7 @@ fn shown(
             Bar::LendTo => Some(PlacementBar::LendTo),
             Bar::Domain => Some(PlacementBar::Domain),
             Bar::Pinned => Some(PlacementBar::Pinned),
+            Bar::Room => Some(PlacementBar::NoRoom),
             Bar::Unknown => None,
         }),
     });
@@ -358,7 +379,7 @@ impl<S: State> Job<S> for Placing {
         let (own, registry) = (member.own, member.registry.clone());
         self.follow(view, &registry);
         let mut effects = self.decide(view, own, &registry);
-        effects.extend(self.sites.ask(view, own, &self.origins));
+        effects.extend(self.sites.ask(view, own, &self.origins, self.moves.wanted()));
         self.counts = Some(self.count(view));
         effects
     }
@@ -391,7 +412,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         node: model::NodeId,
         message: LatenciesMessage,
     ) {
-        let now = self.now.monotonic;
+        let (now, leads) = (self.now.monotonic, self.leads());
         let round_trips = self.global.routing.round_trips();
         let sites = &mut self.jobs.place.sites;
         if !message.asks {
@@ -401,7 +422,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         sites.measuring.publish(now, round_trips);
-        let answer = sites.measuring.answer(&message);
+        let mut answer = sites.measuring.answer(&message);
+        if let Some(member) = self.machine.membership().filter(|_| leads) {
+            let bids = &mut self.jobs.place.moves.bids;
+            bids.take(site, &message);
+            let limit_bytes = room::limit(&member.registry, member.own);
+            answer = bids.answer(answer, limit_bytes, self.machine.borrowed_bytes());
+        }
         self.send_inter_site(site, node, InterSite::Latencies(answer));
     }
 

@@ -18,11 +18,16 @@
 //! group on its way to a site that does not answer is served nowhere, and one at a borrower whose
 //! owner is silent is served on. The same goes for a site whose disk is full.
 //!
+//! Sites that take only so many bytes are bid for, and this one gives back what is outbid ([`bidding`]).
+//!
 //! The ledger has the moves that this site has made, and what groups that it has borrowed save
 //! against their home.
 
+mod bidding;
+
 use super::kinds::Kinds;
 use super::pins;
+use super::room::{self, Bids, Sent};
 use super::sites::Sites;
 use super::{KEY_BYTES, WINDOW, reason, shown, us, windows};
 use crate::global::borrowers::Borrowers;
@@ -31,14 +36,16 @@ use crate::placement::explain::Why;
 use crate::placement::ledger::Ledger;
 use crate::placement::plan::Limits;
 use crate::placement::stability::Regrets;
-use crate::placement::{ByKey, Chosen, GroupKey, Groups, Rules, Waiting};
+use crate::placement::{
+    Bar, Bid, ByKey, Chosen, GroupKey, Groups, Rules, Site as Place, Waiting, Wanted,
+};
 use crate::site::counting::{Counting, Users};
 use crate::site::machine::global::groups::{Held, Room};
 use model::{
     BorrowedGroup, Command, GlobalCommand, Group, GroupExplained, Lending, LentGroup, LoansLedger,
-    PlacementReason, Registry, SiteId, limits,
+    PlacementReason, Registry, Revision, SiteId, limits,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use storage::state::State;
 
@@ -124,6 +131,33 @@ pub(super) struct Moves {
     ledger: Ledger,
     /// What borrowed groups saved at the end of the last window.
     saves_ms_per_s: f64,
+    /// What others would lend to this site.
+    pub(super) bids: Bids,
+    /// What would go to a site that has no room for it, of those to which something would.
+    wanted: BTreeMap<SiteId, Vec<Bid>>,
+    /// How many groups the last decision placed without looking at all sites.
+    pub(super) inexact: u64,
+    /// What was lent to sites that take only so much.
+    sent: Sent,
+    /// When one of them last refused a group.
+    full: BTreeMap<SiteId, Duration>,
+    /// The last revision by then, from half a minute ago on.
+    revisions: VecDeque<(Duration, Revision)>,
+}
+
+/// A group that this site has borrowed, with its users.
+struct BorrowedUse {
+    group: Group,
+    key: GroupKey,
+    home: SiteId,
+    bytes: u64,
+    /// The revision at which it came.
+    since: u64,
+    rate: f32,
+    /// Whether the next is known.
+    is_known: bool,
+    /// What its users are spared against its home, in ms of waiting a second.
+    saves: f32,
 }
 
 /// A group without records that this site serves.
@@ -174,6 +208,11 @@ impl Moves {
         self.saves_ms_per_s
     }
 
+    /// What would go to sites that take only so much, and has no room there.
+    pub(super) fn wanted(&self) -> &BTreeMap<SiteId, Vec<Bid>> {
+        &self.wanted
+    }
+
     /// The sites to which nothing may go.
     fn rules<S: State>(
         &self,
@@ -207,6 +246,9 @@ impl Moves {
         self.settle(view, counting);
         self.refused.retain(|_, until| *until > view.now);
         self.resting.retain(|_, until| *until > view.now);
+        self.full.retain(|_, at| view.now < *at + BACKOFF);
+        self.wanted.clear();
+        self.note_revision(view);
         let leaves = registry.site(own).is_none_or(|site| site.leaving);
         let waits = leaves || registry.failovers.open.is_some() || view.disk_is_full;
         let effects = match waits {
@@ -214,15 +256,17 @@ impl Moves {
             false => {
                 let seen = (sites, &*counting);
                 let pinned = pins::pinned(view, registry);
-                let moves = self.choose(view, (own, registry), seen, &pinned, (count, elapsed));
-                self.begin_moves(view, sites, (moves, &pinned), counting)
+                let (moves, wanted, room) =
+                    self.choose(view, (own, registry), seen, &pinned, (count, elapsed));
+                self.bid(view, (sites, registry), wanted, counting);
+                self.begin_moves(view, (sites, registry, room), (moves, &pinned), counting)
             }
         };
         self.account(view, own, sites, counting);
         effects
     }
 
-    /// The groups that are to move.
+    /// The groups that are to move, those that would if there were room, and the room.
     fn choose<S: State>(
         &mut self,
         view: &View<'_, S>,
@@ -230,18 +274,19 @@ impl Moves {
         (sites, counting): (&Sites, &Counting),
         pinned: &BTreeMap<GroupKey, (Group, SiteId)>,
         (count, elapsed): (usize, Duration),
-    ) -> Vec<Chosen> {
-        let Some(at) = sites.place(own) else { return Vec::new() };
+    ) -> (Vec<Chosen>, Vec<Wanted>, Vec<u64>) {
+        let Some(at) = sites.place(own) else { return Default::default() };
         let none = Groups::new(sites.len(), sites.len());
         let mut rules = self.rules(view, (own, registry), sites);
         rules.set_kinds(kinds(view, registry, sites).by_key(view, own));
         let spent = self.ledger.current();
         let begun: u64 = self.begun.values().map(|one| one.bytes).sum();
         let left = BUDGET.0.saturating_sub(spent.moves + self.begun.len() as u64);
+        let link_bytes = sites.link_bytes(WINDOW);
         let limits = Limits {
             moves_max: (left as usize).min(limits::LOANS_PER_COMMAND_MAX),
             bytes_max: BUDGET.1.saturating_sub(spent.bytes + begun),
-            site_bytes_max: BUDGET.1,
+            site_bytes_max: link_bytes.saturating_sub(spent.bytes + begun),
         };
         let on_the_way: BTreeSet<GroupKey> = self.begun.values().map(|one| one.key).collect();
         let resting = &self.resting;
@@ -250,16 +295,50 @@ impl Moves {
         // The rest is for users, as some pins may not be followed for long.
         chosen.truncate(limits.moves_max.div_ceil(2));
         let limits = Limits { moves_max: limits.moves_max - chosen.len(), ..limits };
-        let picture = sites.picture(own, rules, none);
         let stays = |key: &GroupKey| rests(key) || pinned.contains_key(key);
+        let mut bids = std::mem::take(&mut self.bids);
+        let outbid = self.outbid(view, (own, registry), (sites, counting), (&mut bids, &stays));
+        self.bids = bids;
+        let outbid = outbid.into_iter().take(limits.moves_max);
+        let moves_max = limits.moves_max - outbid.len();
+        chosen.extend(outbid);
+        let limits = Limits { moves_max, ..limits };
+        let place = (sites, registry, own);
+        let prices = sites.offers.prices(place, view.now);
+        let room = sites.offers.room(place, view.now, &self.sent, &self.full);
+        let homes = bidding::homes(view, sites, &room);
+        let mut picture = sites.picture(own, rules, none);
+        (picture.prices, picture.room) = (prices, room);
         let users = counting.lendable(view.now, Some(own)).filter(|(key, _)| !stays(key));
         let groups = users.map(|(key, users)| {
             let accesses: Vec<_> = sites.accesses(&users.rates).collect();
             (key, bytes_of(&users), accesses)
         });
-        let decision = picture.decision(at, count, limits, elapsed);
-        chosen.extend(decision.choose(groups, &mut self.waiting));
-        chosen
+        let decision = picture.decision(at, count, limits, elapsed, &homes);
+        let choice = decision.choose(groups, &mut self.waiting);
+        self.inexact = choice.inexact;
+        for to in choice.moves.iter().map(|one| one.to).filter(|to| picture.is_limited(*to)) {
+            // It is asked for its room.
+            self.wanted.entry(sites.site(to)).or_default();
+        }
+        chosen.extend(choice.moves);
+        (chosen, choice.wanted, picture.room)
+    }
+
+    /// A group that is accessed was not found among the records.
+    fn has_no_records<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        key: GroupKey,
+        counting: &mut Counting,
+    ) {
+        let slot = model::Slot::new(key.slot()).expect("a group has a slot");
+        match view.machine.serves(slot) && view.machine.has_many_keys(slot) {
+            // It is not looked for.
+            true => drop(self.resting.insert(key, view.now + BACKOFF)),
+            // It is not here, or has no records.
+            false => counting.remove(view.now, key),
+        }
     }
 
     /// Room for groups on their way to a borrower.
@@ -273,7 +352,7 @@ impl Moves {
     fn begin_moves<S: State>(
         &mut self,
         view: &View<'_, S>,
-        sites: &Sites,
+        (sites, registry, mut room): (&Sites, &Registry, Vec<u64>),
         (moves, pinned): (Vec<Chosen>, &BTreeMap<GroupKey, (Group, SiteId)>),
         counting: &mut Counting,
     ) -> Vec<Effect> {
@@ -307,12 +386,7 @@ impl Moves {
             // A pinned one goes with no records, too.
             let without_records = || empty(view, &pinned.get(&key)?.0);
             let Some((group, held)) = of_slot.remove(&key).or_else(without_records) else {
-                match view.machine.serves(slot) && view.machine.has_many_keys(slot) {
-                    // It is not looked for.
-                    true => drop(self.resting.insert(key, view.now + BACKOFF)),
-                    // It is not here, or has no records.
-                    false => counting.remove(view.now, key),
-                }
+                self.has_no_records(view, key, counting);
                 continue;
             };
             let other = match held {
@@ -330,10 +404,24 @@ impl Moves {
                     continue;
                 }
                 Held::AtHome { bytes } => {
-                    let room = room_at.entry(to).or_insert_with(|| self.room_at(to));
-                    if !room.takes(bytes) {
+                    counting.weighs(view.now, key, bytes);
+                    let left = sites.place(to).and_then(|to| room.get_mut(usize::from(to.0)));
+                    let left = left.filter(|left| **left != u64::MAX);
+                    if left.as_ref().is_some_and(|left| bytes > **left) {
+                        // Nothing is given back for a pin.
+                        if !pinned.contains_key(&key) {
+                            self.bid_for(to, registry, (bytes, gain_ms_per_s));
+                        }
+                        continue;
+                    }
+                    let arrives = room_at.entry(to).or_insert_with(|| self.room_at(to));
+                    if !arrives.takes(bytes) {
                         // It is looked at again in the next second, as is one without room home.
                         continue;
+                    }
+                    if let Some(left) = left {
+                        *left -= bytes;
+                        self.sent.add(to, view.now, bytes);
                     }
                     lent.entry(to).or_default().push((group.clone(), bytes));
                     (true, bytes)
@@ -364,6 +452,11 @@ impl Moves {
     fn settle<S: State>(&mut self, view: &View<'_, S>, counting: &mut Counting) {
         let machine = view.machine;
         let (ledger, refused) = (&mut self.ledger, &mut self.refused);
+        let full = &mut self.full;
+        let is_limited = |site| {
+            let member = machine.membership();
+            member.is_some_and(|member| room::limit(&member.registry, site).is_some())
+        };
         let is_barred = |group: &Group, to: SiteId| {
             let member = machine.membership();
             let spec = machine.spec(group.keyspace);
@@ -372,6 +465,7 @@ impl Moves {
                 borrowers.bar(spec, group, to).is_some()
             })
         };
+        let mut refusing = BTreeSet::new();
         self.begun.retain(|group, one| {
             let is_late = one.at + APPLIED <= view.now;
             let shown = match (one.is_lent, machine.borrower_of(group)) {
@@ -401,11 +495,18 @@ impl Moves {
                 }
                 // Not if it must not have the group by now, which means nothing for others.
                 Shown::Refused if is_barred(group, one.to) => {}
-                Shown::Refused => drop(refused.insert(one.to, view.now + BACKOFF)),
+                Shown::Refused => drop(refusing.insert(one.to)),
                 Shown::Over => {}
             }
             false
         });
+        for site in refusing {
+            // At first it may be for room, as others were faster.
+            let is_first = is_limited(site) && full.insert(site, view.now).is_none();
+            if !is_first {
+                refused.insert(site, view.now + BACKOFF);
+            }
+        }
     }
 
     /// How many groups would be better elsewhere and are too large to be lent.
@@ -413,15 +514,14 @@ impl Moves {
         self.resting.len()
     }
 
-    /// The groups that this site has borrowed, with their users, and what it costs to have them
-    /// here and at home.
+    /// The groups that this site has borrowed, with what their users are spared.
     fn borrowed<S: State>(
         &self,
         view: &View<'_, S>,
         own: SiteId,
         sites: &Sites,
         counting: &Counting,
-    ) -> Vec<(Group, SiteId, f32)> {
+    ) -> Vec<BorrowedUse> {
         let Some(at) = sites.place(own) else { return Vec::new() };
         let accesses = view.machine.accesses();
         let key = |group: &Group| accesses.group_of(group.keyspace, true, &group.tag);
@@ -434,16 +534,20 @@ impl Moves {
         for (group, owner) in view.machine.borrowed_groups() {
             let users = users.get(&key(group));
             groups.push(at, 0, sites.accesses(users.map_or(&none, |users| &users.rates)));
-            named.push((group, owner));
+            let part = view.machine.part(group).map(|part| (part.bytes, part.since));
+            named.push((group, owner, part.unwrap_or_default()));
         }
         let picture = sites.picture(own, Rules::none(sites.len()), groups);
         let (solver, groups) = (picture.solver(), &picture.groups);
-        let saves = named.into_iter().enumerate().map(|(index, (group, owner))| {
+        let uses = named.into_iter().enumerate().map(|(index, (group, home, (bytes, since)))| {
             let cost = |place| solver.cost(groups, index, place);
-            let saved = sites.place(owner).map_or(0.0, |home| cost(home) - cost(at));
-            (group.clone(), owner, if saved.is_finite() { saved } else { 0.0 })
+            let saves = sites.place(home).map_or(0.0, |home| cost(home) - cost(at));
+            let is_known = saves.is_finite();
+            let saves = if is_known { saves } else { 0.0 };
+            let (key, rate) = (key(group), groups.accesses(index).rate());
+            BorrowedUse { group: group.clone(), key, home, bytes, since, rate, is_known, saves }
         });
-        saves.collect()
+        uses.collect()
     }
 
     /// The window's account, when it ends.
@@ -459,7 +563,7 @@ impl Moves {
             return;
         }
         let borrowed = self.borrowed(view, own, sites, counting);
-        let saved_ms_per_s: f64 = borrowed.iter().map(|(.., saved)| f64::from(*saved)).sum();
+        let saved_ms_per_s: f64 = borrowed.iter().map(|one| f64::from(one.saves)).sum();
         self.saves_ms_per_s = saved_ms_per_s;
         // A longer one had a pause of the job in it.
         self.ledger.end(saved_ms_per_s * elapsed.min(2 * WINDOW).as_secs_f64());
@@ -472,12 +576,19 @@ impl Moves {
         view: &View<'_, S>,
         (own, registry): (SiteId, &Registry),
         sites: &Sites,
-        (group, key, home): (&Group, GroupKey, SiteId),
+        (group, key, home, bytes): (&Group, GroupKey, SiteId, u32),
     ) -> Rules {
         let mut rules = self.rules(view, (own, registry), sites);
         let pin = registry.pinned(group);
         let kinds = kinds(view, registry, sites);
         let kind = kinds.of_group(group.keyspace, home, pin.is_some());
+        let room = sites.offers.room((sites, registry, own), view.now, &self.sent, &self.full);
+        let lacks_room = |place: Place| {
+            let is_elsewhere = ![own, home].contains(&sites.site(place));
+            let room = room.get(usize::from(place.0)).filter(|_| is_elsewhere);
+            room.and_then(|room| (*room < bytes.into()).then_some(Bar::Room))
+        };
+        let kind = kind.with_bars(sites.len(), lacks_room);
         if let Some(place) = pin.and_then(|pin| sites.place(pin)) {
             rules.pin(0, place);
         }
@@ -510,8 +621,13 @@ impl Moves {
         let mut groups = Groups::new(sites.len(), sites.len());
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         groups.push(at, bytes, sites.accesses(&rates));
-        let rules = self.rules_of(view, (own, registry), sites, (group, key, home));
-        let picture = sites.picture(own, rules, groups);
+        if let Some(home) = sites.place(home) {
+            groups.set_home(0, home);
+        }
+        let bytes_or_one = bytes.max(1);
+        let rules = self.rules_of(view, (own, registry), sites, (group, key, home, bytes_or_one));
+        let mut picture = sites.picture(own, rules, groups);
+        picture.prices = sites.offers.prices((sites, registry, own), view.now);
         let regrets = Regrets::of_groups(vec![self.waiting.of(key)]);
         let explanation =
             regrets.explain(&picture.stability, &picture.solver(), &picture.groups, 0);
@@ -550,11 +666,11 @@ impl Moves {
         let shown_max = limits::LEDGER_SHOWN_MAX;
         let lent: Vec<LentGroup> = lent.take(shown_max).collect();
         let mut borrowed = self.borrowed(view, own, sites, counting);
-        borrowed.sort_by(|one, other| other.2.total_cmp(&one.2));
+        borrowed.sort_by(|one, other| other.saves.total_cmp(&one.saves));
         let borrowed_count = borrowed.len() as u64;
-        let borrowed = borrowed.into_iter().take(shown_max).map(|(group, from, saved)| {
-            let Group { keyspace, tag } = group;
-            BorrowedGroup { keyspace, tag, from, saves_us_per_s: (saved * 1_000.0) as i64 }
+        let borrowed = borrowed.into_iter().take(shown_max).map(|one| {
+            let BorrowedUse { group: Group { keyspace, tag }, home: from, saves, .. } = one;
+            BorrowedGroup { keyspace, tag, from, saves_us_per_s: (saves * 1_000.0) as i64 }
         });
         LoansLedger {
             lent,

@@ -7,13 +7,14 @@
 //! dropped and counted.
 
 use super::measuring::{Measuring, QUESTIONS_PER_S_MAX};
+use super::room::{ASKED_AGAIN, Offers};
 use super::{INTERVAL, OPERATIONS_MAX, STABILITY};
 use crate::job::{Effect, View};
 use crate::placement::latencies::LATENCY_MS_MAX;
 use crate::placement::plan::Limits;
 use crate::placement::stability::Stability;
 use crate::placement::{
-    Decision, Groups, Latencies, Near, Origin as From, Rules, Site as Place, Solver,
+    Bid, Decision, GroupKey, Groups, Latencies, Near, Origin as From, Rules, Site as Place, Solver,
 };
 use model::{Registry, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,11 @@ const ASKED_MAX: usize = QUESTIONS_PER_S_MAX - 1;
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Sites near to an origin that are looked at when operations are short.
 const NEAR: usize = 8;
+
+/// How long a byte takes on a link.
+fn byte_ms(mbit_per_s: u32) -> f32 {
+    8.0 / 1_000.0 / mbit_per_s.max(1) as f32
+}
 
 /// What a site has measured.
 #[derive(Debug)]
@@ -52,6 +58,9 @@ pub(super) struct Sites {
     listed: Vec<SiteId>,
     /// Measurements that were dropped.
     dropped: u64,
+    /// What sites with a limit have room for, and when they were last asked for that.
+    pub(super) offers: Offers,
+    bid: BTreeMap<SiteId, Duration>,
 }
 
 /// What a decision rests on.
@@ -61,21 +70,31 @@ pub(super) struct Picture {
     pub(super) stability: Stability,
     pub(super) rules: Rules,
     pub(super) groups: Groups,
+    /// What a byte costs at each site; empty: nothing.
+    pub(super) prices: Vec<f32>,
+    /// For how many bytes each has room; empty: for all that comes.
+    pub(super) room: Vec<u64>,
 }
 
 impl Picture {
+    /// Whether a site takes only so much.
+    pub(super) fn is_limited(&self, site: Place) -> bool {
+        self.room.get(usize::from(site.0)).is_some_and(|room| *room < u64::MAX)
+    }
+
     pub(super) fn solver(&self) -> Solver<'_> {
-        Solver::new(self.latencies.mean(), &self.near, &self.rules)
+        Solver::with_prices(self.latencies.mean(), &self.near, &self.rules, &self.prices)
     }
 
     /// A decision about so many groups that are at a site.
-    pub(super) fn decision(
-        &self,
+    pub(super) fn decision<'a>(
+        &'a self,
         at: Place,
         groups: usize,
         limits: Limits,
         elapsed: Duration,
-    ) -> Decision<'_> {
+        homes: &'a BTreeMap<GroupKey, Place>,
+    ) -> Decision<'a> {
         Decision {
             stability: &self.stability,
             matrix: self.latencies.mean(),
@@ -86,20 +105,25 @@ impl Picture {
             groups,
             limits,
             elapsed_s: elapsed.as_secs_f32(),
+            prices: &self.prices,
+            room: &self.room,
+            homes,
         }
     }
 }
 
 impl Sites {
-    pub(super) fn new(measuring: Measuring) -> Sites {
+    pub(super) fn new(measuring: Measuring, link_mbit_per_s: u32) -> Sites {
         Sites {
             measuring,
             rows: BTreeMap::new(),
             asked: BTreeMap::new(),
             questions: 0,
-            stability: STABILITY,
+            stability: Stability { byte_ms: byte_ms(link_mbit_per_s), ..STABILITY },
             listed: Vec::new(),
             dropped: 0,
+            offers: Offers::default(),
+            bid: BTreeMap::new(),
         }
     }
 
@@ -108,6 +132,8 @@ impl Sites {
         self.rows.clear();
         self.asked.clear();
         self.listed.clear();
+        self.offers.forget();
+        self.bid.clear();
     }
 
     /// Numbers the sites that are listed. Whether they are others than before.
@@ -118,6 +144,7 @@ impl Sites {
         if are_others {
             self.rows.retain(|site, _| listed.contains(site));
             self.asked.retain(|site, _| listed.contains(site));
+            self.bid.retain(|site, _| listed.contains(site));
             self.listed = listed;
         }
         are_others
@@ -125,6 +152,11 @@ impl Sites {
 
     pub(super) fn len(&self) -> usize {
         self.listed.len()
+    }
+
+    /// What the site's link takes in a time.
+    pub(super) fn link_bytes(&self, span: Duration) -> u64 {
+        (span.as_secs_f32() * 1_000.0 / self.stability.byte_ms) as u64
     }
 
     /// All of them, as they are numbered.
@@ -163,7 +195,8 @@ impl Sites {
     pub(super) fn picture(&self, own: SiteId, rules: Rules, groups: Groups) -> Picture {
         let latencies = self.latencies(own);
         let near = Near::new(latencies.mean(), NEAR);
-        Picture { latencies, near, stability: self.stability, rules, groups }
+        let (prices, room) = (Vec::new(), Vec::new());
+        Picture { latencies, near, stability: self.stability, rules, groups, prices, room }
     }
 
     /// The round trips between all sites, as far as they are known.
@@ -192,12 +225,14 @@ impl Sites {
         latencies
     }
 
-    /// Asks sites with users for their round trips, and probes others.
+    /// Asks sites with users for their round trips, and those to which groups would go for their
+    /// room, and probes others.
     pub(super) fn ask<S: State>(
         &mut self,
         view: &View<'_, S>,
         own: SiteId,
         origins: &BTreeSet<SiteId>,
+        bids: &BTreeMap<SiteId, Vec<Bid>>,
     ) -> Vec<Effect> {
         let now = view.now;
         let others: Vec<SiteId> = self.listed.iter().copied().filter(|site| *site != own).collect();
@@ -206,23 +241,47 @@ impl Sites {
             |site: SiteId| self.asked.get(&site).is_some_and(|(_, at)| now < *at + 3 * INTERVAL);
         let users =
             origins.iter().copied().filter(|site| *site != own && self.place(*site).is_some());
-        let wanted = users.filter(|site| is_old(site) && !was_asked(*site));
+        let users = users.filter(|site| is_old(site) && !was_asked(*site));
+        let is_due = |site: &SiteId| {
+            let bid = self.bid.get(site);
+            bid.is_none_or(|at| *at + ASKED_AGAIN <= now) && self.place(*site).is_some()
+        };
+        let full = bids.keys().copied().filter(|site| is_due(site) && !was_asked(*site));
+        // The one that was asked longest ago, so that each has its turn.
+        let full = full.min_by_key(|site| self.bid.get(site).copied());
+        let users: Vec<SiteId> = users.filter(|site| Some(*site) != full).collect();
+        let wanted = full.into_iter().chain(users);
         let wanted: Vec<SiteId> = wanted.take(ASKED_MAX).collect();
         let is_measured = |site| was_asked(site) || wanted.contains(&site);
         let most = QUESTIONS_PER_S_MAX - wanted.len();
         let probed = self.measuring.probe(now, &others, view.round_trips, is_measured, most);
-        let questions = wanted.into_iter().map(|to| (to, false));
-        let each = questions.chain(probed.into_iter().map(|to| (to, true)));
-        each.map(|(to, probes)| self.question(now, to, probes)).collect()
+        let none = Vec::new();
+        let questions = wanted.into_iter().map(|to| (to, Some(bids.get(&to).unwrap_or(&none))));
+        let each = questions.chain(probed.into_iter().map(|to| (to, None)));
+        each.map(|(to, bids)| self.question(now, to, bids.map(Vec::as_slice))).collect()
     }
 
-    fn question(&mut self, now: Duration, to: SiteId, probes: bool) -> Effect {
+    /// A question for round trips, with bids for room; `None`: a probe.
+    fn question(&mut self, now: Duration, to: SiteId, bids: Option<&[Bid]>) -> Effect {
+        let probes = bids.is_none();
+        if bids.is_some() {
+            self.bid.insert(to, now);
+        }
+        let (wanted_bytes, wanted_values) =
+            bids.unwrap_or_default().iter().map(|bid| (bid.bytes, bid.value)).unzip();
         self.questions += 1;
         self.asked.insert(to, (self.questions, now));
         let version = self.rows.get(&to).filter(|_| !probes).map_or(0, |row| row.version);
         let (number, asks) = (self.questions, true);
-        let message =
-            LatenciesMessage { asks, number, version, probes, ..LatenciesMessage::default() };
+        let message = LatenciesMessage {
+            asks,
+            number,
+            version,
+            probes,
+            wanted_bytes,
+            wanted_values,
+            ..LatenciesMessage::default()
+        };
         Effect::Send { to, message: InterSite::Latencies(message), awaited: false }
     }
 
@@ -234,6 +293,7 @@ impl Sites {
         message: &LatenciesMessage,
         now: Duration,
     ) -> Option<Duration> {
+        self.offers.take(site, message, now);
         let (number, asked) = *self.asked.get(&site)?;
         if !message.probes {
             self.take_row(site, message, now);
@@ -287,9 +347,9 @@ mod tests {
     /// This site and two others, of which `FAR` was asked for its round trips, 1 s after the
     /// beginning.
     fn asked() -> Sites {
-        let mut sites = Sites::new(Measuring::new(Rule::default(), 7));
+        let mut sites = Sites::new(Measuring::new(Rule::default(), 7), 800);
         sites.listed = vec![OWN, SiteId(2), FAR];
-        sites.question(at(1), FAR, false);
+        sites.question(at(1), FAR, Some(&[]));
         sites
     }
 
@@ -307,6 +367,14 @@ mod tests {
     fn known(sites: &Sites, from: SiteId, to: SiteId) -> Option<f32> {
         let place = |site| sites.place(site).unwrap();
         sites.latencies(OWN).get(From(place(from).0), place(to))
+    }
+
+    #[test]
+    fn a_megabyte_takes_ten_ms_at_800_mbit_a_second() {
+        assert!((byte_ms(800) * 1e6 - 10.0).abs() < 1e-3);
+        assert!((byte_ms(10) * 1e6 - 800.0).abs() < 1e-1);
+        let sites = Sites::new(Measuring::new(Rule::default(), 7), 80);
+        assert!(sites.link_bytes(at(10)).abs_diff(100_000_000) < 1_000);
     }
 
     #[test]
@@ -343,7 +411,7 @@ mod tests {
         let mut sites = asked();
         sites.take_answer(FAR, &answer(&[1, 2], &[10_000, 20_000]), at(2));
         let Effect::Send { message: InterSite::Latencies(message), .. } =
-            sites.question(at(12), FAR, false)
+            sites.question(at(12), FAR, Some(&[]))
         else {
             panic!("it is asked");
         };
@@ -352,7 +420,7 @@ mod tests {
         assert!(sites.take_answer(FAR, &same, at(13)).is_some());
         assert_eq!((known(&sites, FAR, SiteId(2)), sites.rows[&FAR].at), (Some(20.0), at(13)));
         // A site that has begun anew has no answers.
-        sites.question(at(23), FAR, false);
+        sites.question(at(23), FAR, Some(&[]));
         let none = LatenciesMessage { number: 3, version: 9, ..LatenciesMessage::default() };
         sites.take_answer(FAR, &none, at(24));
         assert_eq!(known(&sites, FAR, SiteId(2)), None);

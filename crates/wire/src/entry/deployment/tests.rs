@@ -16,6 +16,7 @@ fn site() -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        borrowed_bytes_max: None,
         region: None,
         nodes: vec![NodeEntry { node: NodeId(1), peer: "p:1".into(), cluster: "c:2".into() }],
     }

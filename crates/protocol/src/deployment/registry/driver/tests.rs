@@ -19,6 +19,7 @@ fn registry(sites: u32) -> V {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        borrowed_bytes_max: None,
         region: None,
         nodes: Vec::new(),
     };

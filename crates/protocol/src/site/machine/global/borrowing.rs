@@ -25,6 +25,17 @@ use storage::state::State;
 /// A site that was restored from a backup has parts of former times.
 const UNCONFIRMED: MoveError = MoveError::NotReady("it has to confirm what it owns");
 
+/// What the records of a group take, of what was offered with it.
+fn records_bytes(group: &Group, items: &[StagedItem]) -> u64 {
+    let bytes = |item: &StagedItem| match item {
+        StagedItem::Record { keyspace, key, row } if Group::of_key(*keyspace, key) == *group => {
+            (key.len() + row.len()) as u64
+        }
+        _ => 0,
+    };
+    items.iter().map(bytes).sum()
+}
+
 impl<S: State> Applying<'_, S> {
     pub(super) fn take_offers(
         &mut self,
@@ -46,6 +57,7 @@ impl<S: State> Applying<'_, S> {
         let leaves = member.registry.site(member.own).is_none_or(|own| own.leaving);
         let failed = last_failover(&member.registry, member.own);
         let borrowers = Borrowers::of(&member.registry, from);
+        let bytes_max = member.registry.site(member.own).and_then(|own| own.borrowed_bytes_max);
         let mut taken = Vec::new();
         for offer in offers {
             let (group, slot) = (&offer.group, offer.group.slot());
@@ -77,7 +89,9 @@ impl<S: State> Applying<'_, S> {
                 && !self.modes.planted.is(Bug::RulesAtDecision);
             // One that has a part of an earlier loan takes it, and gives it back: it could not
             // refuse.
-            let refuses = (leaves || is_barred) && borrowed.part == Part::Never;
+            let bytes = self.modes.loans.parts_bytes() + records_bytes(group, &offer.records);
+            let has_room = bytes_max.is_none_or(|max| bytes <= max);
+            let refuses = (leaves || is_barred || !has_room) && borrowed.part == Part::Never;
             if refuses || is_full || !is_global {
                 let loan = offer.row.loan;
                 if self.by_rule(|fences| borrowed.refuse(loan, from, fences))? {
@@ -125,8 +139,9 @@ impl<S: State> Applying<'_, S> {
                 StagedItem::Record { keyspace, key, row }
                     if Group::of_key(*keyspace, key) == *group =>
                 {
+                    let row = elsewhere.row(row)?;
                     bytes += (key.len() + row.len()) as u64;
-                    store.count = self.stage(store, key, Some(&elsewhere.row(row)?))?;
+                    store.count = self.stage(store, key, Some(&row))?;
                 }
                 item => self.take_answer(item, slot, Whose::Borrowed(generation), elsewhere),
             }
@@ -164,26 +179,18 @@ impl<S: State> Applying<'_, S> {
         group: &Group,
         part: &PartRow,
         more: u64,
-    ) -> Result<bool, MachineError> {
-        let mut bytes = part.bytes + more;
-        if bytes > limits::LOAN_BYTES_MAX {
-            // What was overwritten and removed has been counted so far.
-            let records = group_records(&self.overlay, part.generation, &group.tag)?;
-            let there = records.iter().map(|(key, row)| key.len() + row.len());
-            bytes = there.sum::<usize>() as u64 + more;
-        }
-        // Going home it has all of them.
+    ) -> bool {
+        // Going home it has all of its answers.
         let answers = self.known.clients.sent_bytes(Whose::Borrowed(part.generation), group.slot());
         let answer = limits::ANSWER_REMEMBERED_BYTES_MAX + limits::ANSWER_SENT_BYTES;
-        let is_too_large =
-            bytes > limits::LOAN_BYTES_MAX || answers + answer > limits::PART_ANSWERS_BYTES_MAX;
+        let is_too_large = part.bytes + more > limits::LOAN_BYTES_MAX
+            || answers + answer > limits::PART_ANSWERS_BYTES_MAX;
         let mut borrowed = part.borrowed;
         if is_too_large && self.by_rule(|fences| borrowed.give_back(fences)).unwrap_or(false) {
             self.set_part(group, Some(PartRow { borrowed, ..*part }));
-            return Ok(false);
+            return false;
         }
-        self.modes.loans.change_part(group, |part| part.bytes = bytes);
-        Ok(true)
+        true
     }
 
     /// Throws away the records of a part.
@@ -198,7 +205,7 @@ impl<S: State> Applying<'_, S> {
         }
         self.drop_answers(SlotRun::one(group.slot()), Whose::Borrowed(part.generation));
         self.modes.loans.change_part(group, |part| {
-            (part.generation, part.keys) = (super::stores::EMPTY, 0);
+            (part.generation, part.keys, part.bytes) = (super::stores::EMPTY, 0, 0);
         });
     }
 

@@ -100,7 +100,7 @@ impl<S: State> Applying<'_, S> {
                     Err(_) => store.count,
                 };
             }
-            self.modes.loans.change_part(&group, |part| part.keys = store.count);
+            self.modes.loans.change_part(&group, |part| (part.keys, part.bytes) = (store.count, 0));
             self.touch(&group);
         }
         Ok(())

@@ -136,6 +136,11 @@ impl<S: State> Machine<S> {
         bytes > limits::LOAN_ANSWERS_BYTES_MAX
     }
 
+    /// What groups take that this site has borrowed, and those that it has given back lately.
+    pub(crate) fn borrowed_bytes(&self) -> u64 {
+        self.modes.loans.parts_bytes()
+    }
+
     /// The groups that this site serves for the owners of their slots, with these.
     pub(crate) fn borrowed_groups(&self) -> impl Iterator<Item = (&Group, SiteId)> + '_ {
         let is_fenced = self.modes.is_fenced();

@@ -62,7 +62,7 @@ pub struct PartRow {
     pub generation: u64,
     /// How many they are.
     pub keys: u64,
-    /// What they take at most.
+    /// What they take, with their keys.
     pub bytes: u64,
 }
 
@@ -109,6 +109,8 @@ pub(in crate::site::machine) struct Loans {
     rows: BTreeMap<(Whose, Slot, Group), LentRow>,
     counts: BTreeMap<(Whose, Slot), Count>,
     parts: BTreeMap<(Slot, Group), PartRow>,
+    /// What all parts take.
+    parts_bytes: u64,
     pub(super) floors: Floors,
     /// The groups of the slots here with a row whose borrower has to be asked yet.
     offered: BTreeSet<(Slot, Group)>,
@@ -256,6 +258,11 @@ impl Loans {
         self.parts.len()
     }
 
+    /// What they take.
+    pub(in crate::site::machine) fn parts_bytes(&self) -> u64 {
+        self.parts_bytes
+    }
+
     /// The rows among some records of slots.
     pub(in crate::site::machine) fn rows_of(
         &self,
@@ -350,10 +357,12 @@ impl Loans {
         let kind = |part: Option<&PartRow>| part.map(|part| part.borrowed.part);
         self.has_changed |= kind(self.parts.get(&at)) != kind(part.as_ref());
         self.dirty.insert(at.1.clone());
-        match part {
-            Some(part) => drop(self.parts.insert(at.clone(), part)),
-            None => drop(self.parts.remove(&at)),
-        }
+        let bytes = part.map_or(0, |part| part.bytes);
+        let had = match part {
+            Some(part) => self.parts.insert(at.clone(), part),
+            None => self.parts.remove(&at),
+        };
+        self.parts_bytes = self.parts_bytes + bytes - had.map_or(0, |had| had.bytes);
         self.stale.parts.insert(at);
     }
 
@@ -364,14 +373,28 @@ impl Loans {
         self.put_part((group.slot(), group.clone()), Some(part));
     }
 
-    /// A part has so many keys more or less.
-    pub(in crate::site::machine) fn recount_part(&mut self, slot: Slot, generation: u64, by: i64) {
+    /// Whether there are any.
+    pub(in crate::site::machine) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// A part has so many keys and bytes more or less.
+    pub(in crate::site::machine) fn recount_part(
+        &mut self,
+        slot: Slot,
+        generation: u64,
+        keys: i64,
+        bytes: i64,
+    ) {
         let mut parts = self.parts_of(SlotRun::one(slot));
         let part = parts.find(|(_, part)| part.generation == generation);
         let Some(at) = part.map(|(group, _)| (slot, group.clone())) else { return };
         drop(parts);
         if let Some(part) = self.parts.get_mut(&at) {
-            part.keys = part.keys.saturating_add_signed(by);
+            part.keys = part.keys.saturating_add_signed(keys);
+            let had = part.bytes;
+            part.bytes = had.saturating_add_signed(bytes);
+            self.parts_bytes = self.parts_bytes + part.bytes - had;
             self.stale.parts.insert(at);
         }
     }

@@ -275,6 +275,7 @@ fn entry(name: &str) -> SiteEntry {
         capacity_percent: 100,
         leaving: false,
         failure_domain: None,
+        borrowed_bytes_max: None,
         region: None,
         nodes: Vec::new(),
     }

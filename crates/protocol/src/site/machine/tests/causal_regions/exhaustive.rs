@@ -14,7 +14,7 @@
 //! A machine in a given state does the same whatever is elsewhere: each step of each is done once.
 
 use super::*;
-use crate::bugs::{Bug, Planted, of_causal};
+use crate::bugs::{Planted, of_causal};
 use crate::causal::admission::{Admission, Here, admit, resolve_here};
 use crate::causal::resolve::Questions;
 use crate::site::causal::Shown as Durable;
@@ -473,6 +473,7 @@ fn three_regions_with_two_writes_end_alike() {
 #[test]
 #[cfg(feature = "trial")]
 fn each_planted_bug_of_regions_is_found() {
+    use crate::bugs::Bug;
     for bug in
         [Bug::BridgeUnordered, Bug::BridgeUnstamped, Bug::ForeignUnresolved, Bug::ClockUnmerged]
     {
