@@ -70,10 +70,16 @@ impl Run<'_> {
             let serving = leaders
                 .iter()
                 .filter_map(|(id, leader)| Some((*id, self.lab.serves_group(*leader, &group)?)));
+            let serving: Vec<(SiteId, GroupRight)> = serving.collect();
             // A site that has to learn of a failover may serve what is no more its own.
-            let serving: Vec<_> =
-                serving.filter(|(id, right)| !self.is_former(*id, *right)).collect();
-            if let [one, other, ..] = serving[..] {
+            let is_wrong = |one: (SiteId, GroupRight), other: (SiteId, GroupRight)| {
+                !self.is_former(one, other.1) && !self.is_former(other, one.1)
+            };
+            let mut pairs = (0..serving.len()).flat_map(|at| {
+                let (one, others) = (serving[at], &serving[at + 1..]);
+                others.iter().map(move |other| (one, *other))
+            });
+            if let Some((one, other)) = pairs.find(|(one, other)| is_wrong(*one, *other)) {
                 let (a, b) = (self.name_of(one.0), self.name_of(other.0));
                 let tag = String::from_utf8_lossy(&group.tag);
                 let what = format!(
@@ -86,14 +92,23 @@ impl Run<'_> {
         }
     }
 
-    fn is_former(&self, site: SiteId, right: GroupRight) -> bool {
+    /// Whether a failover that a site has not learned of has given a group away that it serves, beside
+    /// one that serves it by another right.
+    fn is_former(&self, (site, right): (SiteId, GroupRight), beside: GroupRight) -> bool {
+        let later = match beside {
+            GroupRight::Slot(epoch) => epoch.failover,
+            GroupRight::Loan(known) => known,
+        };
         self.lab.promotions().iter().any(|one| {
             let decided = one.failover.decided;
+            // One that is of another term, too, by a recovery that does not know it.
+            let is_parted = || decided <= later && self.has_another_term(site, decided);
             let is_older = match right {
                 GroupRight::Slot(epoch) => epoch < Epoch::of_failover(decided),
                 GroupRight::Loan(known) => known < decided,
             };
-            is_older && one.fences(site) && !one.received.contains_key(&site)
+            let may_serve = one.fences(site) || is_parted();
+            is_older && may_serve && !one.received.contains_key(&site)
         })
     }
 

@@ -95,7 +95,7 @@ impl Run<'_> {
     /// Whether a recovery has parted the registry that a site has from that of a decision: until
     /// the two meet, what one side has overruled may go on at the other one, also at sites that
     /// have joined that.
-    fn has_another_term(&self, id: SiteId, decided: Ballot) -> bool {
+    pub(super) fn has_another_term(&self, id: SiteId, decided: Ballot) -> bool {
         let site = self.lab.sites.iter().position(|site| site.id == Some(id));
         let leader = site.and_then(|site| self.sure_leader(site));
         let registry = leader.and_then(|leader| self.lab.registry(leader));
