@@ -1,9 +1,9 @@
 //! Where a request comes from, and where its answer goes.
 
 use crate::admission::Sender;
-use crate::global::proxy_reads::ServedUnder;
 use crate::placement::Sampler;
 use model::{Ballot, ClientName, JobName, NodeId, SiteId, Slot};
+use wire::inter_site::{put_failover, take_failover};
 
 /// The shell's name for a request; it comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +30,28 @@ pub struct Caller<'a> {
     pub client: ClientName,
     /// Of the thread that takes it in.
     pub sampler: &'a Sampler,
+}
+
+/// Under which failover a site serves what it answers about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServedUnder {
+    /// Of a slot that it owns: that of the slot's epoch; [`Ballot::FIRST`]: none, or it is not
+    /// served. Of a group that it has borrowed: the version of the registry up to which it has
+    /// followed all failovers.
+    pub failover: Ballot,
+    /// Whether it has borrowed the group.
+    pub borrowed: bool,
+}
+
+impl ServedUnder {
+    pub(crate) fn to_wire(self) -> wire::peer::Served {
+        wire::peer::Served { failover: put_failover(self.failover), borrowed: self.borrowed }
+    }
+
+    pub(crate) fn of_wire(served: &wire::peer::Served) -> ServedUnder {
+        let failover = take_failover(served.failover);
+        ServedUnder { failover, borrowed: served.borrowed }
+    }
 }
 
 /// By what the failover is found under which a request of another node or site is served.

@@ -33,20 +33,19 @@
 use super::round_trips::RoundTrips;
 use super::routing::{Outcome, TIMEOUT};
 use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit, target_of};
-use crate::origin::Ticket;
+use crate::origin::{ServedUnder, Ticket};
 use crate::replica::ReadGate;
 use model::{
-    Ballot, Body, Cache, Catalog, ClientId, ClientName, Epoch, Failure, KeySlots, KeyspaceId,
-    KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, Request, SiteId, Slot, limits,
+    Body, Cache, Catalog, ClientId, ClientName, Epoch, Failure, KeySlots, KeyspaceId, KeyspaceSpec,
+    NodeId, Query, ReadConsistency, Refusal, Request, SiteId, Slot, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::entry;
-use wire::inter_site::{InterSiteAnswer, InterSiteAnswers, put_failover, take_failover};
+use wire::inter_site::{InterSiteAnswer, InterSiteAnswers, put_failover};
 use wire::peer::ForwardedRequest;
-use wire::peer::Served;
 
 /// What tells the numbers of these reads, at another site, from those of a core's requests.
 const PROXY: u64 = 1 << 63;
@@ -384,28 +383,6 @@ impl ProxyReads {
 }
 
 // ---- at the site that is asked ------------------------------------------------------------------
-
-/// Under which failover a site serves what it answers about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServedUnder {
-    /// Of a slot that it owns: that of the slot's epoch; [`Ballot::FIRST`]: none, or it is not
-    /// served. Of a group that it has borrowed: the version of the registry up to which it has
-    /// followed all failovers.
-    pub failover: Ballot,
-    /// Whether it has borrowed the group.
-    pub borrowed: bool,
-}
-
-impl ServedUnder {
-    pub(crate) fn to_wire(self) -> Served {
-        Served { failover: put_failover(self.failover), borrowed: self.borrowed }
-    }
-
-    pub(crate) fn of_wire(served: &Served) -> ServedUnder {
-        let failover = take_failover(served.failover);
-        ServedUnder { failover, borrowed: served.borrowed }
-    }
-}
 
 /// Answers the reads that requests from another site begin with, each of a client, for as long as
 /// `answer` can; it also gives the failover under which it does

@@ -27,8 +27,7 @@ use super::proxy_reads::Routes;
 use super::round_trips::RoundTrips;
 use crate::admission::{Arrival, Target};
 pub(crate) use crate::deployment::failure_detector::TIMEOUT;
-use crate::global::proxy_reads::ServedUnder;
-use crate::origin::Origin;
+use crate::origin::{Origin, ServedUnder};
 pub(crate) use held_answers::HeldAnswer;
 use model::{
     Body, ClientId, Epoch, Failure, Group, KeyspaceId, NodeId, Query, ReadConsistency, Request,

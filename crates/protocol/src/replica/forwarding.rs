@@ -6,8 +6,7 @@
 //! once; if its leader is lost, its outcome is unknown.
 
 use super::writes::{Settled, forgotten_is_unknown, unknown};
-use crate::global::proxy_reads::ServedUnder;
-use crate::origin::Origin;
+use crate::origin::{Origin, ServedUnder};
 use model::{Answer, Body, Bytes, ClientId, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 use super::{Origin, Site};
 use crate::admission::Admission;
 use crate::bugs::Bug;
-use crate::global::proxy_reads::ServedUnder;
+use crate::origin::ServedUnder;
 use model::{Ballot, Body, ReadConsistency, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;

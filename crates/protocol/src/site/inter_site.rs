@@ -11,9 +11,9 @@ use crate::admission::{
     Admission, Arrival, Context as _, GroupAt, Sender, Target, Wait, admit, group_of, target_of,
 };
 use crate::bugs::Bug;
-use crate::global::proxy_reads::{Moved, ServedUnder};
+use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, HeldAnswer, TIMEOUT};
-use crate::origin::Served;
+use crate::origin::{Served, ServedUnder};
 use model::{
     Answer, Ballot, Body, Bytes, CausalCommand, ClientName, Command, Epoch, Failure, LoanPart,
     NodeId, Refusal, SiteId, Slot, limits,

@@ -1,7 +1,7 @@
 //! Messages of the site's other nodes.
 
 use super::{Origin, Site};
-use crate::global::proxy_reads::ServedUnder;
+use crate::origin::ServedUnder;
 use crate::replica::{lives, membership};
 use model::{Body, Failure, NodeId, Position, limits};
 use std::time::Duration;

@@ -20,8 +20,7 @@
 
 use super::{At, Outcome, Routing};
 use crate::admission::Target;
-use crate::global::proxy_reads::ServedUnder;
-use crate::origin::Origin;
+use crate::origin::{Origin, ServedUnder};
 use model::{Body, Bytes, Failure, NodeId, ReadConsistency, SiteId, Slot};
 use std::time::Duration;
 

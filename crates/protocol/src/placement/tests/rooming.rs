@@ -70,11 +70,13 @@ fn a_price_rises_to_what_is_refused_and_falls_to_what_a_place_costs() {
     assert_eq!(price, 0.0);
 }
 
+/// Which group goes where.
+type Goes = (u16, u16);
+/// And what each byte of it would spare.
+type Would = (u16, u16, f32);
+
 /// Four groups of the first site with users at the second one: what moves where, and what would.
-fn decide(
-    (prices, room): (&[f32], &[u64]),
-    homes: &[(GroupKey, u16)],
-) -> (Vec<(u16, u16)>, Vec<(u16, u16, f32)>) {
+fn decide((prices, room): (&[f32], &[u64]), homes: &[(GroupKey, u16)]) -> (Vec<Goes>, Vec<Would>) {
     let latencies = table(&[[0.0, 20.0, 30.0], [20.0, 0.0, 5.0], [30.0, 5.0, 0.0]]);
     let (near, rules, stability) = (Near::new(latencies.mean(), 3), Rules::none(3), stability());
     let homes = homes.iter().map(|(key, home)| (*key, site(usize::from(*home)))).collect();

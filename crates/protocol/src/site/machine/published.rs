@@ -10,8 +10,8 @@ use super::{Modes, Stopped};
 use crate::bugs::Bug;
 use crate::global::accesses::Accesses;
 use crate::global::ownership::lending::Part;
-use crate::global::proxy_reads::ServedUnder;
 use crate::machine::{Index, Publish};
+use crate::origin::ServedUnder;
 use crate::replica::Pace;
 use model::{
     Ballot, BySlot, Bytes, Catalog, DeploymentId, KeySlots, KeyspaceId, KeyspaceSpec, Query,

@@ -15,9 +15,9 @@ use super::query::{self, DueBy, Extent, ReadContext, Served};
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, tables};
 use crate::global::accesses::Accessed;
 use crate::global::ownership::lending::Part;
-use crate::global::proxy_reads::ServedUnder;
 use crate::machine::keys::check_key;
 use crate::origin::Caller;
+use crate::origin::ServedUnder;
 use crate::replica::{Pace, Readable};
 use model::{
     Answer, Bytes, Catalog, Change, ChangeKind, DeploymentId, Epoch, Group, KeySlots, KeyspaceId,

@@ -64,7 +64,7 @@ impl Offers {
         // Of a node that does not lead there is none.
         let Some(room_bytes) = answer.room_bytes else { return };
         // Not a number counts as nothing.
-        let price = answer.price.max(0.0).min(VALUE_MAX);
+        let price = if answer.price > 0.0 { answer.price.min(VALUE_MAX) } else { 0.0 };
         self.0.insert(site, Offered { room_bytes, price, at: now });
     }
 
