@@ -1,7 +1,7 @@
 //! Which reads pass the core, and what becomes of those without an answer.
 
 use super::*;
-use model::{Answer, Command, Keyspace, KeyspaceSpec, Scope, Write};
+use model::{Answer, Ballot, Command, Keyspace, KeyspaceSpec, Scope, Write};
 
 const CARS: KeyspaceId = KeyspaceId(1);
 const PLACE: (SiteId, NodeId) = (SiteId(2), NodeId(1));
