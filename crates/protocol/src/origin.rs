@@ -55,7 +55,7 @@ impl ServedUnder {
 }
 
 /// By what the failover is found under which a request of another node or site is served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
     /// About which slot, if about one: by its token as it is answered.
     pub(crate) slot: Option<Slot>,

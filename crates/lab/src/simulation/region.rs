@@ -88,7 +88,7 @@ impl<C> Simulation<C> {
         Some((outcome, if is_unmerged { token.clone() } else { after.into_session() }))
     }
 
-    /// The region of a site, by its name; `None`: all its nodes are down, or it is in none.
+    /// The region of a site, by its name; `None`: all nodes of the region are down, or it is in none.
     #[must_use]
     pub fn region_of(&self, name: &str) -> Option<RegionId> {
         // A later life of a site has its number behind the name, and may have left since.

@@ -9,8 +9,9 @@
 //! gathers.
 //!
 //! A write that is missing for a while when its place is here is asked for: the root has all writes
-//! of its order, and the write set out before the root ordered it. So are places, if a session waits for one and nothing has come for as long. The
-//! root's own site takes both from its state, and nothing that others send.
+//! of its order, and the write set out before the root ordered it. So are places, if a session waits
+//! for one and nothing has come for as long. The root's own site takes both from its state, and
+//! nothing that others send.
 //!
 //! A write that another region ordered a second time, as its root was lost, has two places, and may
 //! have other content at the second one ([`Mark::Keeps`]). So a batch ends between the two, and the

@@ -3,8 +3,9 @@
 //! Groups come one after the other and are looked at in batches, so that a decision about 200,000
 //! groups takes no more memory than one about a few thousand: none of them depends on another one.
 //! Where a site takes only so much ([`super::room`]), its price counts, and what has no room there
-//! goes to the best site that has; it is wanted there. What stays from one decision to the next is what users have waited
-//! longer than they would elsewhere, of the groups for which that is anything ([`Waiting`]).
+//! goes to the best site that has; it is wanted there. What stays from one decision to the next is
+//! what users have waited longer than they would elsewhere, of the groups for which that is anything
+//! ([`Waiting`]).
 
 use super::counter::GroupKey;
 use super::greedy::Assignment;

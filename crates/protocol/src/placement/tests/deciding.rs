@@ -11,6 +11,30 @@ pub(super) fn stability() -> Stability {
     Stability { memory_s: TAU_S, sites_are_origins: true, ..Stability::default() }
 }
 
+static NO_HOMES: BTreeMap<GroupKey, Site> = BTreeMap::new();
+
+/// A decision of the first site once a second, with as many operations as it takes.
+pub(super) fn decision<'a>(
+    stability: &'a Stability,
+    (latencies, near): (&'a Latencies, &'a Near),
+    rules: &'a Rules,
+) -> Decision<'a> {
+    Decision {
+        stability,
+        matrix: latencies.mean(),
+        near,
+        rules,
+        at: site(0),
+        operations_max: u64::MAX >> 32,
+        groups: 1,
+        limits: Limits::NONE,
+        elapsed_s: 1.0,
+        prices: &[],
+        room: &[],
+        homes: &NO_HOMES,
+    }
+}
+
 /// A group, its bytes and who accesses it how often.
 type Accessed = (GroupKey, u32, Vec<(Origin, f32)>);
 
@@ -48,18 +72,10 @@ fn batches_decide_as_all_at_once_does() {
     let (near, rules) = (Near::new(latencies.mean(), 8), Rules::none(20));
     let groups = groups(10_000, 20, &mut dice);
     let decision = Decision {
-        stability: &stability,
-        matrix: latencies.mean(),
-        near: &near,
-        rules: &rules,
-        at: site(0),
-        operations_max: u64::MAX >> 32,
         groups: groups.len(),
         limits: limits(300),
         elapsed_s: 0.01,
-        prices: &[],
-        room: &[],
-        homes: &BTreeMap::new(),
+        ..decision(&stability, (&latencies, &near), &rules)
     };
     let solver = Solver::new(latencies.mean(), &near, &rules);
     let mut all = Groups::new(20, 20);
@@ -96,18 +112,11 @@ fn a_decision_about_two_hundred_thousand_groups_keeps_to_twenty_megabytes() {
     let (near, rules) = (Near::new(latencies.mean(), 8), Rules::none(sites));
     let groups = groups(200_000, sites, &mut dice);
     let decision = Decision {
-        stability: &stability,
-        matrix: latencies.mean(),
-        near: &near,
-        rules: &rules,
-        at: site(0),
         operations_max: 20_000_000,
         groups: groups.len(),
         limits: limits(256),
         elapsed_s: 0.01,
-        prices: &[],
-        room: &[],
-        homes: &BTreeMap::new(),
+        ..decision(&stability, (&latencies, &near), &rules)
     };
     let profiles = Counter::new(groups.len(), TAU_S).memory_bytes();
     let mut waiting = Waiting::default();
@@ -127,18 +136,10 @@ fn a_group_that_loses_nothing_any_more_makes_room_for_others() {
     let (near, rules) = (Near::new(latencies.mean(), 3), Rules::none(3));
     let stability = Stability { byte_ms: 1e9, ..stability() };
     let decision = Decision {
-        stability: &stability,
-        matrix: latencies.mean(),
-        near: &near,
-        rules: &rules,
-        at: site(0),
         operations_max: 20_000_000,
         groups: 2,
         limits: limits(256),
-        elapsed_s: 1.0,
-        prices: &[],
-        room: &[],
-        homes: &BTreeMap::new(),
+        ..decision(&stability, (&latencies, &near), &rules)
     };
     let [one, other] = [1, 2].map(|slot| GroupKey::lendable(slot, 1, 7 << 20));
     let accessed = |key, from| (key, 100, vec![(origin(from), 5.0)]);
@@ -171,18 +172,9 @@ fn choose(rules: &Rules, moves_max: usize, groups: &[Accessed]) -> Vec<(u16, Sit
     let latencies = table(&[[0.0, 20.0, 20.0], [20.0, 0.0, 20.0], [20.0, 20.0, 0.0]]);
     let (near, stability) = (Near::new(latencies.mean(), 3), stability());
     let decision = Decision {
-        stability: &stability,
-        matrix: latencies.mean(),
-        near: &near,
-        rules,
-        at: site(0),
-        operations_max: u64::MAX >> 32,
         groups: groups.len(),
         limits: limits(moves_max),
-        elapsed_s: 1.0,
-        prices: &[],
-        room: &[],
-        homes: &BTreeMap::new(),
+        ..decision(&stability, (&latencies, &near), rules)
     };
     let chosen = decision.choose(groups.iter().cloned(), &mut Waiting::default()).moves;
     chosen.iter().map(|one| (one.group.class(), one.to)).collect()

@@ -2,9 +2,8 @@
 
 use super::super::room::{Bid, Incumbent, admit, next_price};
 use super::super::{Decision, GroupKey, Near, Rules, Waiting};
-use super::deciding::stability;
+use super::deciding::{decision, stability};
 use super::{origin, site, table};
-use crate::placement::Limits;
 
 const MARGIN: (f32, f32) = (0.1, 2.0);
 
@@ -81,18 +80,11 @@ fn decide((prices, room): (&[f32], &[u64]), homes: &[(GroupKey, u16)]) -> (Vec<G
     let (near, rules, stability) = (Near::new(latencies.mean(), 3), Rules::none(3), stability());
     let homes = homes.iter().map(|(key, home)| (*key, site(usize::from(*home)))).collect();
     let decision = Decision {
-        stability: &stability,
-        matrix: latencies.mean(),
-        near: &near,
-        rules: &rules,
-        at: site(0),
-        operations_max: u64::MAX >> 32,
         groups: 4,
-        limits: Limits::NONE,
-        elapsed_s: 1.0,
         prices,
         room,
         homes: &homes,
+        ..decision(&stability, (&latencies, &near), &rules)
     };
     let accesses = |number: u16| vec![(origin(1), f32::from(number) * 10.0)];
     let groups = (1..=4).map(|number| (key(number), 100, accesses(number)));

@@ -18,7 +18,8 @@
 //! group on its way to a site that does not answer is served nowhere, and one at a borrower whose
 //! owner is silent is served on. The same goes for a site whose disk is full.
 //!
-//! Sites that take only so many bytes are bid for, and this one gives back what is outbid ([`bidding`]).
+//! Sites that take only so many bytes are bid for, and this one gives back what is outbid
+//! ([`bidding`]).
 //!
 //! The ledger has the moves that this site has made, and what groups that it has borrowed save
 //! against their home.
@@ -624,8 +625,8 @@ impl Moves {
         if let Some(home) = sites.place(home) {
             groups.set_home(0, home);
         }
-        let bytes_or_one = bytes.max(1);
-        let rules = self.rules_of(view, (own, registry), sites, (group, key, home, bytes_or_one));
+        let of = (group, key, home, bytes.max(1));
+        let rules = self.rules_of(view, (own, registry), sites, of);
         let mut picture = sites.picture(own, rules, groups);
         picture.prices = sites.offers.prices((sites, registry, own), view.now);
         let regrets = Regrets::of_groups(vec![self.waiting.of(key)]);

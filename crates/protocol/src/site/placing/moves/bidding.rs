@@ -1,5 +1,5 @@
-//! Bids for room, at sites that take only so many bytes ([`super::super::room`]): what this site would
-//! lend to others, and what it gives back for theirs.
+//! Bids for room, at sites that take only so many bytes ([`super::super::room`]): what this site
+//! would lend to others, and what it gives back for theirs.
 
 use super::super::room::{self, Bids};
 use super::super::sites::Sites;
