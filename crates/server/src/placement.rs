@@ -17,6 +17,7 @@ pub(crate) struct PlacementMetrics {
     lent: Gauge,
     borrowed: Gauge,
     borrowed_bytes: Gauge,
+    looked_at: Gauge,
     inexact: Gauge,
     price: Gauge<f64, AtomicU64>,
     saving: Gauge<f64, AtomicU64>,
@@ -36,6 +37,11 @@ impl PlacementMetrics {
             ("placement_advised", "Slots that would be better at another site", &self.advised),
             ("placement_lent", "Groups of this site's slots that others serve", &self.lent),
             ("placement_borrowed", "Groups that this site serves for others", &self.borrowed),
+            (
+                "placement_looked_at",
+                "Groups that the last decision looked at: the others are as they were",
+                &self.looked_at,
+            ),
             (
                 "placement_inexact",
                 "Groups that the last decision placed without looking at all sites",
@@ -83,6 +89,7 @@ impl PlacementMetrics {
             (&self.advised, counts.advised),
             (&self.lent, counts.lent),
             (&self.borrowed, counts.borrowed),
+            (&self.looked_at, counts.looked_at),
             (&self.inexact, counts.inexact),
         ] {
             gauge.set(number as i64);

@@ -7,6 +7,7 @@
 //! what users have waited longer than they would elsewhere, of the groups for which that is anything
 //! ([`Waiting`]).
 
+use super::carried::Carried;
 use super::counter::GroupKey;
 use super::greedy::Assignment;
 use super::groups::Groups;
@@ -168,6 +169,9 @@ pub struct Choice {
     /// The groups that would rather go where there is no room, the most worth a byte first, so many at
     /// most.
     pub wanted: Vec<Wanted>,
+    /// The groups that the next decision has to look at, whether they are accessed or not, as this
+    /// one has not settled them; above [`Carried::OPEN_MAX`] not all.
+    pub open: Vec<GroupKey>,
     /// The most memory that it took beside what waits.
     pub memory_bytes_max: usize,
 }
@@ -184,6 +188,7 @@ struct Batches<'a> {
     moves: Vec<Move>,
     inexact: u64,
     wanted: Vec<Wanted>,
+    open: Vec<GroupKey>,
     memory_bytes_max: usize,
 }
 
@@ -204,6 +209,7 @@ impl Decision<'_> {
             moves: Vec::new(),
             inexact: 0,
             wanted: Vec::new(),
+            open: Vec::new(),
             memory_bytes_max: 0,
         };
         for (key, bytes, accesses) in groups {
@@ -220,8 +226,8 @@ impl Decision<'_> {
         batches.decide();
         batches.cut();
         batches.waiting.end();
-        let Batches { chosen: moves, inexact, wanted, memory_bytes_max, .. } = batches;
-        Choice { moves, inexact, wanted, memory_bytes_max }
+        let Batches { chosen: moves, inexact, wanted, open, memory_bytes_max, .. } = batches;
+        Choice { moves, inexact, wanted, open, memory_bytes_max }
     }
 
     fn solver<'s>(&'s self, rules: &'s Rules) -> Solver<'s> {
@@ -249,10 +255,18 @@ impl Batches<'_> {
             self.wanted.extend(wanted);
             self.inexact += skipped;
         }
-        self.inexact += solution.count(Method::Pruned) + solution.count(Method::Dominant);
+        let inexact = solution.count(Method::Pruned) + solution.count(Method::Dominant);
+        self.inexact += inexact;
         let lost = keys.iter().map(|key| self.waiting.of(*key));
         let mut regrets = Regrets::of_groups(lost.collect());
         let ready = regrets.ready(of.stability, solver, &groups, &solution, of.elapsed_s);
+        let is_open = |group: usize| {
+            let waits = inexact > 0 || ready[group] || regrets.of(group) > 0.0;
+            waits || is_clear(of.stability, solver, (&groups, group), &solution)
+        };
+        let open = keys.iter().enumerate().filter(|(group, _)| is_open(*group));
+        let room = (Carried::OPEN_MAX + 1).saturating_sub(self.open.len());
+        self.open.extend(open.map(|(_, key)| *key).take(room));
         let wanted = Assignment::of_ready(&groups, &solution, &ready);
         let all = moves(solver, &groups, &wanted).into_iter();
         for a_move in all.filter(|one| !of.rules.is_refusing(one.to)) {
@@ -269,7 +283,8 @@ impl Batches<'_> {
         }
         let of_batch = groups.memory_bytes() + keys.len() * BESIDE_BYTES;
         let of_moves = self.moves.len() * (size_of::<Move>() + size_of::<Chosen>());
-        self.memory_bytes_max = self.memory_bytes_max.max(of_batch + of_moves);
+        let of_open = self.open.len() * size_of::<GroupKey>();
+        self.memory_bytes_max = self.memory_bytes_max.max(of_batch + of_moves + of_open);
         if self.moves.len() >= MOVES_KEPT {
             self.cut();
         }
@@ -289,6 +304,18 @@ impl Batches<'_> {
         let again = kept.iter().enumerate();
         self.moves = again.map(|(index, one)| Move { group: index as u32, ..*one }).collect();
     }
+}
+
+/// Whether a group's best site is another one, and better by enough.
+fn is_clear(
+    stability: &Stability,
+    solver: &Solver<'_>,
+    (groups, group): (&Groups, usize),
+    solution: &Solution,
+) -> bool {
+    let to = solution.site(group);
+    let is_other = to != groups.owner(group) && solver.rules().priority(group) > 0.0;
+    is_other && stability.judge(solver, groups, group, to).is_clear()
 }
 
 /// Groups whose best site has no room for them go to the best one that has, and are wanted there.

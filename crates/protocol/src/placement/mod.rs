@@ -35,7 +35,7 @@
 //! - [`stability`]: margin and regret: when a better site is worth a move.
 //! - [`weights`]: one vote for each client, against liars; [`Counter::with_votes`] counts so.
 //! - [`mod@plan`]: which moves a window makes. [`decide`]: all of that for the groups of one owner,
-//!   in batches.
+//!   in batches. [`carried`]: which groups it need not look at again.
 //! - [`mod@explain`], [`ledger`]: what an operator asks for, as values.
 //!
 //! # What must stay true
@@ -58,6 +58,7 @@
 //! weights and the cut-off (§7). Bertsekas: *The auction algorithm*, 1988: prices.
 
 pub mod auction;
+pub mod carried;
 pub mod counter;
 pub mod decide;
 pub mod explain;
@@ -85,6 +86,7 @@ mod votes;
 pub mod weights;
 
 pub use auction::{Prices, Terms};
+pub use carried::{Basis, Carried};
 pub use counter::{Counter, GroupKey};
 pub use decide::{Choice, Chosen, Decision, Waiting, Wanted};
 pub use explain::{Candidate, Explanation, Why, explain};

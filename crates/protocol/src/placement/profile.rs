@@ -18,6 +18,7 @@
 
 use super::latencies::{Origin, Site};
 use super::votes::{self, Words};
+use std::time::Duration;
 
 /// Clients that a profile has room for.
 const CLIENTS_MAX: usize = 4;
@@ -75,6 +76,16 @@ impl Tick {
     /// From a monotonic clock.
     pub fn from_ms(ms: u64) -> Tick {
         Tick((ms / 10) as u32 & Tick::MASK)
+    }
+
+    /// From a monotonic clock.
+    pub fn of(now: Duration) -> Tick {
+        Tick::from_ms(now.as_millis() as u64)
+    }
+
+    /// Whether it is earlier than another one.
+    pub(super) fn is_before(self, other: Tick) -> bool {
+        self.0.wrapping_sub(other.0) & Tick::MASK > Tick::MASK / 2
     }
 
     fn since_s(self, before: Tick) -> f32 {
@@ -226,6 +237,11 @@ impl Profile {
         (0..self.len()).map(|index| self.count_at(index))
     }
 
+    /// When something was counted last, or counts were last made to fade.
+    pub(super) fn faded_at(&self) -> Tick {
+        Tick(self.tick_and_form & Tick::MASK)
+    }
+
     /// What was counted and has not faded.
     pub fn total(&self) -> f32 {
         match self.form() {
@@ -236,7 +252,7 @@ impl Profile {
 
     /// Counts fade until now.
     pub fn fade(&mut self, now: Tick, tau_s: f32) {
-        let last = Tick(self.tick_and_form & Tick::MASK);
+        let last = self.faded_at();
         let elapsed_s = now.since_s(last);
         if elapsed_s <= 0.0 {
             return;

@@ -114,7 +114,7 @@ impl ByKey {
 }
 
 /// The rules of one keyspace or cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     barred: Vec<bool>,
     /// Sites that take nothing now: what is best there stays where it is.

@@ -95,7 +95,7 @@ impl Counting {
     ) {
         let Some(own) = self.sites.number(own) else { return };
         self.left.retain(|_, (since, _)| now < *since + LEFT_WITHIN);
-        let now = tick(now);
+        let now = Tick::of(now);
         let (groups, has_votes) = (self.groups, self.has_votes);
         let mut counter = self.counter.take().unwrap_or_else(|| {
             let counter = Counter::new(groups, MEMORY_S);
@@ -167,7 +167,7 @@ impl Counting {
     /// From which sites a group is accessed, and how often in a second.
     pub(super) fn users(&mut self, now: Duration, group: GroupKey) -> BTreeMap<SiteId, f32> {
         let mut users = Users::default();
-        let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
+        let profile = self.counter.as_mut().and_then(|one| one.profile(Tick::of(now), group));
         profile.into_iter().for_each(|profile| users.add(&self.sites, profile));
         users.rates
     }
@@ -175,7 +175,7 @@ impl Counting {
     /// The clients with a name that access a group, by their numbers here: where each was last, and
     /// how often it does in a second. Empty where they are too many to be counted one by one.
     pub(super) fn clients(&mut self, now: Duration, group: GroupKey) -> Vec<(u32, SiteId, f32)> {
-        let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
+        let profile = self.counter.as_mut().and_then(|one| one.profile(Tick::of(now), group));
         let clients = profile.into_iter().flat_map(|profile| {
             let clients = profile.clients(MEMORY_S);
             clients.map(|(of, site, rate)| (of.0, self.sites.site(site), rate))
@@ -192,9 +192,20 @@ impl Counting {
         now: Duration,
         but: Option<SiteId>,
     ) -> impl Iterator<Item = (GroupKey, Users)> + '_ {
-        let (now, but) = (tick(now), but.and_then(|site| self.sites.known(site)));
+        self.lendable_if(now, but, |_, _| true)
+    }
+
+    /// The same of some of them.
+    pub(super) fn lendable_if<'a>(
+        &'a self,
+        now: Duration,
+        but: Option<SiteId>,
+        is_meant: impl Fn(GroupKey, &Profile) -> bool + 'a,
+    ) -> impl Iterator<Item = (GroupKey, Users)> + 'a {
+        let (now, but) = (Tick::of(now), but.and_then(|site| self.sites.known(site)));
         let groups = self.counter.iter().flat_map(Counter::groups);
-        let groups = groups.filter(|(group, _)| group.is_lendable());
+        let groups =
+            groups.filter(move |(group, profile)| group.is_lendable() && is_meant(*group, profile));
         let is_wanted = move |profile: &Profile| {
             profile.rates(MEMORY_S).any(|(of, _)| but.is_none_or(|but| of.0 != but.0))
         };
@@ -208,6 +219,11 @@ impl Counting {
         users.filter(|(_, users)| !users.rates.is_empty())
     }
 
+    /// Whether all counts of a group fade by the same factor: votes end one by one.
+    pub(super) fn fades_alike(&self) -> bool {
+        !self.has_votes
+    }
+
     /// A group has left the site.
     pub(super) fn leaves(&mut self, now: Duration, group: GroupKey) {
         if self.left.len() < GROUPS_LEFT_MAX || self.left.contains_key(&group) {
@@ -219,20 +235,20 @@ impl Counting {
     /// A group was found to be so large.
     pub(super) fn weighs(&mut self, now: Duration, group: GroupKey, bytes: u64) {
         let counter = self.counter.as_mut();
-        if let Some(profile) = counter.and_then(|counter| counter.profile(tick(now), group)) {
+        if let Some(profile) = counter.and_then(|counter| counter.profile(Tick::of(now), group)) {
             profile.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
     }
 
     /// A group is not served here.
     pub(super) fn remove(&mut self, now: Duration, group: GroupKey) {
-        self.counter.as_mut().and_then(|counter| counter.remove(tick(now), group));
+        self.counter.as_mut().and_then(|counter| counter.remove(Tick::of(now), group));
     }
 
     /// From which sites each slot is accessed, without groups that may be lent by themselves.
     pub(super) fn slots(&mut self, now: Duration) -> BTreeMap<u16, Users> {
         let mut slots: BTreeMap<u16, Users> = BTreeMap::new();
-        let (Some(counter), now) = (self.counter.as_mut(), tick(now)) else { return slots };
+        let (Some(counter), now) = (self.counter.as_mut(), Tick::of(now)) else { return slots };
         for (group, profile) in counter.groups().filter(|(group, _)| !group.is_lendable()) {
             let mut profile = *profile;
             profile.fade(now, MEMORY_S);
@@ -273,11 +289,6 @@ impl Users {
     pub(super) fn mean_bytes(&self) -> Option<u64> {
         self.bytes.checked_div(self.written)
     }
-}
-
-/// The time as profiles have it.
-fn tick(now: Duration) -> Tick {
-    Tick::from_ms(now.as_millis() as u64)
 }
 
 /// Sites as profiles have them, numbered as they are seen first: after a recovery of the registry

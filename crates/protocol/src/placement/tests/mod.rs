@@ -2,6 +2,7 @@
 
 mod assigning;
 mod bidding;
+mod carrying;
 mod counting;
 mod deciding;
 mod explaining;

@@ -109,6 +109,8 @@ pub struct PlacementCounts {
     /// What borrowed groups saved against their homes at the end of the last window, in ms a
     /// second.
     pub saved_ms_per_s: f64,
+    /// Groups that the last decision looked at; the others are as they were.
+    pub looked_at: u64,
     /// Groups that the last decision placed without looking at all sites, for want of operations.
     pub inexact: u64,
     /// Bytes of borrowed groups.
@@ -176,13 +178,10 @@ impl Placing {
         if !asks(view, Placement::Adaptive) {
             return Vec::new();
         }
-        let mut count = 0;
-        for (_, users) in self.counting.lendable(view.now, Some(own)) {
-            self.origins.extend(users.rates.keys().copied());
-            count += 1;
-        }
-        let (sites, counting) = (&self.sites, &mut self.counting);
-        self.moves.decide(view, (own, registry), (sites, counting), count, elapsed)
+        let seen = (&self.sites, &mut self.counting);
+        let effects = self.moves.decide(view, (own, registry), seen, elapsed);
+        self.origins.extend(&self.moves.look.origins);
+        effects
     }
 
     fn explain<S: State>(
@@ -252,6 +251,7 @@ impl Placing {
             moved_bytes: total.bytes,
             paused_ms: total.paused_ms,
             saved_ms_per_s: if lends { self.moves.saves_ms_per_s() } else { 0.0 },
+            looked_at: if lends { self.moves.look.count as u64 } else { 0 },
             inexact: if lends { self.moves.inexact } else { 0 },
             borrowed_bytes: view.machine.borrowed_bytes(),
             price_of_mb: f64::from(self.moves.bids.price()) * 1e6,

@@ -25,6 +25,7 @@
 //! against their home.
 
 mod bidding;
+mod look;
 
 use super::kinds::Kinds;
 use super::pins;
@@ -42,6 +43,7 @@ use crate::placement::{
 };
 use crate::site::counting::{Counting, Users};
 use crate::site::machine::global::groups::{Held, Room};
+use look::Look;
 use model::{
     BorrowedGroup, Command, GlobalCommand, Group, GroupExplained, Lending, LentGroup, LoansLedger,
     PlacementReason, Registry, Revision, SiteId, limits,
@@ -124,6 +126,8 @@ enum Shown {
 pub(super) struct Moves {
     window_began: Duration,
     waiting: Waiting,
+    /// Which groups are looked at.
+    pub(super) look: Look,
     begun: BTreeMap<Group, Begun>,
     /// Sites that are lent nothing before.
     refused: BTreeMap<SiteId, Duration>,
@@ -235,13 +239,12 @@ impl Moves {
         rules
     }
 
-    /// The commands of this second. `count`: of the groups that other sites access.
+    /// The commands of this second.
     pub(super) fn decide<S: State>(
         &mut self,
         view: &View<'_, S>,
         (own, registry): (SiteId, &Registry),
         (sites, counting): (&Sites, &mut Counting),
-        count: usize,
         elapsed: Duration,
     ) -> Vec<Effect> {
         self.settle(view, counting);
@@ -258,7 +261,7 @@ impl Moves {
                 let seen = (sites, &*counting);
                 let pinned = pins::pinned(view, registry);
                 let (moves, wanted, room) =
-                    self.choose(view, (own, registry), seen, &pinned, (count, elapsed));
+                    self.choose(view, (own, registry), seen, &pinned, elapsed);
                 self.bid(view, (sites, registry), wanted, counting);
                 self.begin_moves(view, (sites, registry, room), (moves, &pinned), counting)
             }
@@ -274,7 +277,7 @@ impl Moves {
         (own, registry): (SiteId, &Registry),
         (sites, counting): (&Sites, &Counting),
         pinned: &BTreeMap<GroupKey, (Group, SiteId)>,
-        (count, elapsed): (usize, Duration),
+        elapsed: Duration,
     ) -> (Vec<Chosen>, Vec<Wanted>, Vec<u64>) {
         let Some(at) = sites.place(own) else { return Default::default() };
         let none = Groups::new(sites.len(), sites.len());
@@ -310,13 +313,21 @@ impl Moves {
         let homes = bidding::homes(view, sites, &room);
         let mut picture = sites.picture(own, rules, none);
         (picture.prices, picture.room) = (prices, room);
-        let users = counting.lendable(view.now, Some(own)).filter(|(key, _)| !stays(key));
+        self.look.begin(view.now, (own, at), counting, &picture);
+        let mut open = Vec::new();
+        let users = self.look.groups(view.now, own, counting).filter(|(key, _)| {
+            let stays = stays(key);
+            open.extend(stays.then_some(*key));
+            !stays
+        });
         let groups = users.map(|(key, users)| {
             let accesses: Vec<_> = sites.accesses(&users.rates).collect();
             (key, bytes_of(&users), accesses)
         });
-        let decision = picture.decision(at, count, limits, elapsed, &homes);
-        let choice = decision.choose(groups, &mut self.waiting);
+        let decision = picture.decision(at, self.look.count, limits, elapsed, &homes);
+        let mut choice = decision.choose(groups, &mut self.waiting);
+        open.append(&mut choice.open);
+        self.look.end(view.now, open);
         self.inexact = choice.inexact;
         for to in choice.moves.iter().map(|one| one.to).filter(|to| picture.is_limited(*to)) {
             // It is asked for its room.
