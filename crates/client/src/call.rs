@@ -18,7 +18,7 @@ use tonic::{Code, Request, Status};
 use wire::grpc::v1::cluster_client::ClusterClient;
 use wire::grpc::v1::deployment_client::DeploymentClient;
 use wire::grpc::v1::kv_client::KvClient;
-use wire::grpc::{CLIENT_KEY, Lack};
+use wire::grpc::{CLIENT_KEY, Lack, UNCOUNTED_KEY};
 
 /// The first pause before the same site is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -202,6 +202,9 @@ impl Caller {
             request.metadata_mut().insert("authorization", authorization.clone());
         }
         request.metadata_mut().insert(CLIENT_KEY, self.name.clone());
+        if self.options.uncounted {
+            request.metadata_mut().insert(UNCOUNTED_KEY, MetadataValue::from_static("1"));
+        }
         request
     }
 

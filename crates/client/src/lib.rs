@@ -115,6 +115,8 @@ pub struct Options {
     /// are adaptive, keys follow it: a program that goes to another site gives the same name there,
     /// and no other program does. `None`: a random one.
     pub name: Option<String>,
+    /// Its calls may wait, those of a program that copies or counts keys, say: no key follows it.
+    pub uncounted: bool,
 }
 
 impl Default for Options {
@@ -125,6 +127,7 @@ impl Default for Options {
             credentials: None,
             tls: None,
             name: None,
+            uncounted: false,
         }
     }
 }

@@ -439,6 +439,21 @@ fn accesses_count_for_the_client_that_the_metadata_names() {
             }
         }
         assert_eq!(seen, [1, 1, 2, 3]);
+        let name = Some("car-9".to_owned());
+        let uncounted = client::Options { name, uncounted: true, ..options() };
+        let uncounted = Client::connect([site.grpc.address().to_string()], uncounted).unwrap();
+        for _ in 0..20 {
+            uncounted.keyspace("cars").put("car:8", "x").await.unwrap();
+        }
+        connect(Some("car-10")).unwrap().keyspace("cars").put("car:8", "x").await.unwrap();
+        let counted = async || {
+            let explained = requester.deployment().explain_placement(b"car:8").await;
+            explained.map(|one| one.key_clients.len()).unwrap_or_default()
+        };
+        while counted().await == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(counted().await, 1);
         for wrong in ["", "car 7", "é", &"x".repeat(257)] {
             assert!(matches!(connect(Some(wrong)), Err(client::ConnectError::Name)), "{wrong}");
         }

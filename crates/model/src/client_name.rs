@@ -16,6 +16,9 @@ pub struct ClientName {
 impl ClientName {
     /// Neither a user nor a name.
     pub const NONE: ClientName = ClientName { user: 0, name: 0 };
+    /// One whose requests may wait: they count nowhere, and draw no key to it. No user and no name
+    /// is this one.
+    pub const UNCOUNTED: ClientName = ClientName { user: u32::MAX, name: u32::MAX };
 
     /// Of a user, if there are users, and the name that the client gives itself; empty: none.
     pub fn of(user: Option<&str>, name: &[u8]) -> ClientName {
@@ -41,7 +44,7 @@ impl ClientName {
     }
 }
 
-/// Never 0. It travels between sites: all versions compute it alike.
+/// Neither 0 nor the highest. It travels between sites: all versions compute it alike.
 fn hash(bytes: &[u8]) -> u32 {
     // FNV-1a, then the finaliser of MurmurHash3, as FNV leaves its upper bits much alike.
     let mut hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
@@ -49,7 +52,7 @@ fn hash(bytes: &[u8]) -> u32 {
     });
     hash = (hash ^ hash >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     hash = (hash ^ hash >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-    ((hash >> 32) as u32).max(1)
+    ((hash >> 32) as u32).clamp(1, u32::MAX - 1)
 }
 
 #[cfg(test)]
@@ -65,6 +68,7 @@ mod tests {
         assert_ne!(named(Some("ann"), "car-7"), named(None, "car-7"));
         assert_ne!(named(None, "car-7"), named(None, "car-8"));
         assert_eq!(named(Some("ann"), "car-7").named(b""), named(Some("ann"), ""));
+        assert_ne!(ClientName::of_number(ClientName::UNCOUNTED.number()), named(None, ""));
         let all = [named(None, ""), named(None, "x"), named(Some("x"), ""), named(Some("x"), "x")];
         assert!(all.iter().all(|one| ClientName::of_number(one.number()) == *one));
     }

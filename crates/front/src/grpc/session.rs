@@ -4,7 +4,7 @@
 //! that keeps no sessions is ignored, as a client may send it with all its calls.
 //!
 //! The name of the client is metadata, too ([`CLIENT_KEY`]): one connection may carry the calls of
-//! many.
+//! many. So is that a call counts nowhere ([`UNCOUNTED_KEY`]).
 
 use crate::causal::{Answers, CausalSession};
 use model::{
@@ -15,7 +15,7 @@ use server::{Handle, Outcome, Reply};
 use std::sync::LazyLock;
 use tonic::metadata::{AsciiMetadataKey, MetadataValue};
 use tonic::{Request, Status};
-use wire::grpc::{CLIENT_KEY, Invalid, SESSION_KEY, status};
+use wire::grpc::{CLIENT_KEY, Invalid, SESSION_KEY, UNCOUNTED_KEY, status};
 
 /// What a call has seen.
 #[derive(Clone, Default)]
@@ -34,7 +34,11 @@ impl CallSession {
         user: &User,
         handle: &Handle,
     ) -> Result<CallSession, Status> {
-        let client = handle.client_name(user, name_of(request)?);
+        let name = name_of(request)?;
+        let client = match request.metadata().contains_key(UNCOUNTED_KEY) {
+            true => ClientName::UNCOUNTED,
+            false => handle.client_name(user, name),
+        };
         if !keyspace.spec.is_causal() {
             return Ok(CallSession { client, ..CallSession::default() });
         }

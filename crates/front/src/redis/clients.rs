@@ -19,6 +19,8 @@ pub(super) struct Client {
     pub(super) since: Duration,
     /// Whether it has subscriptions.
     pub(super) is_subscriber: bool,
+    /// Its accesses count for nothing (CLIENT NO-TOUCH).
+    pub(super) is_uncounted: bool,
     /// Everything else, as CLIENT LIST shows it.
     pub(super) described: String,
 }
@@ -72,7 +74,12 @@ impl Clients {
 impl Client {
     fn line(&self, id: i64, now: Duration) -> String {
         let age_s = now.saturating_sub(self.since).as_secs();
-        let flags = if self.is_subscriber { 'P' } else { 'N' };
+        let flags = match (self.is_subscriber, self.is_uncounted) {
+            (true, true) => "PT",
+            (true, false) => "P",
+            (false, true) => "T",
+            (false, false) => "N",
+        };
         format!("id={id} addr={} age={age_s} flags={flags} {}\n", self.peer, self.described)
     }
 }

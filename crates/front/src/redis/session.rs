@@ -32,6 +32,8 @@ pub(super) struct Session {
     pub(super) labels: Labels,
     /// As sites count its accesses: of its user and its name.
     client: ClientName,
+    /// It counts for nothing (CLIENT NO-TOUCH).
+    is_uncounted: bool,
     pub(super) transaction: Option<Box<Transaction>>,
     pub(super) watched: Option<Box<Watched>>,
     pub(super) subscriptions: Option<Box<Subscriptions>>,
@@ -61,6 +63,7 @@ impl Session {
             asking: 0,
             labels: Labels::default(),
             client: ClientName::NONE,
+            is_uncounted: false,
             transaction: None,
             watched: None,
             subscriptions: None,
@@ -90,6 +93,7 @@ impl Session {
             peer: self.peer,
             since: self.thread.handle.clock().monotonic(),
             is_subscriber: self.subscriptions.as_ref().is_some_and(|s| s.len() > 0),
+            is_uncounted: self.is_uncounted,
             described: describe(self),
         };
         self.thread.shared.clients.note(self.id(), client);
@@ -105,6 +109,7 @@ impl Session {
         // The client's library stays the same.
         self.labels.name = Bytes::new();
         self.client = ClientName::NONE;
+        self.is_uncounted = false;
         self.transaction = None;
         self.watched = None;
         self.subscriptions = None;
@@ -150,8 +155,18 @@ impl Session {
         self.identify();
     }
 
+    /// Whether its accesses count.
+    pub(super) fn count(&mut self, is_counted: bool) {
+        self.is_uncounted = !is_counted;
+        self.identify();
+    }
+
     /// Once for all its requests.
     fn identify(&mut self) {
+        if self.is_uncounted {
+            self.client = ClientName::UNCOUNTED;
+            return;
+        }
         let client = |user: &Arc<User>| self.thread.handle.client_name(user, &self.labels.name);
         self.client = self.user.as_ref().map_or(ClientName::NONE, client);
     }

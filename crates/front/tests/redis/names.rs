@@ -44,6 +44,15 @@ fn a_client_is_the_same_at_each_site_by_its_name() {
     asks_until(&mut here, &|found| found == [(number, sites[0])]);
     here.raw("CLIENT SETNAME car-8");
     asks_until(&mut here, &|found| found.len() == 2);
+    // What counts nowhere is not seen: car-9 comes behind it.
+    here.raw("CLIENT SETNAME car-10");
+    assert_eq!(here.raw("CLIENT NO-TOUCH ON"), "+OK");
+    (0..20).for_each(|_| drop(here.raw(&format!("INCR {KEY}"))));
+    assert!(here.raw("CLIENT INFO").contains(" flags=T "), "{}", here.raw("CLIENT INFO"));
+    here.raw("CLIENT SETNAME car-9");
+    assert_eq!(here.raw("CLIENT NO-TOUCH OFF"), "+OK");
+    asks_until(&mut here, &|found| found.len() == 3);
+    assert!(here.raw("CLIENT NO-TOUCH MAYBE").starts_with("-ERR"));
 }
 
 #[test]

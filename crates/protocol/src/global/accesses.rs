@@ -15,7 +15,8 @@
 //! what finds no room is not looked at any more, and the more of it there is the fewer are noted.
 //!
 //! A client that goes where its keys are by itself ([`model::Request::direct`]) counts nowhere: it
-//! reaches the owner from wherever it is.
+//! reaches the owner from wherever it is. Nor does one that asks for that, as its requests may wait
+//! ([`ClientName::UNCOUNTED`]).
 //!
 //! Left out: such a request that this site has to forward, as it does not know the owner for the
 //! moment or has just handed its slot over, counts by this site. So does a write that a lost leader
@@ -103,7 +104,7 @@ impl Accesses {
             Entry::Site(site) => Some(site),
             Entry::Unknown => return,
         };
-        if !self.is_on() {
+        if !self.is_on() || caller.client == ClientName::UNCOUNTED {
             return;
         }
         if let Some(weight) = caller.sampler.take() {

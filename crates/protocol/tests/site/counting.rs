@@ -207,6 +207,20 @@ fn a_site_of_one_node_counts_what_only_its_front_sees() {
 }
 
 #[test]
+fn a_client_that_asks_for_it_counts_nowhere() {
+    let mut sites = sites(Placement::Advise, Cache::Off, true);
+    let key = sites.key_at(WEST, "a");
+    for name in [ClientName::UNCOUNTED, ClientName::of(None, b"car-7")] {
+        sites.client = name;
+        (0..3).for_each(|_| sites.put(WEST, &key, "x"));
+        (0..3).for_each(|_| drop(sites.get(EAST, &key)));
+        sites.lab.run(MS * 2_100);
+        let (all, is_counted) = (counted(&mut sites, WEST, &key), name != ClientName::UNCOUNTED);
+        assert_eq!(!all.is_empty(), is_counted, "{all:?}");
+    }
+}
+
+#[test]
 fn accesses_at_a_follower_count_at_its_leader() {
     let mut sites = sites(Placement::Advise, Cache::Off, true);
     let key = sites.key_at(WEST, "a");

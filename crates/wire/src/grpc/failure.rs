@@ -10,6 +10,9 @@ pub const SESSION_KEY: &str = "portolan-session-bin";
 /// The metadata key of the name of the client: the same wherever it is attached. Placement follows
 /// it.
 pub const CLIENT_KEY: &str = "portolan-client";
+/// The metadata key of a call that may wait, with any value: it counts nowhere, and placement does
+/// not follow it.
+pub const UNCOUNTED_KEY: &str = "portolan-uncounted";
 /// The metadata key of the site at which a numbered put of a session is tried first, of a put that
 /// may be sent to several. Empty: the asked one.
 pub const TRIED_KEY: &str = "portolan-tried";

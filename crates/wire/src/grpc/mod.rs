@@ -13,7 +13,7 @@ pub use cluster::{alteration, keyspace, keyspace_spec};
 pub(crate) use codec::Codec;
 pub use failure::{
     AGAIN_KEY, CLIENT_KEY, FAILURE_KEY, Invalid, LACK_KEY, Lack, Reason, SESSION_KEY, TRIED_KEY,
-    status,
+    UNCOUNTED_KEY, status,
 };
 pub use kv::*;
 

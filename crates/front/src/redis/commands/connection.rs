@@ -117,11 +117,15 @@ fn client(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
             out.ok();
         }
         // There is no eviction, so the option has no effect.
-        () if is(what, "no-evict") || is(what, "no-touch") => {
-            takes(if is(what, "no-evict") { "no-evict" } else { "no-touch" }, 3)?;
-            if !is(frame.arg(2), "on") && !is(frame.arg(2), "off") {
-                return Err(Refused::SYNTAX);
-            }
+        () if is(what, "no-evict") => {
+            takes("no-evict", 3)?;
+            is_on(frame.arg(2))?;
+            out.ok();
+        }
+        // As keys stay where they are in the order of eviction elsewhere, they stay at their sites.
+        () if is(what, "no-touch") => {
+            takes("no-touch", 3)?;
+            session.count(!is_on(frame.arg(2))?);
             out.ok();
         }
         () if is(what, "info") => {
@@ -182,10 +186,22 @@ const HELP: [Help; 8] = [
         "Return the connections of this port.",
     ),
     ("NO-EVICT (ON|OFF)", "Accepted: nothing is evicted."),
-    ("NO-TOUCH (ON|OFF)", "Accepted: nothing is evicted."),
+    (
+        "NO-TOUCH (ON|OFF)",
+        "Whether keys stay where they are, however often this connection uses them.",
+    ),
     ("SETINFO <option> <value>", "Set LIB-NAME or LIB-VER of this connection."),
     ("SETNAME <name>", "Set the name of this connection."),
 ];
+
+/// An argument that is ON or OFF.
+fn is_on(arg: &[u8]) -> Result<bool, Refused> {
+    match () {
+        () if is(arg, "on") => Ok(true),
+        () if is(arg, "off") => Ok(false),
+        () => Err(Refused::SYNTAX),
+    }
+}
 
 /// Parses the selection of CLIENT LIST.
 fn read_list(frame: &Frame) -> Result<Wanted, Refused> {
