@@ -16,6 +16,9 @@ pub(super) struct Goal {
     pub(super) here: String,
     pub(super) met: bool,
     pub(super) missed_by: String,
+    /// It is no goal where this was measured.
+    #[serde(default)]
+    pub(super) is_outside: bool,
 }
 
 #[derive(Deserialize)]
@@ -39,12 +42,14 @@ impl Goal {
             here,
             met: over <= 0.0,
             missed_by: if over > 0.0 { format!("{over:.2}{apart}") } else { String::new() },
+            is_outside: false,
         }
     }
 
     /// Its row of a table: the work, the bar, what was measured, and whether that is enough.
     pub(super) fn row(&self, prefix: &str) -> String {
         let met = match (self.met, self.missed_by.as_str()) {
+            (true, _) if self.is_outside => "no goal here".to_owned(),
             (true, _) => "met".to_owned(),
             (false, "") => "**missed**".to_owned(),
             (false, by) => format!("**missed** by {by}"),

@@ -18,6 +18,8 @@ pub struct Bar {
     pub met: bool,
     /// By how much it is missed; empty: it is met.
     pub missed_by: String,
+    /// It is no goal where this was measured: what it is there is shown.
+    pub is_outside: bool,
 }
 
 impl Bar {
@@ -47,6 +49,7 @@ impl Bar {
                 true => String::new(),
                 false => format!("{}{apart}", number((value - goal).abs())),
             },
+            is_outside: false,
         }
     }
 
@@ -56,9 +59,17 @@ impl Bar {
         self
     }
 
-    /// `met`, or by how much it is missed.
+    /// Where it is no goal.
+    pub(super) fn outside(self) -> Bar {
+        Bar { met: true, missed_by: String::new(), is_outside: true, ..self }
+    }
+
+    /// `met`, or by how much it is missed, or that it is no goal there.
     #[must_use]
     pub fn verdict(&self) -> String {
+        if self.is_outside {
+            return "no goal here".to_owned();
+        }
         if self.met { "met".to_owned() } else { format!("missed by {}", self.missed_by) }
     }
 }
@@ -93,8 +104,15 @@ pub(super) fn card(bars: &[Bar], about: &str) -> Card {
 /// Goals as JSON.
 pub(super) fn json(bars: &[Bar]) -> Value {
     let of = |bar: &Bar| {
-        let Bar { what, goal, here, met, missed_by } = bar;
-        json!({ "what": what, "goal": goal, "here": here, "met": met, "missed_by": missed_by })
+        let Bar { what, goal, here, met, missed_by, is_outside } = bar;
+        json!({
+            "what": what,
+            "goal": goal,
+            "here": here,
+            "met": met,
+            "missed_by": missed_by,
+            "is_outside": is_outside,
+        })
     };
     bars.iter().map(of).collect()
 }

@@ -63,6 +63,7 @@ pub(super) fn goals(all: &[Ordered]) -> impl Iterator<Item = Goal> + '_ {
             here: per_s.text(grouped),
             met: missing <= 0.0,
             missed_by: grouped(missing.max(0.0)),
+            is_outside: false,
         })
     })
 }

@@ -193,6 +193,7 @@ impl Results {
             here: share.text(|share| format!("{share:.2}")),
             met: missing <= 0.0,
             missed_by: format!("{:.2}", missing.max(0.0)),
+            is_outside: false,
         })
     }
 

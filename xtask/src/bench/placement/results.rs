@@ -131,6 +131,7 @@ impl Results {
                 here: format!("{} %", fewer.text(|percent| format!("{percent:.1}"))),
                 met: fewer.median <= FEWER_PERCENT_MAX,
                 missed_by: String::new(),
+                is_outside: false,
             };
             line(&mut page, &goal.row(""));
         }

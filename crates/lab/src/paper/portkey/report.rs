@@ -127,6 +127,7 @@ impl Outcome<'_> {
                 "moves": one.moves,
                 "waited_ms": one.waited_ms,
                 "misplaced": one.misplaced,
+                "p95_floor_ms": one.p95_floor_ms,
                 "residence_s": one.residence_s,
                 "overhead": one.overhead,
             })

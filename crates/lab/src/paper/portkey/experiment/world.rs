@@ -131,6 +131,15 @@ impl World {
         open.map(|site| self.latency_ms(origin, site)).fold(f32::INFINITY, f32::min)
     }
 
+    /// The latency to the nearest site that holds keys and is farther than that.
+    #[must_use]
+    pub fn beyond_nearest_ms(&self, origin: u16) -> f32 {
+        let nearest_ms = self.nearest_ms(origin);
+        let open = (0..self.sites as u16).filter(|site| self.open[usize::from(*site)]);
+        let farther = open.map(|site| self.latency_ms(origin, site)).filter(|ms| *ms > nearest_ms);
+        farther.fold(f32::INFINITY, f32::min)
+    }
+
     /// How long a client stays at an origin, in seconds, on average.
     #[must_use]
     pub fn residence_s(&self) -> f64 {
