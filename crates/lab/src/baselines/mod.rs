@@ -15,6 +15,7 @@
 //! | [`occult`] | Occult: the client checks what it read |
 //! | [`saturn`] | Saturn: labels through a tree of serializers |
 //! | [`gesto`] | Gesto: multipart timestamps and one broker |
+//! | [`real`] | the same in real time |
 //! | [`play`] | clients with a workload, what they measured, and their history |
 //!
 //! Each of them is the protocol as its paper has it, reduced to the setting of Gesto's evaluation:
@@ -30,6 +31,7 @@ pub mod layout;
 pub mod net;
 pub mod occult;
 pub mod play;
+pub mod real;
 pub mod saturn;
 #[cfg(test)]
 mod tests;

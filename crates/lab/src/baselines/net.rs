@@ -64,12 +64,18 @@ enum Event<M> {
     Done(Node, M),
 }
 
+/// What happens, and with how much metadata it has come over a link; `None`: over none.
+struct Due<M> {
+    event: Event<M>,
+    metadata_bytes: Option<u64>,
+}
+
 /// What protocols run on.
 pub struct Net<M> {
     /// Where everything is.
     pub layout: Layout,
     now_us: u64,
-    queue: Queue<Event<M>>,
+    queue: Queue<Due<M>>,
     places: Vec<usize>,
     /// By process and core: until when it is busy.
     busy_us: Vec<Vec<f64>>,
@@ -99,34 +105,34 @@ impl<M> Net<M> {
     }
 
     fn push(&mut self, at_us: u64, event: Event<M>) {
-        self.queue.push(Duration::from_micros(at_us), event);
+        let due = Due { event, metadata_bytes: None };
+        self.queue.push(Duration::from_micros(at_us), due);
     }
 
-    fn count(&mut self, metadata_bytes: u64) {
+    fn carry(&mut self, delay_us: u64, metadata_bytes: u64, event: Event<M>) {
         self.spent.metadata_bytes += metadata_bytes;
         self.spent.messages += 1;
+        let due = Due { event, metadata_bytes: Some(metadata_bytes) };
+        self.queue.push(Duration::from_micros(self.now_us + delay_us), due);
     }
 
     /// From process to process; `metadata_bytes`: of it beside the key and the value.
     pub fn send(&mut self, from: Node, to: Node, metadata_bytes: u64, message: M) {
         let delay_us = self.layout.delay_us[self.places[from]][self.places[to]];
-        self.count(metadata_bytes);
-        self.push(self.now_us + delay_us, Event::Arrived(to, message));
+        self.carry(delay_us, metadata_bytes, Event::Arrived(to, message));
     }
 
     /// From a client to a process.
     pub fn send_up(&mut self, client: usize, to: Node, metadata_bytes: u64, message: M) {
         let delay_us = self.layout.client_us(client, self.places[to]);
-        self.count(metadata_bytes);
-        self.push(self.now_us + delay_us, Event::Arrived(to, message));
+        self.carry(delay_us, metadata_bytes, Event::Arrived(to, message));
     }
 
     /// From a process to a client.
     pub fn send_down(&mut self, from: Node, client: usize, metadata_bytes: u64, message: M) {
         let delay_us = self.layout.client_us(client, self.places[from]);
-        self.count(metadata_bytes);
         let to = self.places.len() + client;
-        self.push(self.now_us + delay_us, Event::Done(to, message));
+        self.carry(delay_us, metadata_bytes, Event::Done(to, message));
     }
 
     /// To itself, later.
@@ -185,6 +191,32 @@ impl<P: Protocol> Modelled<P> {
         protocol.begin(&mut net);
         Modelled { net, protocol }
     }
+
+    /// The next answer that there is.
+    pub(super) fn answer(&mut self) -> Option<Answer> {
+        self.net.answers.pop()
+    }
+
+    /// When something happens next.
+    pub(super) fn next_us(&self) -> Option<u64> {
+        self.net.queue.next().map(|at| at.as_micros() as u64)
+    }
+
+    /// What is due first happens, if that is by then: at its time, or `late` at that one. With how
+    /// much metadata it came over a link; `None`: nothing is due.
+    pub(super) fn step(&mut self, until_us: u64, late_us: Option<u64>) -> Option<Option<u64>> {
+        let (at, due) = self.net.queue.pop(Duration::from_micros(until_us))?;
+        self.net.now_us = late_us.unwrap_or(at.as_micros() as u64);
+        match due.event {
+            Event::Arrived(node, message) => {
+                let cost_us = self.protocol.cost_us(&self.net.layout, node, &message);
+                let done_us = self.net.work(node, cost_us);
+                self.net.push(done_us, Event::Done(node, message));
+            }
+            Event::Done(node, message) => self.protocol.receive(&mut self.net, node, message),
+        }
+        Some(due.metadata_bytes)
+    }
 }
 
 impl<P: Protocol> Store for Modelled<P> {
@@ -195,19 +227,10 @@ impl<P: Protocol> Store for Modelled<P> {
 
     fn advance(&mut self, until_us: u64) -> Option<Answer> {
         loop {
-            if let Some(answer) = self.net.answers.pop() {
+            if let Some(answer) = self.answer() {
                 return Some(answer);
             }
-            let (at, event) = self.net.queue.pop(Duration::from_micros(until_us))?;
-            self.net.now_us = at.as_micros() as u64;
-            match event {
-                Event::Arrived(node, message) => {
-                    let cost_us = self.protocol.cost_us(&self.net.layout, node, &message);
-                    let done_us = self.net.work(node, cost_us);
-                    self.net.push(done_us, Event::Done(node, message));
-                }
-                Event::Done(node, message) => self.protocol.receive(&mut self.net, node, message),
-            }
+            self.step(until_us, None)?;
         }
     }
 

@@ -56,6 +56,11 @@ impl<E> Queue<E> {
         self.heap.push(Entry { at, number: self.added, event });
     }
 
+    /// When the soonest is due.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.heap.peek().map(|entry| entry.at)
+    }
+
     /// The soonest, if it is due by `until`.
     pub(crate) fn pop(&mut self, until: Duration) -> Option<(Duration, E)> {
         if self.heap.peek()?.at > until {

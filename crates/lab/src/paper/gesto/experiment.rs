@@ -11,8 +11,9 @@ use crate::baselines::eventual::Eventual;
 use crate::baselines::gesto::{Attach, Gesto};
 use crate::baselines::occult::Occult;
 use crate::baselines::play::{Load, Measured, play};
+use crate::baselines::real::{InRealTime, Reality};
 use crate::baselines::saturn::Saturn;
-use crate::baselines::{Layout, Modelled, Store};
+use crate::baselines::{Costs, Layout, Modelled, Protocol, Store};
 
 /// The figures of the paper that come of its evaluation; 0 is metadata against the number of sites,
 /// 1 Portolan's own causal keys.
@@ -77,6 +78,29 @@ impl System {
             System::Portolan => Box::new(Own::new(layout, false)),
             System::PortolanStandby => Box::new(Own::new(layout, true)),
         }
+    }
+
+    /// A store of one of the paper's in real time, at rest.
+    fn in_real_time<'r>(
+        self,
+        layout: &Layout,
+        reality: &'r mut dyn Reality,
+    ) -> Option<Box<dyn Store + 'r>> {
+        fn of<'r, P: Protocol + 'r>(
+            layout: &Layout,
+            protocol: P,
+            reality: &'r mut dyn Reality,
+        ) -> Box<dyn Store + 'r> {
+            Box::new(InRealTime::new(Modelled::new(layout.clone(), protocol), reality))
+        }
+        Some(match self {
+            System::Eventual => of(layout, Eventual::new(layout), reality),
+            System::Cops => of(layout, Cops::new(layout, Lists::Direct), reality),
+            System::Occult => of(layout, Occult::new(layout), reality),
+            System::Saturn => of(layout, Saturn::new(layout), reality),
+            System::Gesto => of(layout, Gesto::new(layout, Attach::Paper), reality),
+            System::Portolan | System::PortolanStandby => return None,
+        })
     }
 }
 
@@ -153,6 +177,18 @@ impl Point {
     pub fn run(&self) -> Measured {
         let layout = self.layout();
         play(&mut *self.system.store(&layout), &layout, self.load())
+    }
+
+    /// Runs it in real time for so long, behind a quarter of that; `None`: it is of no model.
+    pub fn run_in_real_time(
+        &self,
+        measured_us: u64,
+        reality: &mut dyn Reality,
+    ) -> Option<Measured> {
+        let layout = Layout { costs: Costs::none(), ..self.layout() };
+        let mut store = self.system.in_real_time(&layout, reality)?;
+        let load = Load { warm_us: measured_us / 4, measured_us, ..self.load() };
+        Some(play(&mut *store, &layout, load))
     }
 }
 

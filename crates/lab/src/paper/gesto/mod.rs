@@ -19,12 +19,14 @@
 //! | [`experiment`] | which runs make which figure |
 //! | [`goals`] | what Portolan's own causal keys are to reach |
 //! | [`own`] | Portolan's own causal keys, as one of the stores |
+//! | [`real`] | throughput of the five stores in real time |
 //! | [`result`] | what came out, beside what was published |
 //! | [`report`] | all of it as a page and as JSON |
 
 pub mod experiment;
 pub mod goals;
 pub mod own;
+pub mod real;
 pub mod report;
 pub mod result;
 

@@ -1,5 +1,7 @@
 //! `lab paper gesto`: the evaluation of Gesto, run again on models of the stores that it compares.
 
+mod real;
+
 use super::super::super::super::failed::Failed;
 use super::super::super::super::show::{self, Table};
 use super::{Files, print_bars, print_values, run_all};
@@ -7,7 +9,7 @@ use clap::Args;
 use lab::paper::gesto::experiment::{FIGURES, points};
 use lab::paper::gesto::report::Outcome;
 use lab::paper::gesto::result::{self, Shown};
-use lab::paper::gesto::{Results, Size, goals};
+use lab::paper::gesto::{Results, Size, goals, real as in_real_time};
 use std::time::Duration;
 
 /// Gesto (Afonso, Bravo and Rodrigues, 2020): figures 2 to 7, and metadata by number of sites
@@ -19,6 +21,7 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   portolan lab paper gesto --report gesto.html        everything; some minutes
   portolan lab paper gesto --figure 5 --quick         one figure, little of it
+  portolan lab paper gesto --figure 6 --real          and throughput in real time
 
 Exit codes: 0 everything ran, 2 there is no such figure")]
 pub(crate) struct Gesto {
@@ -29,6 +32,11 @@ pub(crate) struct Gesto {
 
     #[command(flatten)]
     files: Files,
+
+    /// Measure throughput in real time too: the models' protocols on one core; two minutes. Leave
+    /// the machine alone meanwhile
+    #[arg(long)]
+    real: bool,
 
     /// Short runs, few clients and sites: to see that it works
     #[arg(long)]
@@ -52,9 +60,16 @@ impl Gesto {
         let figures: Vec<Shown> = figures.iter().map(of_figure).collect();
         let bars = goals::all(&results, size, resumed);
         let outcome = Outcome { figures: &figures, bars: &bars, results: &results, size };
-        let study = outcome.study(&self.again());
+        let rounds = if self.real { real::measure(size)? } else { Vec::new() };
+        let mut study = outcome.study(&self.again());
+        if self.real {
+            study.cards.push(in_real_time::card(&rounds, size));
+        }
         self.files.write(&study, &outcome.json())?;
         figures.iter().try_for_each(print_figure)?;
+        if self.real {
+            print_real(&rounds, size)?;
+        }
         print_bars(&bars)?;
         self.files.print()
     }
@@ -64,6 +79,7 @@ impl Gesto {
         if let Some(number) = self.figure {
             command.push_str(&format!(" --figure {number}"));
         }
+        command.push_str(if self.real { " --real" } else { "" });
         command.push_str(if self.quick { " --quick" } else { "" });
         command + &self.files.again()
     }
@@ -73,6 +89,21 @@ impl Gesto {
 fn resumed(size: Size) -> Duration {
     let seeds = if size == Size::Quick { 1..=1 } else { 1..=10 };
     seeds.map(goals::resume).max().unwrap_or_default()
+}
+
+fn print_real(rounds: &[in_real_time::Round], size: Size) -> Result<(), Failed> {
+    let mut table = Table::new([
+        ">CLIENTS",
+        "STORE",
+        ">OPERATIONS/S OF A BUSY CORE",
+        ">AGAINST EVENTUAL",
+        ">BUSY",
+    ]);
+    for row in in_real_time::rows(rounds, size) {
+        table.row(row);
+    }
+    let finding = in_real_time::finding(rounds, size);
+    Ok(show::print(format_args!("THROUGHPUT IN REAL TIME\n{table}\n{finding}\n\n"))?)
 }
 
 fn print_figure(shown: &Shown) -> Result<(), Failed> {
