@@ -1,7 +1,7 @@
 //! A put under a number that is sent to two sites has one effect, wherever the first one is
 //! meanwhile.
 
-use super::{A, C, ROOT, Script, Session, expect, golden, value};
+use super::{A, C, ROOT, Script, Session, expect, golden, golden_in, value};
 use model::{
     Answer, Body, CausalCommand, ClientId, Command, Failure, Position, RequestId, SessionToken,
 };
@@ -76,6 +76,36 @@ fn what_the_first_site_made_of_a_write_that_was_retried_has_no_effect() {
         },
         &[Bug::RetryUnmatched],
     );
+}
+
+/// The same in a region beside another one: the later attempt is made through a site of either, and
+/// all of it is ordered in the region of the first site.
+#[test]
+fn a_write_is_retried_through_another_region() {
+    for asked in [ROOT, C] {
+        let script = move |script: &mut Script| -> Result<(), String> {
+            let (mut client, mut other) = (Session::begins(), Session::begins());
+            // It has seen something of the other region, too.
+            script.put(&mut Session::begins(), C, "q:z", "0");
+            script.pass(2_000);
+            expect(&script.get(&mut client, C, "q:z"), &[value("0")], "z at c")?;
+            script.lab.part_sites_one_way(A, ROOT);
+            script.lab.part_sites_one_way(A, C);
+            script.put_unanswered(&Session::begins(), A, "p:x", "u");
+            script.put_again(&mut client, (A, asked), ("p:x", "u"))?;
+            expect(&script.get(&mut client, asked, "p:x"), &[value("u")], "what was retried")?;
+            script.pass(2_000);
+            expect(&script.get(&mut other, C, "p:x"), &[value("u")], "the same, of another")?;
+            script.put(&mut other, C, "p:x", "v");
+            script.pass(2_000);
+            script.put_again(&mut client, (A, asked), ("p:x", "u"))?;
+            script.mend();
+            script.pass(2_000);
+            script.expect_all("p:x", "v")
+        };
+        let regions = [Some("east"), Some("east"), Some("west")];
+        golden_in(regions, 1, script, &[Bug::RetryUnmatched]);
+    }
 }
 
 /// It has its place already: the answer is that place.

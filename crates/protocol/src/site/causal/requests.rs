@@ -10,7 +10,7 @@ use crate::site::Site;
 use crate::site::interest::Missing;
 use model::{
     Body, CausalCommand, CausalToken, Command, Failure, KeyspaceId, KeyspaceSpec, Position,
-    ReadConsistency, RegionId, SessionError, limits,
+    ReadConsistency, RegionId, SessionError, SiteId, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -94,14 +94,27 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A write is to be made in the place of a site that did not answer: the root does that, under
-    /// the token of the request. If that is this site and it has a record of the write, it answers
-    /// by itself, also while the root is away.
+    /// A write is to be made in the place of a site that did not answer: the root of that site's
+    /// region does that, under the token of the request. If that is this site and it has a record of
+    /// the write, it answers by itself, also while the root is away.
     pub(in crate::site) fn take_retry(&mut self, origin: Origin, body: Body, deadline: Duration) {
         if let Some(first) = self.own_attempt(&body) {
             return self.take_in_session(origin, first, deadline);
         }
-        self.take_at_root(origin, body, deadline);
+        match self.root_beside(&body) {
+            Some(root) => self.take(origin, body, Target::Site(root), deadline),
+            None => self.take_at_root(origin, body, deadline),
+        }
+    }
+
+    /// The root of the site that was asked first, if that is of another region.
+    fn root_beside(&self, body: &Body) -> Option<SiteId> {
+        let Body::Write(Command::Causal(CausalCommand::Retry { tried, .. })) = body else {
+            return None;
+        };
+        let own = self.machine.region()?.id;
+        let region = self.machine.membership()?.registry.region_of(*tried)?;
+        (region.id != own).then_some(region.root)
     }
 
     /// The first attempt of a retry, if this site was asked first and has made it.
@@ -157,7 +170,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // The session begins: it is served as one of this site alone.
             return self.take(origin, body, Target::Own, deadline);
         };
-        note_since(&mut body, token.seen);
+        // Of another region's places nothing follows here.
+        let is_of_here = token.region == here.region;
+        note_since(&mut body, if is_of_here { token.seen } else { Position(0) });
         resolve_here(&mut token, &here, &|site| self.machine.causal().ordered_of(site));
         match self.causal.requests.admit(&token, &here) {
             Admission::Served => self.serve_session(origin, body, token, deadline),
@@ -302,7 +317,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{ClientId, RequestId, SiteId};
+    use model::{ClientId, RequestId};
 
     /// It comes with its token, and again at the leader with what that stands for.
     #[test]

@@ -25,6 +25,10 @@
 //! bounds where the first attempt can be: if numbers from there on are forgotten, the retry is
 //! refused.
 //!
+//! Of several regions the root of the site that was asked first does all of this, whichever site is
+//! asked later. To the other regions a retry is a write of its region like any other, and what has
+//! no effect is nothing.
+//!
 //! Puts of whole strings only: what they overwrite is all of their keys.
 
 use super::super::{Applying, Machine};
@@ -221,8 +225,9 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let Region { epoch, .. } = *self.region()?;
         self.check_orders(epoch)?;
-        if self.has_regions() {
-            let what = "be sent to a second site in a deployment of several regions: whether it was made is not known";
+        if self.has_regions() && !self.is_of_this_region(tried)? {
+            let what = "be sent again here, as the site that was asked first is not of this region: whether it was made is not \
+                        known";
             return Err(Refusal::NotCausal(what).into());
         }
         check_keys(pairs)?;
@@ -253,6 +258,13 @@ impl<S: State> Applying<'_, S> {
         let puts = pairs.iter().cloned().map(|(key, value)| Effect::Put { key, value });
         effects.extend(puts);
         Ok(Answer::Placed(self.order_here(epoch, keyspace, effects)))
+    }
+
+    /// Whether a site is of the region of this one. Of one that has left that is not known.
+    fn is_of_this_region(&self, site: SiteId) -> Result<bool, Stopped> {
+        let own = self.region()?.id;
+        let region = self.member()?.registry.region_of(site);
+        Ok(region.is_some_and(|region| region.id == own))
     }
 
     /// The site that was asked first, or [`NO_SITE`] if nothing more comes from it.
