@@ -10,12 +10,18 @@
 //! s (G − θ H) ≥ w    and    (s G − w)² (s K + 5) ≥ 4 (s Q + w²) (s K + 1)
 //! ```
 //!
-//! What fails one of these at some `s` fails it at each lower one. So a group that was left where it
-//! is, waits for nothing and has not been accessed since is not looked at: its answer would be the
-//! same. That holds while latencies and rules are the same, counts rest on no more samples than
-//! before, and no byte has a price, which weighs more as rates fall. Else all groups are looked at,
-//! and each tenth time, as counts that fade to nothing are dropped. What waits (for a budget, for
-//! its regret, for the site that takes it) is *open*, and looked at each time.
+//! What fails them together at some `s` fails them together at each lower one: the first one does,
+//! and where that holds (`s G ≥ w`) the quotient of both sides of the second one grows with `s`. So a
+//! group that was left where it is, waits for nothing and has not been accessed since is not looked
+//! at: its answer would be the same. That holds while latencies and rules are the same, counts rest
+//! on no more samples than before (of fewer accesses each counts for more, and counts have faded
+//! meanwhile), and no byte has a price, which weighs more as rates fall. Else all groups are looked
+//! at. So they are each tenth time: counts that have faded to nothing are dropped, and a profile of
+//! many sites is tried by clients again, with the largest four. What waits (for a budget, for its
+//! regret, for the site that takes it) is *open*, and looked at each time; if that is much, all are.
+//!
+//! Rules of keys count as others do: where keyspaces or failure domains exclude sites, all groups are
+//! looked at when a borrowed one has come or gone.
 
 use super::counter::GroupKey;
 use super::latencies::{Matrix, Site};
@@ -36,6 +42,8 @@ pub struct Basis<'a> {
     pub at: Site,
     /// Of how many accesses one was counted.
     pub one_of: f32,
+    /// How much is left at least of what was counted by the last decision: 1 is all.
+    pub left: f32,
 }
 
 /// What the last decision rested on.
@@ -50,7 +58,7 @@ struct Rested {
 impl Rested {
     /// Whether what was settled then is settled by this one.
     fn is_confirmed(&self, by: &Basis<'_>) -> bool {
-        let is_as_sure = by.one_of >= self.one_of;
+        let is_as_sure = by.one_of >= by.left * self.one_of;
         is_as_sure && (by.at, by.matrix, by.rules) == (self.at, &self.matrix, &self.rules)
     }
 }
@@ -83,7 +91,7 @@ impl Carried {
                 self.in_a_row >= CARRIED_MAX
             }
             None => {
-                self.rested = basis.map(|Basis { matrix, rules, at, one_of }| Rested {
+                self.rested = basis.map(|Basis { matrix, rules, at, one_of, .. }| Rested {
                     matrix: matrix.clone(),
                     rules: rules.clone(),
                     at,

@@ -433,7 +433,8 @@ fn taken(counted: &CountedAccesses) -> Vec<Access> {
         count: *count,
         bytes: *bytes,
     };
-    let is_sound = |one: &Access| one.count > 0.0 && one.count.is_finite();
+    let is_counted = |one: &Access| one.client != ClientName::UNCOUNTED;
+    let is_sound = |one: &Access| one.count > 0.0 && one.count.is_finite() && is_counted(one);
     each.map(access).filter(is_sound).take(limits::ACCESSES_NOTED_MAX).collect()
 }
 

@@ -256,7 +256,10 @@ impl Moves {
         let leaves = registry.site(own).is_none_or(|site| site.leaving);
         let waits = leaves || registry.failovers.open.is_some() || view.disk_is_full;
         let effects = match waits {
-            true => Vec::new(),
+            true => {
+                self.look.see(view.now, own, counting);
+                Vec::new()
+            }
             false => {
                 let seen = (sites, &*counting);
                 let pinned = pins::pinned(view, registry);
@@ -313,7 +316,7 @@ impl Moves {
         let homes = bidding::homes(view, sites, &room);
         let mut picture = sites.picture(own, rules, none);
         (picture.prices, picture.room) = (prices, room);
-        self.look.begin(view.now, (own, at), counting, &picture);
+        self.look.begin((view.now, elapsed), (own, at), counting, &picture);
         let mut open = Vec::new();
         let users = self.look.groups(view.now, own, counting).filter(|(key, _)| {
             let stays = stays(key);

@@ -3,7 +3,7 @@
 use super::super::sites::Picture;
 use crate::placement::GroupKey;
 use crate::placement::{Basis, Carried, Site as Place, Tick};
-use crate::site::counting::{Counting, Users};
+use crate::site::counting::{Counting, MEMORY_S, Users};
 use model::SiteId;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Look {
     /// A decision of a site begins.
     pub(super) fn begin(
         &mut self,
-        now: Duration,
+        (now, elapsed): (Duration, Duration),
         (own, at): (SiteId, Place),
         counting: &Counting,
         picture: &Picture,
@@ -33,10 +33,16 @@ impl Look {
             rules: &picture.rules,
             at,
             one_of: picture.stability.one_of,
+            left: (-elapsed.as_secs_f32() / MEMORY_S).exp(),
         });
         if self.carried.begin(basis) {
             self.origins.clear();
         }
+        self.see(now, own, counting);
+    }
+
+    /// Counts the groups, and where they are accessed from.
+    pub(super) fn see(&mut self, now: Duration, own: SiteId, counting: &Counting) {
         let (mut count, mut origins) = (0, std::mem::take(&mut self.origins));
         for (_, users) in self.groups(now, own, counting) {
             origins.extend(users.rates.keys().copied());
