@@ -230,7 +230,7 @@ impl Callee {
         }
     }
 
-    /// Sends a query.
+    /// Sends a query of this node itself, which no key follows.
     pub(crate) async fn read(
         &self,
         keyspace: KeyspaceId,
@@ -238,7 +238,7 @@ impl Callee {
         consistency: ReadConsistency,
         deadline_ms: Option<u64>,
     ) -> Result<Answer, Status> {
-        let mut session = CallSession::default();
+        let mut session = CallSession::uncounted();
         let answer = self.read_in(&mut session, keyspace, query, consistency, deadline_ms).await;
         answer.map(|(answer, _)| answer)
     }

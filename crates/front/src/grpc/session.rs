@@ -35,7 +35,7 @@ impl CallSession {
         handle: &Handle,
     ) -> Result<CallSession, Status> {
         let name = name_of(request)?;
-        let client = match request.metadata().contains_key(UNCOUNTED_KEY) {
+        let client = match request.metadata().contains_key(&*UNCOUNTED) {
             true => ClientName::UNCOUNTED,
             false => handle.client_name(user, name),
         };
@@ -53,6 +53,11 @@ impl CallSession {
             }
         };
         Ok(CallSession { session: Some(session), is_carried, client })
+    }
+
+    /// Of what counts nowhere.
+    pub(crate) fn uncounted() -> CallSession {
+        CallSession { client: ClientName::UNCOUNTED, ..CallSession::default() }
     }
 
     /// Who calls.
@@ -94,6 +99,9 @@ impl CallSession {
 /// Read once: a text is read anew for each call.
 static CLIENT: LazyLock<AsciiMetadataKey> =
     LazyLock::new(|| AsciiMetadataKey::from_static(CLIENT_KEY));
+
+static UNCOUNTED: LazyLock<AsciiMetadataKey> =
+    LazyLock::new(|| AsciiMetadataKey::from_static(UNCOUNTED_KEY));
 
 /// The name that the client of a call gives itself; empty: none.
 fn name_of<T>(request: &Request<T>) -> Result<&[u8], Status> {
