@@ -26,11 +26,11 @@ pub struct Round {
 }
 
 impl Round {
-    /// Of a run that took so long and waited so long, in microseconds.
+    /// Of a run.
     #[must_use]
-    pub fn of(point: Point, measured: &Measured, (took_us, waited_us): (u64, u64)) -> Round {
-        let busy = 1.0 - waited_us as f64 / took_us.max(1) as f64;
-        Round { point, per_busy_s: measured.rate_hz() / busy.max(1e-3), busy }
+    pub fn of(point: Point, measured: &Measured) -> Round {
+        let busy = measured.spent.cpu_us / measured.measured_us.max(1) as f64;
+        Round { point, per_busy_s: measured.per_cpu_s(), busy }
     }
 }
 
@@ -139,14 +139,19 @@ pub fn card(all: &[Round], size: Size) -> Card {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::baselines::Spent;
 
     #[test]
     fn a_store_stands_beside_eventual_of_the_same_round() {
         let (size, scene) = (Size::Quick, Scene::Clients(2));
         let round = |system, rate: f64| {
-            let measured =
-                Measured { operations: rate as u64, measured_us: 1_000_000, ..Measured::default() };
-            Round::of(Point { scene, system, size }, &measured, (1_250_000, 625_000))
+            let measured = Measured {
+                operations: rate as u64,
+                measured_us: 1_000_000,
+                spent: Spent { cpu_us: 500_000.0, ..Spent::default() },
+                ..Measured::default()
+            };
+            Round::of(Point { scene, system, size }, &measured)
         };
         let all = [
             round(System::Eventual, 100.0),

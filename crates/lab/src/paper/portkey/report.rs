@@ -51,8 +51,9 @@ impl Outcome<'_> {
     }
 
     fn tiles(&self) -> Vec<Tile> {
-        let met = self.bars.iter().filter(|bar| bar.met).count();
-        let tone = if met == self.bars.len() { Tone::Good } else { Tone::Bad };
+        let goals = || self.bars.iter().filter(|bar| !bar.is_outside);
+        let (set, met) = (goals().count(), goals().filter(|bar| bar.met).count());
+        let tone = if met == set { Tone::Good } else { Tone::Bad };
         let findings = || self.figures.iter().flat_map(|figure| &figure.findings);
         let count = |of: fn(&super::result::Finding) -> bool| {
             findings().filter(|finding| of(finding)).count()

@@ -64,7 +64,7 @@ pub struct Measured {
     /// The share of accesses whose key was not at a site nearest to them.
     pub misplaced: f64,
     /// The 95th percentile if each of these had gone to the nearest site beyond: no strategy that
-    /// misplaces as many has a lower one.
+    /// misplaces these has a lower one.
     pub p95_floor_ms: f64,
     /// How long a client stays at an origin, in seconds, on average.
     pub residence_s: f64,

@@ -17,7 +17,6 @@ const FRAME_BYTES_MAX: usize = 4_096;
 /// Of one run.
 struct Here {
     began: Instant,
-    waited: Duration,
     way: (UnixStream, UnixStream),
     frame: Vec<u8>,
     failure: Option<std::io::Error>,
@@ -27,7 +26,7 @@ impl Here {
     fn new() -> std::io::Result<Here> {
         let (began, way) = (Instant::now(), UnixStream::pair()?);
         let frame = vec![7; FRAME_BYTES_MAX];
-        Ok(Here { began, waited: Duration::ZERO, way, frame, failure: None })
+        Ok(Here { began, way, frame, failure: None })
     }
 }
 
@@ -37,15 +36,14 @@ impl Reality for Here {
     }
 
     fn wait_until(&mut self, at_us: u64) {
-        let before = Instant::now();
         let at = self.began + Duration::from_micros(at_us);
-        if let Some(left) = at.checked_duration_since(before).filter(|left| *left >= SLEPT_MIN) {
+        let left = at.checked_duration_since(Instant::now());
+        if let Some(left) = left.filter(|left| *left >= SLEPT_MIN) {
             thread::sleep(left - SLEPT_MIN / 2);
         }
         while Instant::now() < at {
             std::hint::spin_loop();
         }
-        self.waited += before.elapsed();
     }
 
     fn carry(&mut self, bytes: u64) {
@@ -75,9 +73,7 @@ pub(super) fn measure(size: Size) -> Result<Vec<Round>, Failed> {
             if let Some(error) = here.failure.take() {
                 return Err(failed(error));
             }
-            let took = here.began.elapsed();
-            let times = (took.as_micros() as u64, here.waited.as_micros() as u64);
-            all.push(Round::of(point, &measured, times));
+            all.push(Round::of(point, &measured));
         }
     }
     show_progress("");
