@@ -311,14 +311,13 @@ impl<T> Requests<T> {
         }
     }
 
-    /// What a session of another region has written at a site that has left may have no place
-    /// there, and get none. Only that region's root knows: it is asked, too.
-    pub(crate) fn ask_of_left(&mut self, own: RegionId, has_left: impl Fn(SiteId) -> bool) {
+    /// Where what a session of another region has written has its place only that region's root
+    /// knows: it is asked, too, of those that wait by now. The place may have no effect, which does
+    /// not come here; and of a site that has left there may be none.
+    pub(crate) fn ask_of_written(&mut self, own: RegionId) {
         for Request { token, .. } in self.waiting.values() {
             let question = Question::of_other_root(token, own);
-            if let Some(question) =
-                question.filter(|one| one.written.is_some_and(|(of, _)| has_left(of)))
-            {
+            if let Some(question) = question.filter(|one| one.written.is_some()) {
                 self.asked.entry(question).or_insert((token.region, None));
             }
         }
@@ -515,13 +514,12 @@ mod tests {
             let mut requests = Requests::new(Planted::none());
             let foreign = of_region(5, token(40, Some((9, 7))));
             requests.push((what, 1), foreign, at(10), &here(5, 9)).unwrap();
-            requests.ask_of_left(REGION, |_| false);
-            assert_eq!(requests.take_questions(at(0)).len(), 1, "of a site that stays it is not");
-            requests.ask_of_left(REGION, |site| site == SiteId(9));
+            assert_eq!(requests.take_questions(at(0)).len(), 1, "this region's root");
+            requests.ask_of_written(REGION);
             let question = Resolve { site: 9, revision: 7, ..Resolve::default() };
             assert_eq!(requests.take_questions(at(0)), [(other, question, false)]);
             assert!(take(&mut requests, &here(6, 9)).is_empty());
-            requests.ask_of_left(REGION, |_| true);
+            requests.ask_of_written(REGION);
             assert_eq!(requests.take_questions(at(1)).len(), 2, "both again");
             requests
         };
@@ -533,7 +531,7 @@ mod tests {
         for (position, seen) in [(60, 60), (30, 40)] {
             let mut requests = waits(2);
             assert!(requests.resolved(of_left(position), REGION).is_empty());
-            requests.ask_of_left(REGION, |_| true);
+            requests.ask_of_written(REGION);
             let behind = Resolve { region: 5, seen, ..Resolve::default() };
             let due = requests.take_questions(at(1));
             assert_eq!(due, [(REGION, behind, false)], "the others are answered, or end");

@@ -208,7 +208,9 @@ impl Import {
             if bytes > limits::CAUSAL_IMPORT_BYTES_MAX {
                 break;
             }
-            if site == region.own && !state.lacks_own(revision) {
+            // Of an own write without an effect what is kept with its place is that.
+            let is_void = place.covers == Some(NO_KEYSPACE);
+            if site == region.own && !state.lacks_own(revision) && !is_void {
                 entries.push(Entry::Own(position));
             } else if let Some(keyspace) = self.covers(place, state) {
                 let write = coverage(keyspace, revision);

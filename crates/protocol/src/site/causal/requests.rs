@@ -10,7 +10,7 @@ use crate::site::Site;
 use crate::site::interest::Missing;
 use model::{
     Body, CausalCommand, CausalToken, Command, Failure, KeyspaceId, KeyspaceSpec, Position,
-    ReadConsistency, RegionId, SessionError, SiteId, limits,
+    ReadConsistency, RegionId, SessionError, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -94,27 +94,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A write is to be made in the place of a site that did not answer: the root of that site's
-    /// region does that, under the token of the request. If that is this site and it has a record of
-    /// the write, it answers by itself, also while the root is away.
+    /// A write is to be made in the place of a site that did not answer: the root does that, under
+    /// the token of the request. If that is this site and it has a record of the write, it answers
+    /// by itself, also while the root is away.
     pub(in crate::site) fn take_retry(&mut self, origin: Origin, body: Body, deadline: Duration) {
         if let Some(first) = self.own_attempt(&body) {
             return self.take_in_session(origin, first, deadline);
         }
-        match self.root_beside(&body) {
-            Some(root) => self.take(origin, body, Target::Site(root), deadline),
-            None => self.take_at_root(origin, body, deadline),
-        }
-    }
-
-    /// The root of the site that was asked first, if that is of another region.
-    fn root_beside(&self, body: &Body) -> Option<SiteId> {
-        let Body::Write(Command::Causal(CausalCommand::Retry { tried, .. })) = body else {
-            return None;
-        };
-        let own = self.machine.region()?.id;
-        let region = self.machine.membership()?.registry.region_of(*tried)?;
-        (region.id != own).then_some(region.root)
+        self.take_at_root(origin, body, deadline);
     }
 
     /// The first attempt of a retry, if this site was asked first and has made it.
@@ -285,10 +272,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(here) = self.causal_here() else { return };
         let late = self.causal.requests.give_up(self.now.monotonic, &here);
         self.refuse_sessions(late);
-        if let Some(member) = self.machine.membership() {
-            let has_left = |site| member.registry.has_left(site);
-            self.causal.requests.ask_of_left(here.region, has_left);
-        }
+        self.causal.requests.ask_of_written(here.region);
         self.ask_positions();
         self.await_order(&here);
         self.want_again();
@@ -317,7 +301,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{ClientId, RequestId};
+    use model::{ClientId, RequestId, SiteId};
 
     /// It comes with its token, and again at the leader with what that stands for.
     #[test]

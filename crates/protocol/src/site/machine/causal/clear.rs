@@ -22,7 +22,8 @@ use model::{Answer, Bytes, Effect, KeyspaceId, Kind, Refusal, Region, Revision};
 use std::collections::BTreeSet;
 use storage::state::{Read as _, State};
 
-const FULL: Refusal = Refusal::NotCausal("be cleared while the order is full: a site is away");
+const FULL: Refusal =
+    Refusal::NotCausal("be cleared, or sent again, while the order is full: a site is away");
 
 impl<S: State> Applying<'_, S> {
     /// At the root: a clear gets its position.

@@ -68,16 +68,18 @@ impl<S: State> Applying<'_, S> {
                         self.keep_imported(*position, own_site, &write)?;
                     }
                 }
+                // It has its place without what this site had written: that has no effect, or is what
+                // came with the order.
                 Import::Other { position, site, write }
                     if *site == own_site
                         && own.peek().is_some_and(|(one, _)| one.revision == write.revision) =>
                 {
-                    let (write, bytes) = own.next().ok_or(rows::DAMAGED)?;
+                    let (own_write, bytes) = own.next().ok_or(rows::DAMAGED)?;
                     ordered.insert(own_site, (write.revision, *position));
-                    self.settle_own(&write, bytes)?;
+                    self.settle_own(&own_write, bytes)?;
                     if *position > known_upto {
-                        self.follow_retries(*position, own_site, &write);
-                        self.keep_imported(*position, own_site, &write)?;
+                        self.follow_retries(*position, own_site, &own_write);
+                        self.keep_imported(*position, own_site, write)?;
                     }
                 }
                 Import::Other { position, site, write } => {

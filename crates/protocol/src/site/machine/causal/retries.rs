@@ -25,9 +25,9 @@
 //! bounds where the first attempt can be: if numbers from there on are forgotten, the retry is
 //! refused.
 //!
-//! Of several regions the root of the site that was asked first does all of this, whichever site is
-//! asked later. To the other regions a retry is a write of its region like any other, and what has
-//! no effect is nothing.
+//! Of several regions each does all of this for its own sites: an attempt in another region is
+//! refused. To the other regions a retry is a write of its region like any other, and what has no
+//! effect is nothing.
 //!
 //! Puts of whole strings only: what they overwrite is all of their keys.
 
@@ -225,11 +225,6 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let Region { epoch, .. } = *self.region()?;
         self.check_orders(epoch)?;
-        if self.has_regions() && !self.is_of_this_region(tried)? {
-            let what = "be sent again here, as the site that was asked first is not of this region: whether it was made is not \
-                        known";
-            return Err(Refusal::NotCausal(what).into());
-        }
         check_keys(pairs)?;
         for (key, value) in pairs {
             crate::machine::keys::check_key(key)?;
@@ -246,6 +241,11 @@ impl<S: State> Applying<'_, S> {
         {
             // A session that has seen an earlier place could have seen what is lost of its epoch.
             return Ok(Answer::Placed(at.max(Position::new(epoch, 0))));
+        }
+        if self.has_regions() && !self.is_of_this_region(tried)? {
+            let what = "be sent again here, as the site that was asked first is not of this region: whether it was made is not \
+                        known";
+            return Err(Refusal::NotCausal(what).into());
         }
         if since < self.modes.causal.retries.known_after {
             let what = "be sent again so late, or by a session that has seen nothing: whether it was made is not known";
