@@ -71,9 +71,9 @@ pub struct Bridge {
     pub after: Position,
     /// The last position; those that are not among `places` have no effect elsewhere.
     pub upto: Position,
-    /// No later write of that region has a stamp before this.
+    /// No later write of that region has a stamp before this. Above 0 if nothing lies behind `upto`.
     pub clock_ms: u64,
-    /// What its order has of other regions up to `upto`, the receiver's too, if that is known.
+    /// What its order has of other regions up to `upto`, the receiver's too, if that is stated.
     pub has: Vec<(RegionId, Position)>,
     /// The places, in order.
     pub places: Vec<Bridged>,
@@ -82,7 +82,7 @@ pub struct Bridge {
 /// One place of another region's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bridged {
-    /// A write of that region.
+    /// A write of that region; or one that it has taken of another one, which has lost it.
     Entry {
         /// Its place there.
         position: Position,
@@ -114,14 +114,22 @@ pub enum Bridged {
 }
 
 impl Bridged {
-    /// What a place of an order is to other regions; `None`: it has no effect there.
-    pub fn of(position: Position, site: SiteId, write: CausalWrite) -> Option<Bridged> {
+    /// What a place of an order is to other regions; `None`: it has no effect there. `is_lost`:
+    /// whether a place of another region is, so that it comes from there no more.
+    pub fn of(
+        position: Position,
+        site: SiteId,
+        write: CausalWrite,
+        is_lost: impl Fn(RegionId, Position) -> bool,
+    ) -> Option<Bridged> {
         if let Some(Effect::Mark(Mark::Clock { at_ms, taken, .. })) = write.effects.first() {
             return Some(Bridged::Clock { position, at_ms: *at_ms, has: taken.clone() });
         }
         match write.stamp()? {
-            (_, Some((region, upto))) => Some(Bridged::Taken { position, region, upto }),
-            (stamp, None) => {
+            (_, Some((region, upto))) if !is_lost(region, upto) => {
+                Some(Bridged::Taken { position, region, upto })
+            }
+            (stamp, _) => {
                 let mut effects = write.effects;
                 effects.retain(|effect| {
                     !effect.is_mark() || matches!(effect, Effect::Mark(Mark::Held { .. }))

@@ -162,6 +162,27 @@ impl Region {
         self.rebuilt.is_some_and(|rebuilt| rebuilt.is_open)
     }
 
+    /// Whether a place of its order is lost.
+    pub fn lacks(&self, position: Position) -> bool {
+        self.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(position))
+    }
+
+    /// The last place up to a position that is not lost.
+    pub fn kept_upto(&self, position: Position) -> Position {
+        let behind = self.rebuilt.and_then(|rebuilt| rebuilt.lost_behind(position));
+        behind.unwrap_or(position)
+    }
+
+    /// Whether another region that has this registry takes places up to a position: not what is
+    /// lost, and of an epoch only once it is known where that begins.
+    pub fn may_be_taken(&self, upto: Position) -> bool {
+        let is_known = match self.is_rebuilding() {
+            true => upto.epoch() < self.epoch,
+            false => upto.epoch() <= self.epoch,
+        };
+        is_known && !self.lacks(upto)
+    }
+
     /// Where the root goes on: what has the order of the epoch before up to its end is here.
     /// `None`: at the beginning, or it is [not known yet](Self::is_rebuilding).
     pub fn begin(&self) -> Option<Position> {
@@ -597,10 +618,6 @@ impl Registry {
             };
         };
         self.check_can_order(site, region)?;
-        // One that a recovery has begun goes on.
-        if self.has_regions() && !region.is_rebuilding() {
-            return Err(RegistryError::RebuildOfSeveral(described(self.region_name(region))));
-        }
         // The lost root may have given its order to a site whose epoch this registry has forgotten.
         let more = if region.is_rebuilding() { 1 } else { EPOCHS_SKIPPED };
         let changed = region.rebuilding(to, more, version).ok_or(RegistryError::NoRegion)?;

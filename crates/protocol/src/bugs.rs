@@ -159,6 +159,9 @@ pub enum Bug {
     RulesAtDecision,
     /// A root takes what another region has taken of a third one before it has that itself.
     BridgeUnordered,
+    /// A root passes over what another region has taken of an order, though that place is lost, and
+    /// may never have come.
+    LostTakenPassed,
     /// A write of another region has all its effects, whatever was written since.
     BridgeUnstamped,
     /// A session that comes from another region is served whatever it has seen there.
@@ -193,7 +196,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 81] = [
+    pub const ALL: [Bug; 82] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -271,6 +274,7 @@ impl Bug {
         Bug::RetryForgotten,
         Bug::RetryUnmatched,
         Bug::BridgeUnordered,
+        Bug::LostTakenPassed,
         Bug::BridgeUnstamped,
         Bug::ForeignUnresolved,
         Bug::ClockUnmerged,
@@ -357,6 +361,7 @@ impl Bug {
             Bug::RetryForgotten => "retry-forgotten",
             Bug::RetryUnmatched => "retry-unmatched",
             Bug::BridgeUnordered => "bridge-unordered",
+            Bug::LostTakenPassed => "lost-taken-passed",
             Bug::BridgeUnstamped => "bridge-unstamped",
             Bug::ForeignUnresolved => "foreign-unresolved",
             Bug::ClockUnmerged => "clock-unmerged",

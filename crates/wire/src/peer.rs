@@ -31,10 +31,11 @@ pub const PROTOCOL_OLDEST: u32 = 1;
 /// the epoch of a later failover frees a borrowed group wherever it is learned, and the newest
 /// decision outlasts its site. 7: what a rebuild of a region's order loses is noted with its end. 8:
 /// and by itself, beside what earlier ones have lost. 9: what a borrowed group takes is counted as it
-/// is, and a site takes only so much.
-pub const RULES: u32 = 9;
+/// is, and a site takes only so much. 10: what a region has lost of its order comes from another
+/// one that had taken it, and what it writes waits for that.
+pub const RULES: u32 = 10;
 /// The oldest rules it still understands. 0 were those of builds that did not name any.
-pub const RULES_OLDEST: u32 = 9;
+pub const RULES_OLDEST: u32 = 10;
 
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -185,11 +185,6 @@ pub enum RegistryError {
     /// The region is to be named.
     #[error("there are several regions; name one (`--region`)")]
     WhichRegion,
-    /// The other regions may have what the rebuilt one does not find.
-    #[error(
-        "a region of several cannot be rebuilt yet: the order of {0} waits until its root is back, or its standby takes over"
-    )]
-    RebuildOfSeveral(String),
     /// There is no such region.
     #[error("there is no region {0}; `portolan region show` shows those there are")]
     NoRegionNamed(String),

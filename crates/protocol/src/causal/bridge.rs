@@ -10,17 +10,19 @@
 //! lacks what this region has taken from a third one; it is sent the rest again after a pause,
 //! which doubles while it takes nothing. After a gap or a failure it is asked how far it is.
 //!
-//! After a recovery of the registry the order may go on before what another region has of it, in a
-//! later epoch. What lies behind its last place, by position, is then all that the order has from
-//! there on: the epochs of what it has beyond are lower, and no place of theirs comes again. In
-//! turn it may lack what it had taken before its own order was cut: as long as that is kept it is
-//! sent again. Either is shown ([`Notice`]), as the keys of the two regions may differ from there
-//! on.
+//! An order that is rebuilt goes on before what another region has of it, in a later epoch. That one
+//! takes its last place before the end for its last one, once it knows of the end, and has the rest
+//! sent. In turn the rebuilt order may lack what it had taken before: as long as that is kept it is
+//! sent again; if not it is shown ([`Notice`]), as the keys of the two regions may differ from there
+//! on. So the root states to have of others only what its other sites have, too ([`Stated`]).
 //!
-//! A third region may have taken what was cut. Its order cannot be taken before that place of this
-//! one is, and this order may go on with what comes from it. So the beginning of an epoch, which is
-//! above all places of the epochs before, is sent by itself, before its first place: what was cut
-//! is waited for no more.
+//! *What is lost of a third region's order*, and was taken into this one, comes from there no more: it
+//! goes to all others whole, as a write of this order, with the stamp that it had.
+//!
+//! The beginning of an epoch, which is above all places of the epochs before, is sent by itself, before
+//! its first place: what was cut is waited for no more. A root that goes on behind a cut states
+//! neither what it has nor its clock before all others have sent their orders whole, and sends all
+//! the same that what it sends is all: two regions may be rebuilt at once.
 //!
 //! While nothing is ordered, a message a second shows that the clock of the region goes on: keys
 //! expire once the clocks of all regions have passed the moment.
@@ -32,8 +34,9 @@ use super::{AGAIN, Durable, Part, Region};
 use model::{
     Answer, Bridge as Places, Bridged, CausalCommand, Failure, Position, RegionId, SiteId, limits,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use wire::causal::Reached;
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -49,6 +52,11 @@ pub(crate) struct Step {
     pub(crate) to: SiteId,
     pub(crate) command: CausalCommand,
 }
+
+/// A site that lacks a part of the order and does not report for so long is not waited for.
+const SILENT: Duration = Duration::from_secs(10);
+/// So many places are known at which the order had something of others.
+const STATED_MAX: usize = 64;
 
 /// What people have to know of another region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,11 +98,19 @@ struct Cursor {
 pub(crate) struct Bridge {
     epoch: u16,
     cursors: BTreeMap<RegionId, Cursor>,
+    stated: Stated,
     last_id: u64,
     sent_bytes: u64,
 }
 
 impl Bridge {
+    /// A site's leader reports.
+    pub(crate) fn reached(&mut self, site: SiteId, message: Reached, now: Duration) {
+        if message.epoch == u32::from(self.epoch) {
+            self.stated.reached(site, Position(message.applied), now);
+        }
+    }
+
     /// The next commands.
     pub(crate) fn poll(
         &mut self,
@@ -108,11 +124,17 @@ impl Bridge {
         }
         if self.epoch != region.epoch {
             self.cursors.clear();
-            self.epoch = region.epoch;
+            (self.epoch, self.stated) = (region.epoch, Stated::default());
         }
         let mut steps = Vec::new();
-        self.cursors.retain(|id, _| region.layout.regions.iter().any(|(one, _)| one == id));
-        for (id, root) in &region.layout.regions {
+        self.stated.follow(now, state, region);
+        let (stated, layout) = (&self.stated, &region.layout);
+        // What is sent while an order's end is looked for may not be all that is to come.
+        let sent_to = |id: RegionId| {
+            layout.regions.iter().any(|(one, _)| *one == id) && !layout.is_rebuilding(id)
+        };
+        self.cursors.retain(|id, _| sent_to(*id));
+        for (id, root) in layout.regions.iter().filter(|(id, _)| sent_to(*id)) {
             let cursor = self.cursors.entry(*id).or_default();
             let epoch = region.layout.epoch_of(*id);
             if cursor.to != Some((*root, epoch)) {
@@ -123,7 +145,7 @@ impl Bridge {
             if now < cursor.not_before {
                 continue;
             }
-            while let Some(bridge) = cursor.next(now, state, region) {
+            while let Some(bridge) = cursor.next(now, state, region, stated) {
                 self.last_id += 1;
                 let bytes = bridge.places.iter().map(Bridged::payload_bytes).sum::<usize>();
                 cursor.open.insert(self.last_id, (bridge.after, bridge.upto, bytes));
@@ -175,6 +197,7 @@ impl Part for Bridge {
 
     fn stop(&mut self) {
         self.cursors.clear();
+        self.stated = Stated::default();
     }
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
@@ -199,7 +222,13 @@ impl Cursor {
     }
 
     /// The next command, if there is one to send.
-    fn next(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Places> {
+    fn next(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+        stated: &Stated,
+    ) -> Option<Places> {
         let bytes = self.open.values().map(|(.., bytes)| bytes).sum();
         let has_room = match self.stalled > 0 {
             true => self.open.is_empty(),
@@ -219,14 +248,23 @@ impl Cursor {
         if after >= last && !(is_idle && self.last_sent.is_none_or(|at| at + AGAIN <= now)) {
             return None;
         }
-        let (upto, places) = match after < last {
-            true => self.behind(after, last, state)?,
+        let (upto, mut places) = match after < last {
+            true => self.behind(after, last, state, region)?,
             false => (after, Vec::new()),
         };
-        let is_all = upto == state.order_last();
-        let (clock_ms, has) = match is_all {
-            true => (state.log_time_ms().saturating_sub(CLOCK_LAG_MS), state.taken_all()),
-            false => (0, Vec::new()),
+        for place in &mut places {
+            if let Bridged::Clock { position, has, .. } = place
+                && !stated.is_safe(*position)
+            {
+                has.clear();
+            }
+        }
+        let log_ms = state.log_time_ms().saturating_sub(CLOCK_LAG_MS);
+        let (clock_ms, has) = match (upto == state.order_last(), state.is_level()) {
+            (false, _) => (0, Vec::new()),
+            // That it is all is of use, too.
+            (true, false) => (1, Vec::new()),
+            (true, true) => (log_ms.max(state.clock_ms()).max(1), stated.has()),
         };
         Some(Places { of: region.id, after, upto, clock_ms, has, places })
     }
@@ -237,6 +275,7 @@ impl Cursor {
         after: Position,
         last: Position,
         state: &impl Durable,
+        region: &Region,
     ) -> Option<(Position, Vec<Bridged>)> {
         if !state.keeps_behind(after) {
             // All regions have had what lies up to there.
@@ -256,7 +295,9 @@ impl Cursor {
         // Where nothing lies between, another epoch has begun.
         let begin = first.map_or(last.count(), |first| first.count() - 1);
         if begin != after.count() {
-            self.notice = Some(Notice::HasLost(after));
+            // If that is known to be lost, the other root goes back itself once it knows.
+            let is_known = region.layout.is_lost(region.id, after);
+            self.notice = Some(Notice::HasLost(after)).filter(|_| !is_known);
             self.taken = Position::new(after.epoch(), begin.min(after.count()));
         }
         if let Some(first) = first.filter(|first| first.epoch() != after.epoch()) {
@@ -266,9 +307,70 @@ impl Cursor {
         all.truncate(of_epoch.min(limits::CAUSAL_OFFER_WRITES_MAX));
         let upto = all.last().map_or(last, |(position, ..)| *position);
         let places = all.into_iter();
-        let places =
-            places.filter_map(|(position, site, write)| Bridged::of(position, site, write));
+        let is_lost = |id, position| region.layout.is_lost(id, position);
+        let places = places
+            .filter_map(|(position, site, write)| Bridged::of(position, site, write, is_lost));
         Some((upto, places.collect()))
+    }
+}
+
+/// What the region states to have of others: what one of its sites that does not answer may be the
+/// only one to have is not stated, as the others keep it no more then.
+#[derive(Debug, Default)]
+struct Stated {
+    /// How far the other sites that can be the root have imported the order, by their last reports,
+    /// and since when they lack a part of it and do not report.
+    sites: BTreeMap<SiteId, (Option<Position>, Duration)>,
+    /// All of them that answer have it up to there; `None`: none answers.
+    upto: Option<Position>,
+    /// What the order had at its last places.
+    taken: VecDeque<(Position, Vec<(RegionId, Position)>)>,
+}
+
+impl Stated {
+    fn reached(&mut self, site: SiteId, applied: Position, now: Duration) {
+        if let Some(known) = self.sites.get_mut(&site) {
+            *known = (Some(applied), now);
+        }
+    }
+
+    fn follow(&mut self, now: Duration, state: &impl Durable, region: &Region) {
+        let can = &region.layout.can_order;
+        self.sites.retain(|site, _| can.contains(site));
+        for site in can.iter().filter(|site| **site != region.own) {
+            self.sites.entry(*site).or_insert((None, now));
+        }
+        let (last, trimmed) = (state.order_last(), state.trimmed_upto());
+        let mut upto = None;
+        for (applied, since) in self.sites.values_mut() {
+            if applied.is_some_and(|applied| applied >= last) {
+                *since = now;
+            }
+            // One that gets its keys anew may take long.
+            let counts = *since + SILENT > now && applied.is_none_or(|applied| applied >= trimmed);
+            if counts {
+                let applied = applied.unwrap_or_default();
+                upto = Some(upto.map_or(applied, |upto: Position| upto.min(applied)));
+            }
+        }
+        self.upto = upto;
+        let is_same = self.taken.back().is_some_and(|(at, _)| *at == last);
+        if is_same || self.taken.len() == STATED_MAX {
+            self.taken.pop_back();
+        }
+        self.taken.push_back((last, state.taken_all()));
+        while self.taken.get(1).is_some_and(|(at, _)| self.is_safe(*at)) {
+            self.taken.pop_front();
+        }
+    }
+
+    fn is_safe(&self, position: Position) -> bool {
+        self.upto.is_none_or(|upto| position <= upto)
+    }
+
+    fn has(&self) -> Vec<(RegionId, Position)> {
+        let safe = self.taken.front().filter(|(at, _)| self.is_safe(*at));
+        safe.map(|(_, has)| has.clone()).unwrap_or_default()
     }
 }
 
@@ -277,7 +379,10 @@ mod tests {
     use super::super::layout::Layout;
     use super::super::simulation::{Store, region, write};
     use super::*;
-    use model::{CausalWrite, Effect, KeyspaceId, Mark, Revision, Stamp};
+    use model::{
+        CausalWrite, DeploymentId, Effect, KeyspaceId, LostEnd, Mark, Rebuilt, Registry, Revision,
+        Stamp,
+    };
     use std::sync::Arc;
 
     const OTHER: RegionId = RegionId(2);
@@ -467,6 +572,81 @@ mod tests {
         assert_eq!(after_ask(&store, true), (vec![], Some(Notice::NotKept)));
     }
 
+    /// Of a third region's order all behind its second place is lost.
+    #[test]
+    fn what_a_third_region_has_lost_goes_whole() {
+        let (mut bridge, mut region, mut store) =
+            (Bridge::default(), beside_another(), Store::of(1));
+        let mut registry = Registry::empty(DeploymentId(7), 1);
+        let end = LostEnd { until: 65, above: at(2) };
+        let rebuilt = Some(Rebuilt::of(end));
+        registry.regions =
+            vec![model::Region { rebuilt, ..model::Region::new(RegionId(3), 65, SiteId(8)) }];
+        let registry = Some(Arc::new(registry));
+        region.layout = Arc::new(Layout { registry, ..Layout::clone(&region.layout) });
+        store.order(SiteId(8), stamped(4, Some((RegionId(3), at(2)))));
+        store.order(SiteId(8), stamped(5, Some((RegionId(3), at(3)))));
+        let asks = bridge.poll(Duration::ZERO, &store, &region);
+        bridge.answered(asks[0].id, &took(at(0)), Duration::ZERO);
+        let steps = bridge.poll(GAP_PAUSE, &store, &region);
+        let CausalCommand::Bridge { bridge: sent, .. } = &steps[0].command else { panic!() };
+        let kept = Bridged::Taken { position: at(1), region: RegionId(3), upto: at(2) };
+        assert_eq!(sent.places[0], kept);
+        let Bridged::Entry { position, stamp, site, .. } = &sent.places[1] else { panic!() };
+        assert_eq!((*position, stamp.count, *site), (at(2), 5, SiteId(8)));
+    }
+
+    #[test]
+    fn what_a_region_may_lose_is_not_stated() {
+        let (mut bridge, region, mut store) = (Bridge::default(), beside_another(), Store::of(1));
+        let clock = |taken| {
+            let (kept_after, floor) = (Position(0), Stamp::default());
+            let clock = Mark::Clock { at_ms: 1, log_ms: 1, kept_after, floor, taken };
+            CausalWrite { effects: vec![Effect::Mark(clock)], ..write(9) }
+        };
+        let taken = vec![(OTHER, Position::new(2, 7))];
+        store.order(model::NO_SITE, clock(taken.clone()));
+        store.taken.clone_from(&taken);
+        let asks = bridge.poll(Duration::ZERO, &store, &region);
+        let reached = |bridge: &mut Bridge, site: u32, count: u64, now: Duration| {
+            let applied = at(count).0;
+            let message = Reached { epoch: 1, applied, taken: applied, again: true, waits: false };
+            bridge.reached(SiteId(site), message, now);
+        };
+        let stated = |bridge: &mut Bridge, store: &Store, now: Duration| {
+            let steps = bridge.poll(now, store, &region);
+            let CausalCommand::Bridge { bridge: sent, .. } = &steps.last().unwrap().command else {
+                panic!()
+            };
+            let clock = sent.places.iter().find_map(|place| match place {
+                Bridged::Clock { has, .. } => Some(has.clone()),
+                _ => None,
+            });
+            bridge.answered(steps.last().unwrap().id, &took(at(0)), now);
+            (clock.unwrap(), sent.has.clone())
+        };
+        bridge.answered(asks[0].id, &took(at(0)), Duration::ZERO);
+        // The other two sites have not reported.
+        let mut now = GAP_PAUSE;
+        assert_eq!(stated(&mut bridge, &store, now), (vec![], vec![]));
+        reached(&mut bridge, 2, 1, now);
+        now += Duration::from_secs(1);
+        assert_eq!(stated(&mut bridge, &store, now), (vec![], vec![]), "one may be the next root");
+        reached(&mut bridge, 3, 1, now);
+        now += Duration::from_secs(1);
+        assert_eq!(stated(&mut bridge, &store, now), (taken.clone(), taken.clone()));
+        // More is ordered, and one site does not answer any more.
+        let more = vec![(OTHER, Position::new(2, 9))];
+        store.order(model::NO_SITE, clock(more.clone()));
+        store.taken.clone_from(&more);
+        now += Duration::from_secs(1);
+        assert_eq!(stated(&mut bridge, &store, now), (taken.clone(), taken.clone()));
+        reached(&mut bridge, 2, 2, now);
+        now += SILENT;
+        reached(&mut bridge, 2, 2, now);
+        assert_eq!(stated(&mut bridge, &store, now), (taken, more));
+    }
+
     #[test]
     fn what_a_key_held_goes_along_when_it_expires() {
         let expire = Effect::Expire { key: "k".into(), site: SiteId(3), revision: Revision(2) };
@@ -476,7 +656,9 @@ mod tests {
             vec![held.clone(), expire.clone(), Effect::Mark(Mark::Stamped { stamp, taken: None })];
         let (revision, seen, keyspace) = (Revision(1), Position(0), KeyspaceId(1));
         let write = CausalWrite { revision, seen, keyspace, effects };
-        let Some(Bridged::Entry { write, .. }) = Bridged::of(at(1), model::NO_SITE, write) else {
+        let Some(Bridged::Entry { write, .. }) =
+            Bridged::of(at(1), model::NO_SITE, write, |_, _| false)
+        else {
             panic!("it has an effect")
         };
         assert_eq!(write.effects, [held, expire]);

@@ -116,16 +116,16 @@ impl Import {
         }
         self.is_root = region.is_root();
         self.follow(state.applied(), now);
+        // Of a lost root's order it may be the end: see `rebuild`.
+        let applied = match region.is_rebuilding {
+            true => state.whole_upto().unwrap_or_default(),
+            false => state.applied(),
+        };
         if state.is_resyncing() {
             // What was on its way before lies behind the order that comes with the keys.
             self.places.clear();
             self.payloads.clear();
             (self.payload_bytes, self.taken, self.proposed) = (0, state.applied(), None);
-            // Of a lost root's order it may be the end: see `rebuild`.
-            let applied = match region.is_rebuilding {
-                true => state.whole_upto().unwrap_or_default(),
-                false => state.applied(),
-            };
             return match region.is_root() {
                 true => Vec::new(),
                 false => self.next_report(now, applied).into_iter().collect(),
@@ -143,7 +143,7 @@ impl Import {
         }
         if !region.is_root() {
             steps.extend(self.next_pull(now, state, region).map(Step::Pull));
-            steps.extend(self.next_report(now, state.applied()));
+            steps.extend(self.next_report(now, applied));
         }
         steps
     }

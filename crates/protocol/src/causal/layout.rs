@@ -1,7 +1,7 @@
 //! The sites of a region, what each of them holds, and the other regions, by one registry.
 
 use super::interest::Interest;
-use model::{RegionId, Registry, SiteId};
+use model::{Position, RegionId, Registry, SiteId};
 use std::sync::Arc;
 
 /// See the module.
@@ -45,6 +45,20 @@ impl Layout {
     pub(crate) fn epoch_of(&self, id: RegionId) -> u16 {
         let registry = self.registry.as_ref();
         registry.and_then(|registry| registry.region(id)).map_or(1, |region| region.epoch)
+    }
+
+    /// Whether a place of another region's order is lost.
+    pub(crate) fn is_lost(&self, id: RegionId, position: Position) -> bool {
+        let registry = self.registry.as_ref();
+        let region = registry.and_then(|registry| registry.region(id));
+        region.is_some_and(|region| region.lacks(position))
+    }
+
+    /// Whether the end of another region's order is looked for.
+    pub(crate) fn is_rebuilding(&self, id: RegionId) -> bool {
+        let registry = self.registry.as_ref();
+        let region = registry.and_then(|registry| registry.region(id));
+        region.is_some_and(|region| region.is_rebuilding())
     }
 
     /// Whether another region's root is the first one since the end of its order was looked for: a

@@ -156,6 +156,15 @@ pub(crate) trait Durable {
     fn log_time_ms(&self) -> u64 {
         0
     }
+    /// Beside other regions: the clock of the order. What the region writes later has no stamp before
+    /// it.
+    fn clock_ms(&self) -> u64 {
+        0
+    }
+    /// Beside other regions: whether this region has, since its order was cut, what they have.
+    fn is_level(&self) -> bool {
+        true
+    }
     /// Beside other regions: what lies up to there is not needed to be a root.
     fn kept_after(&self) -> Option<Position> {
         None

@@ -110,12 +110,18 @@ impl Questions {
         now: Duration,
         state: &impl Durable,
         released: Position,
+        is_lost: impl Fn(RegionId, Position) -> bool,
     ) -> Vec<(Requester, Resolved)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         let mut answers = Vec::new();
         for ((question, requester), (until, known)) in std::mem::take(&mut self.waiting) {
+            // Its order may have been cut meanwhile, and is taken from there on.
+            if question.is_foreign() && is_lost(question.region, question.seen) {
+                answers.push((requester, question.answer(LOST)));
+                continue;
+            }
             // The first one that is seen stays: the site may write on, and its last one is never
             // released then. In another epoch the write may have another one.
             let known = known.filter(|position| position.epoch() == released.epoch());
@@ -165,6 +171,22 @@ mod tests {
     use super::super::simulation::{Store, write};
     use super::*;
 
+    const NOT_LOST: fn(RegionId, Position) -> bool = |_, _| false;
+
+    #[test]
+    fn what_is_lost_while_a_question_waits_is_answered_as_lost() {
+        let (mut questions, mut store) = (Questions::default(), Store::of(1));
+        store.order(SiteId(2), write(3));
+        let (requester, now) = ((SiteId(3), NodeId(7)), Duration::ZERO);
+        let question = Resolve { region: 5, seen: Position::new(1, 40).0, ..Resolve::default() };
+        let released = store.order_last();
+        assert_eq!(questions.asked(requester, question, (now, false), &store, released), None);
+        assert!(questions.poll(now, &store, released, NOT_LOST).is_empty());
+        let is_lost = |region, seen| region == RegionId(5) && seen == Position::new(1, 40);
+        let answers = questions.poll(now, &store, released, is_lost);
+        assert!(matches!(answers[..], [(_, Resolved { position: u64::MAX, .. })]), "{answers:?}");
+    }
+
     #[test]
     fn a_question_waits_until_there_is_a_position() {
         let mut questions = Questions::default();
@@ -179,14 +201,14 @@ mod tests {
         };
         assert_eq!(ask(&mut questions, &store, 4, false), None);
         store.order(SiteId(2), write(3));
-        assert!(questions.poll(now, &store, store.order_last()).is_empty());
+        assert!(questions.poll(now, &store, store.order_last(), NOT_LOST).is_empty());
         assert_eq!(ask(&mut questions, &store, 3, false), Some(1));
         store.order(SiteId(2), write(4));
         store.order(SiteId(2), write(5));
-        let before = questions.poll(now, &store, Position::new(1, 2));
+        let before = questions.poll(now, &store, Position::new(1, 2), NOT_LOST);
         assert!(before.is_empty(), "it is not released");
         store.order(SiteId(2), write(6));
-        let answers = questions.poll(now, &store, Position::new(1, 3));
+        let answers = questions.poll(now, &store, Position::new(1, 3), NOT_LOST);
         let position = Position::new(1, 3).0;
         let wanted = Resolved { site: 2, revision: 4, position, ..Resolved::default() };
         assert_eq!(answers, [(requester, wanted)], "a later one");
@@ -197,16 +219,16 @@ mod tests {
         // position there.
         assert_eq!(ask(&mut questions, &store, 7, false), None);
         store.order(SiteId(2), write(7));
-        assert!(questions.poll(now, &store, Position::new(1, 4)).is_empty());
+        assert!(questions.poll(now, &store, Position::new(1, 4), NOT_LOST).is_empty());
         let later = Position::new(65, 9);
         let mut other = Store::of(1);
         other.order(SiteId(2), write(6));
-        assert!(questions.poll(now, &other, later).is_empty());
+        assert!(questions.poll(now, &other, later, NOT_LOST).is_empty());
         assert_eq!(questions.waiting.len(), 1);
         questions.waiting.clear();
         // A question is dropped after a while: it is asked again.
         assert_eq!(ask(&mut questions, &store, 8, false), None);
-        assert!(questions.poll(2 * AGAIN, &store, store.order_last()).is_empty());
+        assert!(questions.poll(2 * AGAIN, &store, store.order_last(), NOT_LOST).is_empty());
         assert!(questions.waiting.is_empty());
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Store {
     pub(super) begun: Position,
     /// All regions have taken what lies up to there.
     pub(super) kept_after: Option<Position>,
+    /// What it has of the orders of other regions.
+    pub(super) taken: Vec<(RegionId, Position)>,
     /// Whether its keys are on their way anew.
     pub(super) resyncing: bool,
     pub(super) restored: bool,
@@ -169,6 +171,10 @@ impl Store {
 }
 
 impl Durable for Store {
+    fn taken_all(&self) -> Vec<(RegionId, Position)> {
+        self.taken.clone()
+    }
+
     fn trimmed_upto(&self) -> Position {
         self.trimmed
     }
@@ -428,7 +434,9 @@ impl World {
             }
         }
         let site = &mut self.sites[at];
-        for ((to, _), answer) in site.questions.poll(now, &site.store, site.store.order_last()) {
+        for ((to, _), answer) in
+            site.questions.poll(now, &site.store, site.store.order_last(), |_, _| false)
+        {
             self.send_step(at, to.0 as usize - 1, CausalStep::Resolved(answer));
         }
     }

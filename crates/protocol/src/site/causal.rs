@@ -221,6 +221,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.jobs.resync.reached(site, report, now);
                 self.jobs.roots.reached(site, report, now);
                 self.jobs.standby.reached(site, report, now);
+                self.jobs.bridge.reached(site, report, now);
                 self.jobs.distribute.reached((site, node), report, now);
             }
             CausalStep::Places(places) => {

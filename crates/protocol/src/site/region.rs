@@ -22,6 +22,8 @@ pub struct RegionStanding {
     pub applied: Position,
     /// The last position of the order, at the root.
     pub order_last: Position,
+    /// Whether the root gives places to what the region writes: beside others it has what they had.
+    pub is_level: bool,
     /// Bytes of its writes that have no position yet.
     pub unordered_bytes: u64,
     /// Whether it gets its causal keys anew.
@@ -44,6 +46,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             begun: causal.begun(),
             applied: causal.applied(),
             order_last: causal.order_last(),
+            is_level: causal.is_level(region) || !self.machine.has_other_regions(),
             unordered_bytes: causal.unordered_bytes(),
             log_time_ms: self.machine.log_time_to_send_ms(),
             is_resyncing: causal.is_resyncing(),
@@ -53,8 +56,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// At a root: up to where another region's order is taken.
     pub fn region_taken(&self, of: RegionId) -> Position {
+        let Some(member) = self.machine.membership() else { return Position::default() };
         let epoch = self.machine.region().map_or(0, |region| region.epoch);
-        self.machine.causal().taken_of(of, epoch)
+        self.machine.causal().taken_of(&member.registry, of, epoch)
     }
 
     /// At the root: the whole order after a position, of what it still has.

@@ -167,7 +167,6 @@ code_enum!(RegistryError as "registry error" {
     133 => OtherRegion(name),
     134 => NoneHolds(name),
     135 => WhichRegion,
-    136 => RebuildOfSeveral(name),
     137 => NoRegionNamed(name),
     140 => PinPlacement(keyspace),
     141 => PinTag,

@@ -255,12 +255,22 @@ fn no_id_and_no_epoch_is_used_again() {
 }
 
 #[test]
-fn a_region_of_several_is_not_rebuilt_by_an_operator() {
+fn a_region_of_several_is_rebuilt() {
     let mut registry = three_regions();
     let rebuild = |to, epoch| RegistryChange::Rebuild { region: RegionId(2), epoch, to };
-    let refused = registry.change(&rebuild(D, 2)).unwrap_err();
-    assert_eq!(refused, RegistryError::RebuildOfSeveral("region west".into()));
-    assert!(refused.to_string().contains("cannot be rebuilt yet"));
+    let mut other = registry.clone();
+    other.change(&rebuild(D, 2)).unwrap();
+    let Region { epoch, root, .. } = of(&other, B);
+    assert_eq!((epoch, root), (2 + crate::EPOCHS_SKIPPED, D));
+    let (kept, lost) = (Position::new(2, 5), Position::new(2, 6));
+    let (begin, later) = (Position::new(epoch, 5), Position::new(epoch + 1, 5));
+    let taken = |registry: &Registry| {
+        [kept, lost, begin, later].map(|upto| of(registry, B).may_be_taken(upto))
+    };
+    assert_eq!(taken(&other), [true, true, false, false], "the end is not known");
+    other.change(&RegistryChange::SettleRebuild { region: RegionId(2), epoch, cut: kept }).unwrap();
+    assert_eq!(taken(&other), [true, false, true, false]);
+    assert_eq!([kept, lost, begin].map(|at| of(&other, B).kept_upto(at)), [kept, kept, begin]);
     // A recovery begins one where there is a standby.
     registry.change(&RegistryChange::SetStandby(rule(StandbyChoice::At(D)))).unwrap();
     let before = registry.clone();

@@ -106,7 +106,8 @@ impl CausalJob for Export {
     }
 
     fn waits_for<S: State>(&self, _: &View<'_, S>) -> Option<String> {
-        let why = "room in the order at the root: it is full";
+        let why =
+            "room in the order at the root: it is full, or was rebuilt and waits for other regions";
         self.is_refused().then(|| why.to_owned())
     }
 }
@@ -182,7 +183,8 @@ impl CausalJob for Roots {
     }
 
     fn waits_for<S: State>(&self, view: &View<'_, S>) -> Option<String> {
-        self.waits_for(view.now, &Shown::of(view.machine)).map(str::to_owned)
+        let waits = self.waits_for(view.now, &Shown::of(view.machine)).map(str::to_owned);
+        waits.or_else(|| level_with(view))
     }
 
     /// What has begun comes to an end: no write has a position meanwhile.
@@ -190,6 +192,18 @@ impl CausalJob for Roots {
         let region = view.machine.region();
         region.is_some_and(|region| view.machine.causal().stopped_in(region.epoch).is_some())
     }
+}
+
+/// The region that a rebuilt order waits for.
+fn level_with<S: State>(view: &View<'_, S>) -> Option<String> {
+    let (member, region) = (view.machine.membership()?, view.machine.region()?);
+    let causal = view.machine.causal();
+    let is_here = region.root == member.own && causal.has_begun(region);
+    let other = causal.lacks_all_of(&member.registry, region).filter(|_| is_here)?;
+    let name = other.0;
+    Some(format!(
+        "what is written gets places once region {name} has sent what it had of the order that was rebuilt"
+    ))
 }
 
 /// The site that is to be the root in the place of this one: by an operator, or as this one leaves.

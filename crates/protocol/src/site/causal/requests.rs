@@ -229,7 +229,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(here) = self.causal_here() else { return self.end_what_waits() };
         let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
         let released = released(&self.machine);
-        for (requester, answer) in self.causal.questions.poll(now, &shown, released) {
+        let member = self.machine.membership();
+        let is_lost = |id, seen| {
+            let region = member.and_then(|member| member.registry.region(id));
+            region.is_some_and(|region| region.lacks(seen))
+        };
+        for (requester, answer) in self.causal.questions.poll(now, &shown, released, is_lost) {
             self.send_to_requester(requester, answer);
         }
         let clears = self.causal.clears.take(released, now).into_iter();

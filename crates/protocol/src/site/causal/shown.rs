@@ -123,6 +123,15 @@ impl<S: State> Durable for Shown<'_, S> {
         self.machine.log_time_ms()
     }
 
+    fn clock_ms(&self) -> u64 {
+        self.machine.causal().clock_ms()
+    }
+
+    fn is_level(&self) -> bool {
+        let is_level = |region| self.machine.causal().is_level(region);
+        self.machine.region().is_none_or(is_level)
+    }
+
     fn kept_after(&self) -> Option<Position> {
         let member = self.machine.membership()?;
         member.registry.has_regions().then(|| self.machine.causal().kept_after())
@@ -141,8 +150,10 @@ impl<S: State> Durable for Shown<'_, S> {
     }
 
     fn taken_of(&self, region: RegionId) -> Position {
-        let epoch = self.machine.region().map_or(0, |region| region.epoch);
-        self.machine.causal().taken_of(region, epoch)
+        let Some((member, own)) = self.machine.membership().zip(self.machine.region()) else {
+            return Position::default();
+        };
+        self.machine.causal().taken_of(&member.registry, region, own.epoch)
     }
 
     fn holds_key(&self, keyspace: KeyspaceId, key: &Bytes) -> bool {

@@ -29,6 +29,16 @@
 //! write later is above it. While a region is cut off the others keep much of their orders; past
 //! [`limits::CAUSAL_BRIDGED_BYTES_MAX`] no more of the region's own writes are ordered.
 //!
+//! *An order that is cut* ([`model::Rebuilt`]) takes back what its root has stated: it may lack what
+//! others have dropped as it had it, and third regions may have what it has lost. What lies behind
+//! the cut is taken from nobody any more, and comes whole from each region that had taken it; the
+//! root of that order takes it as a write of no site. What is here already is known by its stamp
+//! ([`Recent::knows`]). The root gives no place to what its region writes before it is *level*: each
+//! other region has sent its order whole since it knows of the cut. Then it sets the clock above
+//! all of theirs, in the new epoch, which shows later roots that this was done. So each statement of
+//! the new epoch lies behind all that any region had of the lost part, and each of its stamps is
+//! above what others have dropped.
+//!
 //! *What is not in the order:* how far a region has come without a write, and what its order has of
 //! the others. The root keeps that beside ([`Other`]), as of its epoch: another root begins anew
 //! with it.
@@ -68,6 +78,8 @@ pub(super) struct Bridging {
     kept_after: Position,
     /// The places of clocks behind that.
     clocks: VecDeque<Position>,
+    /// The last of them: one is always kept.
+    clock_at: Position,
     /// Of each other region the last place that is taken, by the order alone.
     taken: BTreeMap<RegionId, Position>,
     recent: Recent,
@@ -84,7 +96,8 @@ pub(super) struct Other {
     taken: Position,
     /// No write that it orders later has a stamp before that.
     clock_ms: u64,
-    /// What it has taken of each region, this one too.
+    /// What it has taken of each region, this one too; and its own order, as far as that was here
+    /// whole.
     has: Vec<(RegionId, Position)>,
 }
 
@@ -118,6 +131,7 @@ impl Bridging {
                 self.clock_log_ms = *log_ms;
                 self.kept_after = self.kept_after.max(*kept_after);
                 self.clocks.push_back(at);
+                self.clock_at = at;
                 while self.clocks.front().is_some_and(|clock| *clock <= self.kept_after) {
                     self.clocks.pop_front();
                 }
@@ -151,10 +165,16 @@ impl Bridging {
         self.others.insert(region, other);
     }
 
-    /// Up to where a region's order is taken here.
-    fn taken(&self, region: RegionId, epoch: u16) -> Position {
-        let ordered = self.taken.get(&region).copied().unwrap_or_default();
-        ordered.max(self.other(region, epoch).taken)
+    /// Up to where a region's order is taken here: what is lost of it is no part of that.
+    fn taken(&self, region: &Region, epoch: u16) -> Position {
+        let ordered = self.taken.get(&region.id).copied().unwrap_or_default();
+        region.kept_upto(ordered.max(self.other(region.id, epoch).taken))
+    }
+
+    /// Whether all of a region's order was here once, since that knows of this epoch.
+    fn has_all_of(&self, region: RegionId, epoch: u16) -> bool {
+        let known = self.others.get(&region).filter(|known| known.epoch == epoch);
+        known.is_some_and(|known| known.has.iter().any(|(of, _)| *of == region))
     }
 
     /// Up to where a region's order has that of another one.
@@ -167,14 +187,33 @@ impl Bridging {
 
 impl Causal {
     /// At the root: up to where another region's order is taken, in an epoch of this one.
-    pub fn taken_of(&self, region: RegionId, epoch: u16) -> Position {
-        self.bridging.taken(region, epoch)
+    pub fn taken_of(&self, registry: &Registry, region: RegionId, epoch: u16) -> Position {
+        registry.region(region).map(|of| self.bridging.taken(of, epoch)).unwrap_or_default()
     }
 
     /// At the root: up to where the orders of other regions are taken, in an epoch of this one.
     pub fn taken_all(&self, registry: &Registry, region: &Region) -> Vec<(RegionId, Position)> {
+        let others = registry.regions.iter().filter(|other| other.id != region.id);
+        others.map(|other| (other.id, self.bridging.taken(other, region.epoch))).collect()
+    }
+
+    /// At the root, beside other regions: whether it has what they had of this one's order since
+    /// that was cut last. See [`bridging`](self).
+    pub fn is_level(&self, region: &Region) -> bool {
+        let end = region.rebuilt.map(|rebuilt| rebuilt.end.until).unwrap_or_default();
+        self.bridging.clock_at.epoch() >= end
+    }
+
+    /// The first other region that it waits for.
+    pub fn lacks_all_of(&self, registry: &Registry, region: &Region) -> Option<RegionId> {
         let others = registry.regions.iter().map(|other| other.id).filter(|id| *id != region.id);
-        others.map(|id| (id, self.bridging.taken(id, region.epoch))).collect()
+        let mut lacks = others.filter(|id| !self.bridging.has_all_of(*id, region.epoch));
+        lacks.next().filter(|_| !self.is_level(region))
+    }
+
+    /// The clock of the order: what the region writes from here on has no stamp before it.
+    pub fn clock_ms(&self) -> u64 {
+        self.bridging.clock_ms
     }
 
     /// Whether this site keeps all of the order that a root needs beside other regions.
@@ -228,6 +267,13 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn keeps_order(&self) -> bool {
         self.has_regions()
             && self.member().is_ok_and(|member| member.registry.holds_all_causal(member.own))
+    }
+
+    /// Whether what the region writes gets places: not beside other regions that have not answered
+    /// since the order was cut.
+    pub(super) fn is_level(&self) -> bool {
+        let is_level = |region: &Region| self.modes.causal.is_level(region);
+        !self.has_regions() || self.region().is_ok_and(is_level)
     }
 
     /// The other regions.
@@ -413,10 +459,21 @@ impl<S: State> Applying<'_, S> {
     /// Moves the clock of the order, if it is time.
     pub(super) fn move_clock(&mut self, epoch: u16) -> Result<(), Stopped> {
         let now_ms = self.known.head.log_time_ms;
-        let Bridging { clock_ms, clock_log_ms, .. } = self.modes.causal.bridging;
+        let Bridging { mut clock_ms, clock_log_ms, .. } = self.modes.causal.bridging;
+        let is_level = self.is_level();
         // Another root's log time may be behind.
-        if !self.has_regions() || now_ms.abs_diff(clock_log_ms) < CLOCK_MS {
+        if !self.has_regions() || (is_level && now_ms.abs_diff(clock_log_ms) < CLOCK_MS) {
             return Ok(());
+        }
+        let others = self.other_regions()?;
+        if !is_level {
+            let bridging = &self.modes.causal.bridging;
+            if !others.iter().all(|other| bridging.has_all_of(*other, epoch)) {
+                return Ok(());
+            }
+            // They may keep no more what the cut order had taken of theirs.
+            let clocks = others.iter().map(|other| bridging.other(*other, epoch).clock_ms + 1);
+            clock_ms = clocks.fold(clock_ms, u64::max);
         }
         // A clock is a place, too.
         if self.order_is_full() && !self.frees_much(epoch)? {
@@ -426,9 +483,8 @@ impl<S: State> Applying<'_, S> {
             return Ok(());
         };
         let (kept_after, floor) = self.needed_after(epoch)?;
-        let others = self.other_regions()?.into_iter();
-        let taken = |region| (region, self.modes.causal.bridging.taken(region, epoch));
-        let taken = others.map(taken).collect();
+        let (region, member) = (*self.region()?, self.member()?);
+        let taken = self.modes.causal.taken_all(&member.registry, &region);
         let at_ms = now_ms.max(clock_ms);
         let clock = Effect::Mark(Mark::Clock { at_ms, log_ms: now_ms, kept_after, floor, taken });
         self.order_here(epoch, keyspace, vec![clock]);
@@ -481,11 +537,18 @@ impl<S: State> Applying<'_, S> {
         if !others.contains(of) {
             return Err(NO_OTHER.into());
         }
+        let registry = self.member()?.registry.clone();
+        let region = registry.region(*of).ok_or(NO_OTHER)?;
         let mut other = self.modes.causal.bridging.other(*of, epoch);
-        let mut taken = self.modes.causal.bridging.taken(*of, epoch);
-        if *after > taken {
+        let mut taken = self.modes.causal.bridging.taken(region, epoch);
+        if *after > taken || !region.may_be_taken(*upto) {
             return Ok(Answer::Done(Revision(taken.0)));
         }
+        // Of this order what is lost was never there.
+        let own = *self.region()?;
+        let note_has = |has: &mut Vec<_>, (of, upto): (RegionId, Position)| {
+            note_has(has, of, if of == own.id { own.kept_upto(upto) } else { upto });
+        };
         let next = self.known.head.keyspace_next;
         let (mut is_all, mut has_ordered) = (true, false);
         for place in places {
@@ -494,10 +557,17 @@ impl<S: State> Applying<'_, S> {
             }
             is_all = match place {
                 Bridged::Entry { write, .. } => write.keyspace.0 < next,
-                Bridged::Taken { region, upto, .. } => {
-                    let is_other = others.contains(region) && region != of;
-                    let is_here = *upto <= self.modes.causal.bridging.taken(*region, epoch);
-                    !is_other || is_here || self.modes.planted.is(Bug::BridgeUnordered)
+                Bridged::Taken { region: third, upto, .. } => {
+                    let is_other = others.contains(third) && third != of;
+                    let third = registry.region(*third).filter(|third| third.id != *of);
+                    // It may never have been here, and comes whole once that root knows.
+                    let is_lost = third.is_some_and(|third| third.lacks(*upto));
+                    let is_here = third.is_none_or(|third| {
+                        *upto <= self.modes.causal.bridging.taken(third, epoch)
+                    });
+                    let is_passed = self.modes.planted.is(Bug::LostTakenPassed);
+                    (!is_lost || is_passed)
+                        && (!is_other || is_here || self.modes.planted.is(Bug::BridgeUnordered))
                 }
                 Bridged::Clock { .. } => true,
             };
@@ -509,25 +579,30 @@ impl<S: State> Applying<'_, S> {
                 Bridged::Entry { stamp, site, write, .. } => {
                     // No later one is before it.
                     other.clock_ms = other.clock_ms.max(stamp.at_ms);
-                    self.order_bridged(epoch, *stamp, (*of, taken), *site, write);
-                    has_ordered = true;
+                    if !self.modes.causal.bridging.recent.knows(*stamp) {
+                        self.order_bridged(epoch, *stamp, (*of, taken), *site, write);
+                        has_ordered = true;
+                    }
                 }
-                Bridged::Taken { region, upto, .. } => note_has(&mut other.has, *region, *upto),
+                Bridged::Taken { region, upto, .. } => note_has(&mut other.has, (*region, *upto)),
                 Bridged::Clock { at_ms, has, .. } => {
                     other.clock_ms = other.clock_ms.max(*at_ms);
-                    has.iter().for_each(|(of, upto)| note_has(&mut other.has, *of, *upto));
+                    has.iter().for_each(|has| note_has(&mut other.has, *has));
                 }
             }
         }
         if is_all {
             taken = taken.max(*upto);
             other.clock_ms = other.clock_ms.max(*clock_ms);
-            has.iter().for_each(|(of, upto)| note_has(&mut other.has, *of, *upto));
+            has.iter().for_each(|has| note_has(&mut other.has, *has));
+            if *clock_ms > 0 {
+                note_has(&mut other.has, (*of, taken));
+            }
         }
         other.taken = taken;
         self.overlay.put(rows::of_other(*of), row::encode(&other));
         self.modes.causal.bridging.insert_other(*of, other);
-        if has_ordered || self.frees_much(epoch)? {
+        if has_ordered || !self.is_level() || self.frees_much(epoch)? {
             self.move_clock(epoch)?;
         }
         Ok(Answer::Done(Revision(taken.0)))
@@ -559,6 +634,9 @@ impl<S: State> Applying<'_, S> {
         };
         effects.extend(write.effects.iter().cloned());
         effects.push(Effect::Mark(Mark::Stamped { stamp, taken: Some(taken) }));
+        // What this region had written itself and lost: its site may write it again, with another
+        // place, and imports this one as of no site.
+        let site = if stamp.region == causal.head.region { NO_SITE } else { site };
         let revision = match site {
             NO_SITE => Revision(causal.head.order_last.next(epoch).0),
             _ => write.revision,

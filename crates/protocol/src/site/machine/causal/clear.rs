@@ -29,7 +29,7 @@ impl<S: State> Applying<'_, S> {
     /// At the root: a clear gets its position.
     pub(super) fn order_clear(&mut self, keyspace: KeyspaceId) -> Result<Answer, Stopped> {
         let Region { epoch, .. } = *self.region()?;
-        self.check_orders(epoch)?;
+        self.check_gives(epoch)?;
         if self.causal_place(keyspace).is_none() {
             return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
         }

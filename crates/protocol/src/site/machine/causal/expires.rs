@@ -44,6 +44,7 @@ impl super::Causal {
         let orders = region.root == own
             && self.has_begun(region)
             && self.stopped_in(region.epoch).is_none()
+            && (clock_of_others_ms.is_none() || self.is_level(region))
             && self.head.order_bytes
                 < match clock_of_others_ms {
                     Some(_) => limits::CAUSAL_BRIDGED_BYTES_MAX,
@@ -103,7 +104,7 @@ impl<S: State> Applying<'_, S> {
         };
         let Ok(region) = self.region().copied() else { return Ok(()) };
         let epoch = region.epoch;
-        if self.check_orders(epoch).is_err() {
+        if self.check_gives(epoch).is_err() {
             return Ok(());
         }
         let registry = self.member().map(|member| member.registry.clone());

@@ -40,7 +40,7 @@ impl<S: State> Applying<'_, S> {
         keyspace: KeyspaceId,
         keys: &[Bytes],
     ) -> Result<Answer, Stopped> {
-        self.check_orders(epoch)?;
+        self.check_gives(epoch)?;
         for key in keys {
             check_key(key)?;
         }

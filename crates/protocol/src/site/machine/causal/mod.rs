@@ -236,6 +236,11 @@ impl<S: State> Machine<S> {
         member.registry.region_of(member.own)
     }
 
+    /// Whether the deployment has regions beside this site's, by its registry.
+    pub fn has_other_regions(&self) -> bool {
+        self.membership().is_some_and(|member| member.registry.has_regions())
+    }
+
     /// Whether this site is the root of its region, by its registry.
     pub fn is_root(&self) -> bool {
         let own = self.membership().map(|member| member.own);
@@ -266,12 +271,18 @@ impl<S: State> Machine<S> {
 
     /// How far the site has the order whole. While its keys are on their way anew that is what it
     /// shows, unless that is nothing, or lies in an order that was given up, or may: a registry that
-    /// was recovered has forgotten epochs.
+    /// was recovered has forgotten epochs. Beside other regions nothing of either goes on: these do not
+    /// wait any more for the writes of an order that was given up, and what a resync has begun to
+    /// replace is not kept for them.
     pub fn whole_upto(&self) -> Option<Position> {
         let (causal, applied) = (self.causal(), self.causal().applied());
         let (member, region) = (self.membership()?, self.region()?);
         let is_recovered = member.registry.version.term != model::Term::default();
         let is_void = region.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(applied));
+        if member.registry.has_regions() {
+            let is_whole = !is_void && !causal.is_resyncing() && causal.is_whole();
+            return is_whole.then_some(applied);
+        }
         let may_be_void = is_recovered || is_void || applied == Position(0);
         let is_whole = !may_be_void && causal.is_whole_without_resync(member.own);
         (!causal.is_resyncing() || is_whole).then_some(applied)

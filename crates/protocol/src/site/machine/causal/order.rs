@@ -28,6 +28,10 @@ impl<S: State> Applying<'_, S> {
         if offer.after > last {
             return Ok(Answer::Done(last));
         }
+        if !self.is_level() {
+            // It waits like what an order has no room for.
+            return Ok(Answer::Done(last));
+        }
         let before = last;
         if offer.writes.iter().any(|write| write.revision > last) {
             self.move_clock(epoch)?;

@@ -11,8 +11,10 @@ pub(super) struct Recent {
     /// The highest stamp of what is not kept.
     pub(super) floor: Stamp,
     keys: BTreeMap<(KeyspaceId, Bytes), Stamps>,
-    /// Which keys are written at a place.
-    by_place: BTreeMap<Position, BTreeSet<(KeyspaceId, Bytes)>>,
+    /// The stamp of what is written at a place, and which keys.
+    by_place: BTreeMap<Position, (Stamp, BTreeSet<(KeyspaceId, Bytes)>)>,
+    /// All these stamps.
+    stamps: BTreeSet<Stamp>,
     /// All keys of a keyspace.
     cleared: BTreeMap<KeyspaceId, Steps>,
 }
@@ -129,6 +131,8 @@ impl Stamps {
 
 impl Recent {
     pub(super) fn note(&mut self, at: Position, write: &CausalWrite, stamp: Stamp) {
+        let (_, keys) = self.by_place.entry(at).or_insert((stamp, BTreeSet::new()));
+        self.stamps.insert(stamp);
         for effect in &write.effects {
             match effect.key() {
                 // What expires keeps the stamps that it has.
@@ -136,7 +140,7 @@ impl Recent {
                 Some(key) => {
                     let key = (write.keyspace, Bytes::copy_from_slice(key));
                     self.keys.entry(key.clone()).or_default().raise(effect, at, stamp);
-                    self.by_place.entry(at).or_default().insert(key);
+                    keys.insert(key);
                 }
                 None if *effect == Effect::Clear => {
                     self.cleared.entry(write.keyspace).or_default().raise(at, stamp);
@@ -149,7 +153,9 @@ impl Recent {
     /// What lies up to a place is not kept any more, nor compared.
     pub(super) fn forget(&mut self, upto: Position) {
         while let Some(first) = self.by_place.first_entry().filter(|first| *first.key() <= upto) {
-            for key in first.remove() {
+            let (stamp, keys) = first.remove();
+            self.stamps.remove(&stamp);
+            for key in keys {
                 let Some(known) = self.keys.get_mut(&key) else { continue };
                 known.forget(upto);
                 if *known == Stamps::default() {
@@ -159,6 +165,13 @@ impl Recent {
         }
         self.cleared.values_mut().for_each(|known| known.forget(upto));
         self.cleared.retain(|_, known| *known != Steps::default());
+    }
+
+    /// Whether the order has the write with this stamp already: a write that is lost in its own
+    /// region comes from each region that had it. All writes that come for the first time have
+    /// stamps above those of what is not kept.
+    pub(super) fn knows(&self, stamp: Stamp) -> bool {
+        stamp <= self.floor || self.stamps.contains(&stamp)
     }
 
     /// The stamps of a key.

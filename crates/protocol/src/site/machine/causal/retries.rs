@@ -224,7 +224,7 @@ impl<S: State> Applying<'_, S> {
         pairs: &[(Bytes, Bytes)],
     ) -> Result<Answer, Stopped> {
         let Region { epoch, .. } = *self.region()?;
-        self.check_orders(epoch)?;
+        self.check_gives(epoch)?;
         check_keys(pairs)?;
         for (key, value) in pairs {
             crate::machine::keys::check_key(key)?;

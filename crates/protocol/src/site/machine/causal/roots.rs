@@ -37,6 +37,9 @@ pub(super) struct Root {
     pub(super) given_to: Option<SiteId>,
 }
 
+const NOT_LEVEL: Refusal = Refusal::NotCausal(
+    "be ordered yet: the order was rebuilt, and all other regions have to answer",
+);
 const NOT_HERE: Refusal = Refusal::NotCausal(
     "be ordered here: another site is the region's root, or in another epoch, or it is about to be",
 );
@@ -101,6 +104,12 @@ impl<S: State> Applying<'_, S> {
         if self.modes.causal.root.stopped == epoch && !orders_on { Err(NOT_HERE) } else { Ok(()) }
     }
 
+    /// Whether what the region writes gets places.
+    pub(super) fn check_gives(&self, epoch: u16) -> Result<(), Refusal> {
+        self.check_orders(epoch)?;
+        if self.is_level() { Ok(()) } else { Err(NOT_LEVEL) }
+    }
+
     /// A site at the end of an epoch is at the beginning of the next one; the new root goes on
     /// there.
     pub(super) fn follow_root(&mut self) {
@@ -117,7 +126,8 @@ impl<S: State> Applying<'_, S> {
         // A site that has ordered beyond the end has places that are void. It gets its keys anew,
         // and what has a place.
         let is_at_end = causal.head.applied == cut || is_forgotten;
-        if is_rebuilt && causal.head.applied == cut && causal.is_whole_without_resync(own) {
+        let may_go_on = causal.is_whole_without_resync(own) && !self.has_regions();
+        if is_rebuilt && self.modes.causal.head.applied == cut && may_go_on {
             // What the lost root sent it is of no use. (An error: see below.)
             let _ = self.drop_resync();
         }

@@ -3,6 +3,7 @@
 //! the write with the highest stamp.
 
 mod exhaustive;
+mod rebuilt;
 
 use super::causal::{CARTS, change, delete, set, unset};
 use super::*;
@@ -60,12 +61,13 @@ impl Site {
         let all = self.machine.ordered(after, usize::MAX).unwrap();
         let upto = all.iter().take(len).next_back().map_or(after, |(position, ..)| *position);
         let places = all.into_iter().take(len);
+        let registry = self.copy_of_registry();
+        let is_lost = |of, position| registry.region(of).is_some_and(|of| of.lacks(position));
         let places = places
-            .filter_map(|(position, site, write)| Bridged::of(position, site, write))
+            .filter_map(|(position, site, write)| Bridged::of(position, site, write, is_lost))
             .collect();
         let log_time_ms = self.machine.log_time_ms();
         let clock_ms = if upto == last { log_time_ms.saturating_sub(10) } else { 0 };
-        let registry = self.copy_of_registry();
         let causal = self.machine.causal();
         let all = causal.taken_all(&registry, self.machine.region().unwrap());
         let has = if upto == last { all } else { vec![] };
@@ -73,7 +75,7 @@ impl Site {
     }
 
     fn taken(&self, of: RegionId) -> Position {
-        self.machine.causal().taken_of(of, self.region().1)
+        self.machine.causal().taken_of(&self.copy_of_registry(), of, self.region().1)
     }
 
     fn take(&mut self, bridge: Bridge) -> Result<Answer, Refusal> {
@@ -203,6 +205,28 @@ enum Kind {
     Expire(Option<u64>),
 }
 
+/// A write of a key, of which no other one has the value.
+fn write_of(key: usize, kind: &Kind, number: u32) -> Write {
+    let name = KEYS[key];
+    let key: Bytes = name.into();
+    let value: Bytes = number.to_string().into();
+    let (condition, return_old) = (Condition::Always, false);
+    let put = |value, expiry| Write::Put { key: key.clone(), value, condition, expiry, return_old };
+    let text = Box::leak(number.to_string().into_boxed_str());
+    match kind {
+        Kind::Put => put(value, Expiry::Never),
+        Kind::Large => put(vec![b'x'; 20_000].into(), Expiry::AfterMs(300)),
+        Kind::Replace => put(value, Expiry::Keep),
+        Kind::Delete => delete(name),
+        Kind::Set(field) => set(name, FIELDS[*field], text),
+        Kind::Unset(field) => unset(name, FIELDS[*field]),
+        Kind::Expire(after_ms) => {
+            let expiry = after_ms.map_or(Expiry::Never, Expiry::AfterMs);
+            Write::SetExpiry { key, expiry, condition: ExpiryCondition::Always }
+        }
+    }
+}
+
 struct World {
     sites: [Site; 4],
     /// What each root has ordered of its own region.
@@ -219,25 +243,7 @@ impl World {
 
     fn write(&mut self, site: usize, key: usize, kind: &Kind) {
         self.values += 1;
-        let key: Bytes = KEYS[key].into();
-        let value: Bytes = self.values.to_string().into();
-        let (condition, return_old) = (Condition::Always, false);
-        let put =
-            |value, expiry| Write::Put { key: key.clone(), value, condition, expiry, return_old };
-        let name = KEYS[KEYS.iter().position(|one| key == *one).unwrap()];
-        let text = Box::leak(self.values.to_string().into_boxed_str());
-        let write = match kind {
-            Kind::Put => put(value, Expiry::Never),
-            Kind::Large => put(vec![b'x'; 20_000].into(), Expiry::AfterMs(300)),
-            Kind::Replace => put(value, Expiry::Keep),
-            Kind::Delete => delete(name),
-            Kind::Set(field) => set(name, FIELDS[*field], text),
-            Kind::Unset(field) => unset(name, FIELDS[*field]),
-            Kind::Expire(after_ms) => {
-                let expiry = after_ms.map_or(Expiry::Never, Expiry::AfterMs);
-                Write::SetExpiry { key, expiry, condition: ExpiryCondition::Always }
-            }
-        };
+        let write = write_of(key, kind, self.values);
         match self.sites[site].write_in(CARTS, write) {
             Ok(_) | Err(Refusal::WrongType) => {}
             Err(refusal) => panic!("{refusal}"),
