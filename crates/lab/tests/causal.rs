@@ -86,6 +86,14 @@ fn regions_that_take_each_others_writes_keep_their_promises() {
 }
 
 #[test]
+fn regions_end_with_what_any_has_of_a_lost_order() {
+    let totals = keeps_promises(&world("regions-rebuilt"), 4);
+    if totals.seeds >= 4 {
+        assert!(totals.faults.contains_key(Kind::RebuildRoot.name()), "{:?}", totals.faults);
+    }
+}
+
+#[test]
 fn what_is_lost_with_a_root_is_what_is_named() {
     let totals = keeps_promises(&world("rebuilds"), 4);
     if totals.seeds >= 4 {

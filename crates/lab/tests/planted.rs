@@ -68,7 +68,7 @@ const BUGS: [(Bug, &str, u64, u64); 55] = [
 ];
 
 /// No world finds them within hundreds of seeds; other tests do.
-const SCRIPTED: [Bug; 26] = [
+const SCRIPTED: [Bug; 27] = [
     // The leader's disk has to be lost within the moment in which it alone has the entry committed:
     // `protocol/tests/site/voters.rs`.
     Bug::ShowNewVoters,
@@ -99,6 +99,8 @@ const SCRIPTED: [Bug; 26] = [
     Bug::BridgeUnordered,
     Bug::BridgeUnstamped,
     Bug::ForeignUnresolved,
+    // A region whose registry comes late: `site::machine::tests::causal_regions::rebuilt`.
+    Bug::LostTakenPassed,
     // The same: `site::machine::tests::causal_regions::exhaustive`.
     Bug::ClockUnmerged,
     // Keyspaces that some sites hold: `golden/partial.rs`.

@@ -64,10 +64,11 @@ pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     Begun::For(LOOK)
 }
 
-/// The other sites that are inside and not away.
+/// The other sites of its region that are inside and not away.
 fn others<C>(simulation: &Simulation<C>, site: usize) -> Vec<usize> {
     let is_inside = |other: &usize| {
-        simulation.sites[*other].lifecycle == SiteLifecycle::Inside
+        simulation.sites[*other].region == simulation.sites[site].region
+            && simulation.sites[*other].lifecycle == SiteLifecycle::Inside
             && !is_away(simulation, *other)
             && simulation.leader(*other).is_some()
     };
@@ -104,7 +105,7 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
         }
     } else if plan.for_good && is_removable(simulation, site) {
         simulation.leave(site, Duration::ZERO);
-    } else if plan.for_good && is_turn {
+    } else if plan.for_good && is_turn && has_gone_on(simulation, site) {
         promote(simulation, site, &mut random);
     }
     let until = if plan.for_good { LENGTH_MAX } else { fault.span };
@@ -155,6 +156,17 @@ fn random_leader<C>(
 fn ask<C>(simulation: &mut Simulation<C>, leader: crate::simulation::NodeIndex, body: Body) {
     let deadline_ms = Some(ATTEMPT.as_millis() as u64);
     simulation.ask(leader, Request { deadline_ms, ..Request::new(body) });
+}
+
+/// Whether another site orders by now, where there are several regions: one whose sites were all
+/// getting their keys anew needs the lost one.
+fn has_gone_on<C>(simulation: &Simulation<C>, site: usize) -> bool {
+    let Some(lost) = simulation.sites[site].id else { return false };
+    let leaders = (0..simulation.sites.len()).filter(|other| *other != site);
+    leaders.filter_map(|other| simulation.registry(simulation.leader(other)?)).all(|registry| {
+        let is_open = registry.region_of(lost).is_some_and(Region::is_rebuilding);
+        !registry.has_regions() || !is_open
+    })
 }
 
 /// Whether the site is given up, by the registry of any other site.

@@ -15,6 +15,7 @@ use crate::clients::sessions::{
 };
 use crate::history::{History, ReplicaState};
 use crate::simulation::NodeIndex;
+use crate::simulation::region::Fate;
 
 /// What a session of a run may have lost.
 fn losses(lab: &Lab) -> Losses<'_> {
@@ -200,25 +201,26 @@ impl Run<'_> {
             let mut of_id = places.filter(|place| sessions.ids().of(*place, 0) == id);
             of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
         };
-        let mut ordering = Ordering::of(&self.lab.order(), &self.lab.own_writes, prefix_of);
+        let ends = &self.lab.ends;
+        let was_void = |site, revision| ends.was_void(site, revision);
+        let order = self.lab.order();
+        let mut ordering = Ordering::of(&order, &self.lab.own_writes, prefix_of, was_void);
         let unresolved =
             sessions.take_unresolved().into_iter().chain(std::mem::take(&mut self.unresolved));
         let mut unresolved: Vec<Unresolved> = unresolved.collect();
-        // Of several regions none is rebuilt.
         let mut regions = self.lab.order_of.keys().copied();
-        let left_out = match (regions.next(), regions.next()) {
-            (Some(region), None) => {
-                let order = self.lab.ordered();
-                let is_void = |seen| self.lab.ends.is_void(region, seen, order);
-                leave_void_out(&mut unresolved, is_void)
+        let only = regions.next().filter(|_| regions.next().is_none());
+        let region_of = |site: &str| only.or_else(|| self.lab.region_of(site));
+        if only.is_none() {
+            for one in &mut unresolved {
+                one.name_region(region_of);
             }
-            _ => {
-                for one in &mut unresolved {
-                    one.name_region(|site| self.lab.region_of(site));
-                }
-                Ok(())
-            }
+        }
+        let fate_of = |site: &str, seen| {
+            let region = region_of(site);
+            (region, region.map_or(Fate::Kept, |region| self.lab.fate_of(region, seen)))
         };
+        let left_out = leave_void_out(&mut unresolved, fate_of);
         let (own, gone) = (&self.lab.own_writes, &self.lab.removed_lost);
         ordering.note_lost(&unresolved, own, gone, &self.lab.ends);
         ordering.is_whole = self.lab.removed_lost.is_empty() && !self.lab.gave_places_up;

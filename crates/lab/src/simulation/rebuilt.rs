@@ -4,7 +4,7 @@
 use super::Simulation;
 use super::region::Ordered;
 use model::{CausalToken, Position, Rebuilt, RegionId, Registry, Revision, SessionError, SiteId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What became of the order as its root changed.
@@ -17,6 +17,8 @@ pub struct Ends {
     cuts: BTreeMap<(RegionId, u16), Position>,
     /// Writes with places that another root has not gone on from.
     void: BTreeMap<(SiteId, Revision), Position>,
+    /// All that ever had such a place, whatever became of it.
+    once_void: BTreeSet<(SiteId, Revision)>,
     /// The orders with such places, as they were.
     left: Vec<(RegionId, Vec<Ordered>)>,
     /// What the registry stated as lost, and when a node first had that.
@@ -78,6 +80,7 @@ impl Ends {
         let upto = before.iter().zip(order.iter()).take_while(|(one, other)| one == other).count();
         for (place, site, write) in &before[upto..] {
             self.void.insert((*site, write.revision), *place);
+            self.once_void.insert((*site, write.revision));
         }
         let has_void = upto < before.len();
         if has_void {
@@ -90,6 +93,12 @@ impl Ends {
     #[must_use]
     pub fn had_void_place(&self, site: SiteId, revision: Revision) -> bool {
         self.void.contains_key(&(site, revision))
+    }
+
+    /// Whether a write had such a place at some time, and may have another one since.
+    #[must_use]
+    pub fn was_void(&self, site: SiteId, revision: Revision) -> bool {
+        self.once_void.contains(&(site, revision))
     }
 
     /// Whether a session that has seen this much has seen what is not in the order.
@@ -112,8 +121,11 @@ impl Ends {
     #[must_use]
     pub fn explains(&self, error: &SessionError, token: &CausalToken, at: Duration) -> bool {
         let SessionError::Ended { have, need } = error else { return false };
+        // Another region than that of the session does not state it.
+        let is_foreign = *have == Position::default();
         let is_stated = |(since, rebuilt): &(Duration, Rebuilt)| {
-            *since <= at && rebuilt.lost_behind(*need) == Some(*have)
+            let behind = rebuilt.lost_behind(*need);
+            *since <= at && (behind == Some(*have) || (behind.is_some() && is_foreign))
         };
         *need == token.seen && self.stated.iter().any(is_stated)
     }

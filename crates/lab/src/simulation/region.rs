@@ -13,11 +13,12 @@ use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{
     Answer, CausalToken, CausalWrite, Effect, Failure, KeyspaceId, NO_SITE, Position, Query,
-    RegionId, Revision, SessionToken, SiteId,
+    RegionId, Revision, SessionToken, SiteId, Stamp,
 };
 use protocol::bugs::Bug;
 use protocol::site::machine::causal::session::SessionRead;
 use protocol::site::{ReadGate, RegionStanding};
+use std::collections::BTreeMap;
 
 /// Of several regions the revision of what no site has written is its position, and its region from
 /// this bit on.
@@ -32,6 +33,17 @@ pub fn revision_of_none(region: RegionId, position: Position) -> Revision {
 
 /// A place of the order: the site of the write, and the write.
 pub type Ordered = (Position, SiteId, CausalWrite);
+
+/// What became of a place that a session has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in the order of its region.
+    Kept,
+    /// That has lost it, and another region has its write.
+    Elsewhere,
+    /// No region has it.
+    Lost,
+}
 
 /// So many of the last places that are noted are compared with those of each node of the root.
 const PLACES_COMPARED: usize = 16;
@@ -254,19 +266,50 @@ impl<C> Simulation<C> {
         if self.order_of.len() < 2 {
             return self.order_of.values().flatten().cloned().collect();
         }
-        let mut all: Vec<Ordered> = Vec::new();
+        // What a region has lost, and another one had taken, is a write like others: as it is in the
+        // order that gave its stamp, or took it from there. Its own region has it as of no site then.
+        let mut all: BTreeMap<Stamp, (u8, Ordered)> = BTreeMap::new();
         for (region, order) in &self.order_of {
-            let is_own = |one: &&Ordered| matches!(one.2.stamp(), Some((_, None)));
-            all.extend(order.iter().filter(is_own).cloned().map(|(at, site, mut write)| {
-                if site == NO_SITE {
-                    write.revision = revision_of_none(*region, Position(write.revision.0));
+            for (at, site, write) in order {
+                let Some((stamp, taken)) = write.stamp() else { continue };
+                let (of, place) = taken.unwrap_or((*region, *at));
+                let far = match (taken, of == stamp.region) {
+                    (None, _) => 0,
+                    (Some(_), true) => 1,
+                    (Some(_), false) => 2 + u8::from(*site == NO_SITE),
+                };
+                if all.get(&stamp).is_some_and(|(known, _)| *known <= far) {
+                    continue;
                 }
-                (at, site, write)
-            }));
+                let mut write = write.clone();
+                if *site == NO_SITE && far < 2 {
+                    write.revision = revision_of_none(of, place);
+                }
+                all.insert(stamp, (far, (*at, *site, write)));
+            }
         }
-        all.sort_by_key(|(position, _, write)| (write.stamp(), *position));
-        let numbered = all.into_iter().zip(1..);
+        let all = all.into_values().map(|(_, ordered)| ordered);
+        let numbered = all.zip(1..);
         numbered.map(|((_, site, write), at)| (Position::new(1, at), site, write)).collect()
+    }
+
+    /// Whether a region has lost a place that a session has seen, and whether another one had taken
+    /// it, so that the write is there still.
+    #[must_use]
+    pub fn fate_of(&self, region: RegionId, seen: Position) -> Fate {
+        let none = Vec::new();
+        if !self.ends.is_void(region, seen, self.order_of.get(&region).unwrap_or(&none)) {
+            return Fate::Kept;
+        }
+        let others = self.order_of.iter().filter(|(of, _)| **of != region);
+        let mut taken = others.flat_map(|(_, order)| order).filter_map(|one| one.2.stamp()?.1);
+        let is_it = |(of, place): (RegionId, Position)| {
+            of == region && place.epoch() == seen.epoch() && place >= seen
+        };
+        match taken.any(is_it) {
+            true => Fate::Elsewhere,
+            false => Fate::Lost,
+        }
     }
 
     /// Whether each root has taken what the others have ordered.

@@ -27,7 +27,7 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 28] = ready![
+pub const ALL: [Ready; 29] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
@@ -41,7 +41,8 @@ pub const ALL: [Ready; 28] = ready![
     "standbys": "causal keys, and the site that orders is lost while its standby is in sync",
     "rebuilds": "causal keys, and the site that orders is lost, and given up, without a standby",
     "regions": "causal keys in three regions, each with a site that orders, which take each other's writes",
-    "flapping": "the same, over links that flap, with sites that come and go",
+    "regions-rebuilt": "the same with three sites in each, and roots are lost, and given up, without a standby",
+    "flapping": "`regions`, over links that flap, with sites that come and go",
     "partial": "causal keys in one region, and of their keyspaces two are at some of the sites only",
     "fetched": "the same, and the other sites hold keys of these on demand",
     "witness": "two nodes and a witness, and a site of five",

@@ -1,7 +1,7 @@
 //! What sessions were answered, in the form of a history. Which write a read found is known by its
 //! mark, and where that write is in the order by the order itself: once all is at rest.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use model::{Bytes, CausalWrite, Effect, KeyspaceId, NO_KEYSPACE, RegionId, Revision, SiteId};
 
@@ -12,7 +12,7 @@ use super::asking::{
 use super::retried::Retried;
 use crate::history::{Got, Instead, Position, Register, Request, WriteId};
 use crate::simulation::rebuilt::Ends;
-use crate::simulation::region::{Ordered, revision_of_none};
+use crate::simulation::region::{Fate, Ordered, revision_of_none};
 
 /// A request and what came of it, before it is known which writes it is about.
 #[derive(Debug, Clone)]
@@ -44,25 +44,26 @@ impl Unresolved {
 
 /// What sessions read that was lost with a root counts for nothing: it is in no order, and what they
 /// wrote from then on is caused by nothing. No such session is served on where the next root orders.
+/// One that was in another region by then may be: what that has taken is there still. `fate_of`: the
+/// region of a site, and what became of a place there.
 ///
 /// # Errors
 /// One is: what it has seen is not there, and it was not refused.
 pub fn leave_void_out(
     all: &mut [Unresolved],
-    is_void: impl Fn(model::Position) -> bool,
+    fate_of: impl Fn(&str, model::Position) -> (Option<RegionId>, Fate),
 ) -> Result<(), String> {
-    let mut void: HashMap<String, model::Position> = HashMap::new();
+    let mut void: HashMap<String, (Option<RegionId>, model::Position)> = HashMap::new();
     let (mut wrong, mut lines) = (None, 0);
     for one in all.iter_mut().filter(|one| matches!(one.line.got, Got::Done)) {
         let Unresolved { line, marks, seen, is_void: is_marked, .. } = one;
-        if is_void(*seen) {
-            *is_marked = true;
-            void.entry(line.client.clone()).or_insert(*seen);
-            lines += 1;
-            line.client = format!("{}!{lines}", line.client);
-            line.reads.clear();
-            marks.clear();
-        } else if let Some(before) = void.get(&line.client) {
+        let (region, fate) = fate_of(&line.site, *seen);
+        if fate != Fate::Kept {
+            void.entry(line.client.clone()).or_insert((region, *seen));
+        } else if let Some((of, before)) = void.remove(&line.client)
+            && of == region
+        {
+            void.insert(line.client.clone(), (of, before));
             wrong.get_or_insert_with(|| {
                 format!(
                     "{} had seen the order up to {before}, which was lost with its root, and was \
@@ -70,6 +71,13 @@ pub fn leave_void_out(
                     line.client
                 )
             });
+        }
+        if fate == Fate::Lost {
+            *is_marked = true;
+            lines += 1;
+            line.client = format!("{}!{lines}", line.client);
+            line.reads.clear();
+            marks.clear();
         }
     }
     wrong.map_or(Ok(()), Err)
@@ -81,6 +89,9 @@ pub struct Ordering {
     by_mark: HashMap<String, WriteId>,
     /// Which write let a key expire at a moment; `None`: several did.
     by_moment: HashMap<String, Option<WriteId>>,
+    /// The marks of writes that have several places: the first ones were lost, and another region
+    /// has them.
+    again: HashSet<String>,
     /// The places of all writes.
     pub positions: Vec<Position>,
     /// Whether every write that any site has taken is in it: none was lost.
@@ -96,22 +107,29 @@ impl Ordering {
         order: &[Ordered],
         own_writes: &BTreeMap<(SiteId, Revision), CausalWrite>,
         prefix_of: impl Fn(KeyspaceId) -> String,
+        was_void: impl Fn(SiteId, Revision) -> bool,
     ) -> Ordering {
         let mut ordering = Ordering::default();
         let mut expiries = Expiries::default();
         let mut retried = Retried::default();
         for (position, of_site, write) in order {
-            let (site, revision) = (of_site.to_string(), write.revision.0);
+            let (mut site, revision) = (of_site.to_string(), write.revision.0);
             retried.follow(*position, write);
             let id = WriteId { site: site.clone(), revision };
             if let Some(mark) = mark_of_write(write)
-                && let Some(before) = ordering.by_mark.insert(mark.clone(), id)
+                && let Some(before) = ordering.by_mark.insert(mark.clone(), id.clone())
             {
-                let why = format!(
-                    "write {mark} is in the order twice: as {before} and {site}:{revision}"
-                );
-                ordering.wrong.get_or_insert(why);
+                if before == id && was_void(*of_site, write.revision) {
+                    site = format!("{site} again at {position}");
+                    ordering.again.insert(mark);
+                } else {
+                    let why = format!(
+                        "write {mark} is in the order twice: as {before} and {site}:{revision}"
+                    );
+                    ordering.wrong.get_or_insert(why);
+                }
             }
+            let is_again = site != of_site.to_string();
             if let Err(why) = expiries.take(write, &site) {
                 ordering.wrong.get_or_insert(format!("{position}: {why}"));
             }
@@ -125,6 +143,13 @@ impl Ordering {
                 };
                 let key = String::from_utf8_lossy(key).into_owned();
                 match effect {
+                    Effect::Delete { .. } if is_again => removes.push(Register::Key(key)),
+                    Effect::DeleteFields { fields, .. } if is_again => {
+                        let text = |field: &Bytes| String::from_utf8_lossy(field).into_owned();
+                        let of_key =
+                            fields.iter().map(|field| Register::Field(key.clone(), text(field)));
+                        removes.extend(of_key);
+                    }
                     Effect::SetExpiry { at_ms: Some(ms), .. } => {
                         let id = Some(WriteId { site: site.clone(), revision });
                         let of = ordering.by_moment.entry(mark_of_moment(&key, *ms));
@@ -223,7 +248,13 @@ impl Ordering {
             Some(id) => id.clone(),
             None => WriteId { site: mark, revision: 0 },
         };
-        let Unresolved { mut line, marks, mark, .. } = unresolved;
+        let Unresolved { mut line, mut marks, mark, .. } = unresolved;
+        // Of a write with several places it is not known which one was read.
+        let is_once =
+            |mark: &Option<String>| mark.as_ref().is_none_or(|mark| !self.again.contains(mark));
+        let mut once = marks.iter().map(is_once);
+        line.reads.retain(|_| once.next().unwrap_or(true));
+        marks.retain(is_once);
         for (seen, mark) in line.reads.iter_mut().zip(marks) {
             // Of a moment that several writes named it is not known which one was found.
             seen.found = match &mark {
