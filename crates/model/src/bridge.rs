@@ -73,7 +73,8 @@ pub struct Bridge {
     pub upto: Position,
     /// No later write of that region has a stamp before this. Above 0 if nothing lies behind `upto`.
     pub clock_ms: u64,
-    /// What its order has of other regions up to `upto`, the receiver's too, if that is stated.
+    /// What its order has of other regions up to `upto`, the receiver's too, if that is stated. And
+    /// of itself, if these are all places that it had when it knew of the receiver's epoch.
     pub has: Vec<(RegionId, Position)>,
     /// The places, in order.
     pub places: Vec<Bridged>,

@@ -42,7 +42,7 @@ pub const SITES_MAX: usize = 10_000;
 /// Regions of a deployment.
 pub const REGIONS_MAX: usize = 16;
 /// Ends of lost roots' orders that a region states by themselves, before the last one.
-pub const EARLIER_ENDS_MAX: usize = 3;
+pub const EARLIER_ENDS_MAX: usize = 7;
 /// Sites that hold the registry.
 pub const REGISTRARS_MAX: usize = 5;
 /// Changes of the registry whose outcome it remembers, for clients that ask again.

@@ -127,6 +127,14 @@ impl Rebuilt {
         lost.map(|end| end.above).min()
     }
 
+    /// If a place is lost by an end that is known by itself: behind which one. Behind ends that count
+    /// as one lie places that are not lost.
+    fn known_lost_behind(&self, place: Position) -> Option<Position> {
+        let mut known = *self;
+        known.earlier[limits::EARLIER_ENDS_MAX - 1] = LostEnd::default();
+        known.lost_behind(place)
+    }
+
     /// The end is found: the order goes on behind this position, in this epoch. If that is of an
     /// order that a rebuild before has given up, the end of that is void, for later epochs.
     fn settled(&self, cut: Position, epoch: u16) -> Rebuilt {
@@ -162,14 +170,15 @@ impl Region {
         self.rebuilt.is_some_and(|rebuilt| rebuilt.is_open)
     }
 
-    /// Whether a place of its order is lost.
-    pub fn lacks(&self, position: Position) -> bool {
-        self.rebuilt.is_some_and(|rebuilt| rebuilt.lacks(position))
+    /// Whether a place of its order is known to be lost: of the last rebuilds, which have an end of
+    /// their own each. What is not lost must not be waited for, as it comes no more.
+    pub fn lacks(&self, place: Position) -> bool {
+        self.rebuilt.is_some_and(|rebuilt| rebuilt.known_lost_behind(place).is_some())
     }
 
     /// The last place up to a position that is not lost.
     pub fn kept_upto(&self, position: Position) -> Position {
-        let behind = self.rebuilt.and_then(|rebuilt| rebuilt.lost_behind(position));
+        let behind = self.rebuilt.and_then(|rebuilt| rebuilt.known_lost_behind(position));
         behind.unwrap_or(position)
     }
 

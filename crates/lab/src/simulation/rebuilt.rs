@@ -22,7 +22,7 @@ pub struct Ends {
     /// The orders with such places, as they were.
     left: Vec<(RegionId, Vec<Ordered>)>,
     /// What the registry stated as lost, and when a node first had that.
-    stated: Vec<(Duration, Rebuilt)>,
+    stated: Vec<(Duration, RegionId, Rebuilt)>,
 }
 
 impl Ends {
@@ -110,10 +110,10 @@ impl Ends {
     }
 
     /// A registry states ends. While another one is looked for, it states those before that.
-    fn note_stated(&mut self, at: Duration, rebuilt: Rebuilt) {
+    fn note_stated(&mut self, at: Duration, region: RegionId, rebuilt: Rebuilt) {
         let rebuilt = Rebuilt { is_open: false, ..rebuilt };
-        if !self.stated.iter().any(|(_, known)| *known == rebuilt) {
-            self.stated.push((at, rebuilt));
+        if !self.stated.iter().any(|(_, of, known)| (*of, *known) == (region, rebuilt)) {
+            self.stated.push((at, region, rebuilt));
         }
     }
 
@@ -123,9 +123,11 @@ impl Ends {
         let SessionError::Ended { have, need } = error else { return false };
         // Another region than that of the session does not state it.
         let is_foreign = *have == Position::default();
-        let is_stated = |(since, rebuilt): &(Duration, Rebuilt)| {
+        let is_stated = |(since, region, rebuilt): &(Duration, RegionId, Rebuilt)| {
             let behind = rebuilt.lost_behind(*need);
-            *since <= at && (behind == Some(*have) || (behind.is_some() && is_foreign))
+            *since <= at
+                && *region == token.region
+                && (behind == Some(*have) || (behind.is_some() && is_foreign))
         };
         *need == token.seen && self.stated.iter().any(is_stated)
     }
@@ -139,7 +141,7 @@ impl<C> Simulation<C> {
                 self.ends.note_cut(region.id, region.epoch, cut);
             }
             let Some(rebuilt) = region.rebuilt else { continue };
-            self.ends.note_stated(self.now, rebuilt);
+            self.ends.note_stated(self.now, region.id, rebuilt);
         }
     }
 }
@@ -225,9 +227,9 @@ mod tests {
         let end = LostEnd { until: 65, above: Position::new(1, 907) };
         let explains = |rebuilt: Rebuilt| {
             let mut ends = Ends::default();
-            ends.note_stated(Duration::from_secs(5), rebuilt);
+            ends.note_stated(Duration::from_secs(5), REGION, rebuilt);
             let (have, need) = (end.above, Position::new(1, 910));
-            let token = CausalToken { seen: need, ..CausalToken::default() };
+            let token = CausalToken { region: REGION, seen: need, ..CausalToken::default() };
             ends.explains(&SessionError::Ended { have, need }, &token, Duration::from_secs(6))
         };
         assert!(explains(Rebuilt::of(end)));
@@ -240,9 +242,9 @@ mod tests {
         let mut ends = Ends::default();
         let above = Position::new(1, 907);
         let at = Duration::from_secs;
-        ends.stated.push((at(5), Rebuilt::of(LostEnd { until: 65, above })));
+        ends.stated.push((at(5), REGION, Rebuilt::of(LostEnd { until: 65, above })));
         let refused = |have, need: Position, seen, second| {
-            let token = CausalToken { seen, ..CausalToken::default() };
+            let token = CausalToken { region: REGION, seen, ..CausalToken::default() };
             ends.explains(&SessionError::Ended { have, need }, &token, at(second))
         };
         let seen = Position::new(1, 910);

@@ -357,6 +357,12 @@ impl<T> Requests<T> {
         self.looked_at = None;
         let is_of = |token: &CausalToken| question.is_of(token, own);
         if let (Some((_, need)), resolve::LOST) = (question.foreign, position) {
+            // Where the place of what was written is lost, the write is not: it gets another one.
+            let waiting = self.waiting.values_mut().filter(|one| is_of(&one.token));
+            for one in waiting.filter(|one| one.came.seen < need && one.came.written.is_some()) {
+                one.token = one.came;
+                self.asked.entry(Question::of_token(&one.came, own)).or_insert((own, None));
+            }
             let lost = self.take_where(|one| is_of(&one.token));
             self.forget_questions(own);
             let error = SessionError::Ended { have: Position::default(), need };
@@ -527,6 +533,13 @@ mod tests {
         // It has no place, and gets none.
         let lost = waits(1).resolved(of_left(0), REGION);
         assert_eq!(lost, [(1, SessionError::Lost { site: SiteId(9) })]);
+        // It has one there, which is lost: it gets another one.
+        let mut requests = waits(4);
+        assert!(requests.resolved(of_left(60), REGION).is_empty());
+        let lost = Resolved { region: 5, seen: 60, position: u64::MAX, ..Resolved::default() };
+        assert!(requests.resolved(lost, REGION).is_empty());
+        requests.ask_of_written(REGION);
+        assert_eq!(requests.take_questions(at(3)).len(), 2, "both again, as it came");
         // It has one there, by which this region's root is asked from then on.
         for (position, seen) in [(60, 60), (30, 40)] {
             let mut requests = waits(2);

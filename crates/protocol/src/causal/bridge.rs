@@ -90,6 +90,9 @@ struct Cursor {
     stalled: u32,
     /// Whether its root is the first one since its order was cut.
     is_cut: bool,
+    /// The end of the order when the other root's epoch was known here: with that it has all that
+    /// came before.
+    goal: Position,
     notice: Option<Notice>,
 }
 
@@ -140,7 +143,8 @@ impl Bridge {
             if cursor.to != Some((*root, epoch)) {
                 let (to, not_before) = (Some((*root, epoch)), cursor.not_before);
                 let is_cut = region.layout.is_cut(*id);
-                *cursor = Cursor { to, not_before, is_cut, ..Cursor::default() };
+                let goal = state.order_last();
+                *cursor = Cursor { to, not_before, is_cut, goal, ..Cursor::default() };
             }
             if now < cursor.not_before {
                 continue;
@@ -260,12 +264,12 @@ impl Cursor {
             }
         }
         let log_ms = state.log_time_ms().saturating_sub(CLOCK_LAG_MS);
-        let (clock_ms, has) = match (upto == state.order_last(), state.is_level()) {
-            (false, _) => (0, Vec::new()),
-            // That it is all is of use, too.
-            (true, false) => (1, Vec::new()),
-            (true, true) => (log_ms.max(state.clock_ms()).max(1), stated.has()),
-        };
+        let is_level = state.is_level();
+        let is_all = upto == state.order_last() && is_level;
+        let clock_ms = if is_all { log_ms.max(state.clock_ms()) } else { 0 };
+        // Under load the end of the order is never sent: both go with each command.
+        let mut has = if is_level { stated.has_upto(upto) } else { Vec::new() };
+        has.extend((upto >= self.goal).then_some((region.id, upto)));
         Some(Places { of: region.id, after, upto, clock_ms, has, places })
     }
 
@@ -368,8 +372,9 @@ impl Stated {
         self.upto.is_none_or(|upto| position <= upto)
     }
 
-    fn has(&self) -> Vec<(RegionId, Position)> {
-        let safe = self.taken.front().filter(|(at, _)| self.is_safe(*at));
+    /// What the order had up to a place.
+    fn has_upto(&self, upto: Position) -> Vec<(RegionId, Position)> {
+        let safe = self.taken.iter().rev().find(|(at, _)| *at <= upto && self.is_safe(*at));
         safe.map(|(_, has)| has.clone()).unwrap_or_default()
     }
 }
@@ -623,7 +628,9 @@ mod tests {
                 _ => None,
             });
             bridge.answered(steps.last().unwrap().id, &took(at(0)), now);
-            (clock.unwrap(), sent.has.clone())
+            let mut has = sent.has.clone();
+            has.retain(|(of, _)| *of == OTHER);
+            (clock.unwrap(), has)
         };
         bridge.answered(asks[0].id, &took(at(0)), Duration::ZERO);
         // The other two sites have not reported.

@@ -351,11 +351,17 @@ fn what_sites_show_is_not_lost_before_the_end_of_the_order_is_known() {
     assert!(lacks(&back, 1, 510) && !lacks(&back, 1, 500) && !lacks(&back, first, 640));
     // Of many the earliest are one.
     let mut last = second;
-    for _ in 0..4 {
+    for _ in 0..=limits::EARLIER_ENDS_MAX {
         rebuild(&mut registry, A);
         last = settle(&mut registry, Position::new(last, 800));
     }
     assert!(lacks(&registry, 1, 501) && lacks(&registry, first, 651));
+    // Other regions do not wait for what is not lost by an end of its own.
+    let region = registry.regions[0];
+    assert!(
+        !region.lacks(Position::new(first, 651)) && region.lacks(Position::new(last - 64, 801))
+    );
+    assert_eq!(region.kept_upto(Position::new(first, 651)), Position::new(first, 651));
     assert!(!lacks(&registry, 1, 500) && lacks(&registry, first, 650), "with the first one's end");
     assert!(lacks(&registry, second, 801) && !lacks(&registry, last, 900));
     // What several as one have lost stays lost where the order goes on from one of them.

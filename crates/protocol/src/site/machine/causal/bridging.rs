@@ -476,7 +476,7 @@ impl<S: State> Applying<'_, S> {
             clock_ms = clocks.fold(clock_ms, u64::max);
         }
         // A clock is a place, too.
-        if self.order_is_full() && !self.frees_much(epoch)? {
+        if is_level && self.order_is_full() && !self.frees_much(epoch)? {
             return Ok(());
         }
         let Some(keyspace) = causals(&self.known.keyspaces).into_iter().min() else {
@@ -595,9 +595,6 @@ impl<S: State> Applying<'_, S> {
             taken = taken.max(*upto);
             other.clock_ms = other.clock_ms.max(*clock_ms);
             has.iter().for_each(|has| note_has(&mut other.has, *has));
-            if *clock_ms > 0 {
-                note_has(&mut other.has, (*of, taken));
-            }
         }
         other.taken = taken;
         self.overlay.put(rows::of_other(*of), row::encode(&other));

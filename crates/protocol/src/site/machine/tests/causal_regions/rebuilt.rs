@@ -103,14 +103,14 @@ impl Site {
             }
         }
         let all = causal.taken_all(&registry, &own);
-        let (clock_ms, has) = match (upto == last, causal.is_level(&own)) {
-            (false, _) => (0, vec![]),
-            (true, false) => (1, vec![]),
+        let (clock_ms, mut has) = match (upto == last, causal.is_level(&own)) {
             (true, true) => {
                 let clock_ms = self.machine.log_time_ms().saturating_sub(10).max(causal.clock_ms());
-                (clock_ms.max(1), if is_safe(last) { all } else { vec![] })
+                (clock_ms, if is_safe(last) { all } else { vec![] })
             }
+            _ => (0, vec![]),
         };
+        has.extend((upto == last).then_some((own.id, upto)));
         let bridge = Bridge { of: own.id, after, upto, clock_ms, has, places };
         Some((other.root, CausalCommand::Bridge { epoch: other.epoch, bridge }))
     }
