@@ -202,7 +202,9 @@ impl Run<'_> {
             of_id.next().map_or_else(String::new, |place| world.prefix(place).into_owned())
         };
         let ends = &self.lab.ends;
-        let was_void = |site, revision| ends.was_void(site, revision);
+        let lost = self.lab.lost_at_home();
+        let was_void =
+            |site, revision| ends.was_void(site, revision) || lost.contains(&(site, revision));
         let order = self.lab.order();
         let mut ordering = Ordering::of(&order, &self.lab.own_writes, prefix_of, was_void);
         let unresolved =

@@ -18,7 +18,7 @@ use model::{
 use protocol::bugs::Bug;
 use protocol::site::machine::causal::session::SessionRead;
 use protocol::site::{ReadGate, RegionStanding};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of several regions the revision of what no site has written is its position, and its region from
 /// this bit on.
@@ -291,6 +291,19 @@ impl<C> Simulation<C> {
         let all = all.into_values().map(|(_, ordered)| ordered);
         let numbered = all.zip(1..);
         numbered.map(|((_, site, write), at)| (Position::new(1, at), site, write)).collect()
+    }
+
+    /// The writes that other regions have taken, and that have no place in the order of their own one:
+    /// it may have been lost before any of its nodes showed it here.
+    #[must_use]
+    pub fn lost_at_home(&self) -> BTreeSet<(SiteId, Revision)> {
+        let entries = || self.order_of.values().flatten();
+        let of_own = entries().filter_map(|one| one.2.stamp()).filter(|(_, taken)| taken.is_none());
+        let own: BTreeSet<Stamp> = of_own.map(|(stamp, _)| stamp).collect();
+        let is_lost = |one: &&Ordered| {
+            one.2.stamp().is_some_and(|(stamp, taken)| taken.is_some() && !own.contains(&stamp))
+        };
+        entries().filter(is_lost).map(|(_, site, write)| (*site, write.revision)).collect()
     }
 
     /// Whether a region has lost a place that a session has seen, and whether another one had taken

@@ -91,8 +91,10 @@ fn format_1_of_a_registry_stays_as_it_is() {
     }
     let later = [&expected[..at - 1], b"\x04", &expected[at..]].concat();
     assert!(decode_registry(later.into()).is_err(), "a form of a later version");
-    let many = [&expected[..at - 1], b"\x02\x04\x09\x08\x09\x08\x09\x08\x09\x08", &expected[at..]];
-    assert!(decode_registry(many.concat().into()).is_err(), "more than there is room for");
+    let too_many = model::limits::EARLIER_ENDS_MAX + 1;
+    let ends = [&[2, too_many as u8][..], &b"\x09\x08".repeat(too_many)].concat();
+    let many = [&expected[..at - 1], &ends, &expected[at..]].concat();
+    assert!(decode_registry(many.into()).is_err(), "more than there is room for");
     // With pins; without them it is read as it was before there were any.
     let pin = model::Pin { keyspace: model::KeyspaceId(3), tag: "7".into(), site: SiteId(300) };
     let pinned = Registry { pins: vec![pin], ..registry };
