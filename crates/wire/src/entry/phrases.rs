@@ -6,25 +6,26 @@
 //! refusals, and all must remember the same. A rule of `verify` holds the list against the sources.
 
 /// All of them, sorted.
-pub(super) const PHRASES: [&str; 80] = [
+pub(super) const PHRASES: [&str; 81] = [
     "a failover is under way, or a site is not back from one",
     "a keyspace is not known there",
     "a recovery of the registry has ended half-way: it is repeated once all listed sites answer, or by `portolan registry recover`",
     "a site has not reported what it has",
     "a site was lost that may have carried it out, and no other could tell",
     "answers that wait for etcd",
-    "be cleared, or sent again, while the order is full: a site is away",
     "be cleared while groups of it change hands; try again",
     "be cleared while its slots move; try again",
     "be cleared while so much of it is lent; clear it at its borrowers first, or drop it",
     "be cleared with others at once: clear each keyspace",
+    "be cleared, or sent again, while the order is full: a site is away",
     "be fetched by a site that holds it whole, or is not of the deployment",
     "be fetched while the root has not imported what it has ordered",
     "be imported without the content of its writes",
     "be ordered here: another site is the region's root, or in another epoch, or it is about to be",
+    "be ordered yet: the order was rebuilt, and all other regions have to answer",
     "be read or written at a site that does not hold it: `portolan keyspace show` lists the sites that do",
     "be scanned up to a key, as its keys are ordered by slot",
-    "be sent again here, as the site that was asked first is not of this region: whether it was made is not known",
+    "be sent again here, as its first site is of another region: whether it was made is not known",
     "be sent again in the place of a site that is not of the deployment",
     "be sent again so late, or by a session that has seen nothing: whether it was made is not known",
     "be taken from a region that is none of the others",

@@ -243,8 +243,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(Answer::Placed(at.max(Position::new(epoch, 0))));
         }
         if self.has_regions() && !self.is_of_this_region(tried)? {
-            let what = "be sent again here, as the site that was asked first is not of this region: whether it was made is not \
-                        known";
+            let what = "be sent again here, as its first site is of another region: whether it was made is not known";
             return Err(Refusal::NotCausal(what).into());
         }
         if since < self.modes.causal.retries.known_after {
