@@ -107,6 +107,8 @@ fn seeds_that_found_something_find_nothing_any_more() {
     finds_nothing_any_more("mixed", 944_302, None, None);
     finds_nothing_any_more("mixed", 944_340, None, None);
     finds_nothing_any_more("lending", 960_007, None, None);
+    finds_nothing_any_more("regions-rebuilt", 89, None, None);
+    finds_nothing_any_more("regions-rebuilt", 91, None, None);
     finds_nothing_any_more("causal", 97_035, None, None);
     finds_nothing_any_more("causal", 2_088, None, None);
     finds_nothing_any_more("causal", 2_166, Some(&[7, 25, 30, 31, 33, 40]), None);
